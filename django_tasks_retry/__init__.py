@@ -1,0 +1,20 @@
+"""A task queue for Django that lives in your database, retries by written rules and survives crashes."""
+
+# Imports nothing of Django, so that liveness probes start in milliseconds.
+from .errors import Abort, LeaseLost, Retry, Snooze, TaskCancelled, TaskTimeout
+from .rules.backoff import Exponential
+from .rules.policy import RetryPolicy, retry
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Abort",
+    "Exponential",
+    "LeaseLost",
+    "Retry",
+    "RetryPolicy",
+    "Snooze",
+    "TaskCancelled",
+    "TaskTimeout",
+    "retry",
+]

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.db.backends.signals import connection_created
+from django.db.models.signals import post_migrate
+from django.utils.translation import gettext_lazy as _
+
+
+class TasksRetryConfig(AppConfig):
+    name = "django_tasks_retry"
+    label = "django_tasks_retry"
+    verbose_name = _("Task queue")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from . import checks, clock, compat, guard  # noqa: F401
+
+        connection_created.connect(clock.register_on_sqlite, dispatch_uid="django_tasks_retry.clock")
+        post_migrate.connect(guard.install_after_migrate, sender=self, dispatch_uid="django_tasks_retry.guard")

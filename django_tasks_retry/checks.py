@@ -1,0 +1,94 @@
+"""System checks. Those that ask a database run only where Django is told to (`migrate`, `check --database`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.core import checks
+from django.core.checks import CheckMessage, Error, Tags, register
+from django.db import connections, router
+from django.db.utils import DatabaseError
+
+from . import guard
+from .models import Task, TaskEvent, TaskResult
+
+SUPPORTED = {"sqlite", "postgresql"}
+
+
+@register(Tags.database)
+def check_databases(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    messages: list[CheckMessage] = []
+    for alias in databases or ():
+        if alias == router.db_for_write(Task):
+            messages += check_database(alias)
+    return messages
+
+
+def check_database(alias: str) -> list[CheckMessage]:
+    connection = connections[alias]
+    if connection.vendor not in SUPPORTED:
+        return [
+            Error(
+                f"Database {alias!r} is {connection.display_name}, which cannot hold tasks.",
+                hint="Use PostgreSQL or SQLite, or route the app to such a database.",
+                id="django_tasks_retry.E002",
+            )
+        ]
+    messages: list[CheckMessage] = []
+    if connection.vendor == "sqlite" and connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
+        messages.append(
+            checks.Warning(
+                f"Database {alias!r} begins its transactions deferred: workers will meet 'database is locked'.",
+                hint="Set DATABASES[alias]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
+                id="django_tasks_retry.W001",
+            )
+        )
+    if connection.vendor == "postgresql" and not uses_psycopg_3(connection):
+        messages.append(
+            checks.Warning(
+                "Tasks are tested with psycopg 3 only; this project uses psycopg2.",
+                hint="pip install 'django-tasks-retry[postgres]' and remove psycopg2.",
+                id="django_tasks_retry.W002",
+            )
+        )
+    return messages + check_guard(alias)
+
+
+def uses_psycopg_3(connection: Any) -> bool:
+    return bool(connection.Database.__name__ == "psycopg")
+
+
+def check_guard(alias: str) -> list[CheckMessage]:
+    connection = connections[alias]
+    try:
+        with connection.cursor() as cursor:
+            if Task._meta.db_table not in connection.introspection.table_names(cursor):
+                return []
+        absent = guard.missing(alias)
+    except DatabaseError:
+        return []
+    if not absent:
+        return []
+    return [
+        Error(
+            f"Database {alias!r} does not enforce the task contract ({', '.join(sorted(absent))} missing).",
+            hint="Run manage.py migrate, which installs the guard. Was a trigger disabled by hand?",
+            id="django_tasks_retry.E001",
+        )
+    ]
+
+
+@register(Tags.models)
+def check_routers(**_: Any) -> list[CheckMessage]:
+    aliases = {model.__name__: router.db_for_write(model) for model in (Task, TaskResult, TaskEvent)}
+    if len(set(aliases.values())) == 1:
+        return []
+    places = ", ".join(f"{name} in {alias!r}" for name, alias in aliases.items())
+    return [
+        Error(
+            f"The database routers spread the task tables over several databases: {places}.",
+            hint="Route the whole app django_tasks_retry to one database; a move and its events are one transaction.",
+            id="django_tasks_retry.E003",
+        )
+    ]

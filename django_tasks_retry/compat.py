@@ -1,0 +1,59 @@
+"""The only module that knows Django's versions: `django.tasks`, or its backport before Django 6."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import django
+
+CORE_HAS_TASKS = django.VERSION >= (6, 0)
+
+if TYPE_CHECKING or CORE_HAS_TASKS:
+    from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME, task, task_backends
+    from django.tasks.backends.base import BaseTaskBackend
+    from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
+    from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
+    from django.tasks.signals import task_enqueued, task_finished, task_started
+    from django.utils.json import normalize_json
+else:
+    try:
+        import django_tasks
+    except ImportError as missing:
+        raise ImportError(
+            "django_tasks_retry needs the tasks framework, which Django has from 6.0 on. "
+            "On Django 5.2 install its backport: pip install 'django-tasks-retry[backport]'."
+        ) from missing
+    # The backport registers its system check and log lines only where its own app is installed.
+    import django_tasks.checks
+    import django_tasks.signals  # noqa: F401
+    from django_tasks import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME, task, task_backends
+    from django_tasks.backends.base import BaseTaskBackend
+    from django_tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
+    from django_tasks.exceptions import TaskResultDoesNotExist
+    from django_tasks.signals import task_enqueued, task_finished, task_started
+    from django_tasks.utils import normalize_json
+
+    try:
+        from django_tasks.exceptions import InvalidTask
+    except ImportError:
+        from django_tasks.exceptions import InvalidTaskError as InvalidTask
+
+__all__ = [
+    "CORE_HAS_TASKS",
+    "DEFAULT_TASK_BACKEND_ALIAS",
+    "DEFAULT_TASK_QUEUE_NAME",
+    "BaseTaskBackend",
+    "InvalidTask",
+    "Task",
+    "TaskContext",
+    "TaskError",
+    "TaskResult",
+    "TaskResultDoesNotExist",
+    "TaskResultStatus",
+    "normalize_json",
+    "task",
+    "task_backends",
+    "task_enqueued",
+    "task_finished",
+    "task_started",
+]

@@ -1,0 +1,139 @@
+"""The only reader of settings: `TASKS[alias]["OPTIONS"]` becomes one frozen, validated QueueOptions."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+from django.conf import settings
+from django.core.signals import setting_changed
+
+from .compat import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME
+from .errors import InvalidOptions, UnknownQueue
+from .rules.backoff import Exponential
+from .rules.policy import check_max_attempts, check_timeout
+
+DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOptions:
+    """Times are seconds, sizes are bytes. Keys of OPTIONS are these names in capitals."""
+
+    database: str | None = None  # an alias of DATABASES; None asks the database routers
+    lease: float = 60.0  # how long a claim holds without being renewed
+    max_attempts: int = 5
+    retry_base: float = 1.5
+    retry_factor: float = 2.0
+    retry_cap: float = 60.0
+    retry_jitter: float = 0.3
+    timeout: float = 3600.0
+    max_args_size: int = 64 * 1024
+    max_result_size: int = 256 * 1024
+    keep_success: float | None = 14 * DAY  # None keeps them for ever
+    keep_failed: float | None = 90 * DAY
+    keep_cancelled: float | None = 90 * DAY
+
+    @property
+    def backoff(self) -> Exponential:
+        return Exponential(self.retry_base, self.retry_factor, self.retry_cap, self.retry_jitter)
+
+
+DEFAULTS = QueueOptions()
+KEYS = {field.name.upper(): field.name for field in fields(QueueOptions)}
+
+
+def read_options(raw: Mapping[str, Any], alias: str) -> QueueOptions:
+    """Validate OPTIONS as a whole, or say which key is wrong and what to write instead."""
+    where = f"TASKS[{alias!r}]['OPTIONS']"
+    for key in raw:
+        if key not in KEYS:
+            raise InvalidOptions(f"{where} has the unknown key {key!r}.{suggestion(key, KEYS)}")
+    options = QueueOptions(**{KEYS[key]: value for key, value in raw.items()})
+    for key, check in CHECKS.items():
+        try:
+            check(getattr(options, KEYS[key]))
+        except (TypeError, ValueError) as error:
+            raise InvalidOptions(f"{where}[{key!r}] is not valid: {error}") from None
+    try:
+        _ = options.backoff
+    except ValueError as error:
+        raise InvalidOptions(f"{where}: the RETRY_… keys make no backoff: {error}") from None
+    return options
+
+
+def check_database(value: object) -> None:
+    if value is not None and value not in settings.DATABASES:
+        raise ValueError(f"{value!r} is not an alias of DATABASES ({', '.join(settings.DATABASES)}).")
+
+
+def check_lease(value: float) -> None:
+    if not 0.2 <= value <= DAY:
+        raise ValueError(f"{value!r}: give seconds, from 0.2 to a day.")
+
+
+def check_size(value: int) -> None:
+    if not isinstance(value, int) or not 1 <= value <= 16 * 1024 * 1024:
+        raise ValueError(f"{value!r}: give bytes, at most 16 MiB.")
+
+
+def check_retention(value: float | None) -> None:
+    if value is not None and not value > 0:
+        raise ValueError(f"{value!r}: give seconds, or None to keep them for ever.")
+
+
+CHECKS = {
+    "DATABASE": check_database,
+    "LEASE": check_lease,
+    "MAX_ATTEMPTS": check_max_attempts,
+    "TIMEOUT": check_timeout,
+    "MAX_ARGS_SIZE": check_size,
+    "MAX_RESULT_SIZE": check_size,
+    "KEEP_SUCCESS": check_retention,
+    "KEEP_FAILED": check_retention,
+    "KEEP_CANCELLED": check_retention,
+}
+
+
+def backend_settings(alias: str) -> Mapping[str, Any]:
+    backends: Mapping[str, Mapping[str, Any]] = getattr(settings, "TASKS", {})
+    if alias not in backends and alias != DEFAULT_TASK_BACKEND_ALIAS:
+        raise InvalidOptions(f"TASKS has no backend {alias!r}.{suggestion(alias, backends)}")
+    return backends.get(alias, {})
+
+
+@cache
+def options(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> QueueOptions:
+    return read_options(backend_settings(alias).get("OPTIONS", {}), alias)
+
+
+@cache
+def queues(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> tuple[str, ...]:
+    """The queues that tasks may be sent to; none listed means any."""
+    return tuple(backend_settings(alias).get("QUEUES", [DEFAULT_TASK_QUEUE_NAME]))
+
+
+def check_queue(queue: str, alias: str) -> str:
+    known = queues(alias)
+    if known and queue not in known:
+        raise UnknownQueue(
+            f"Queue {queue!r} is not in TASKS[{alias!r}]['QUEUES'] ({', '.join(known)}).{suggestion(queue, known)}"
+        )
+    return queue
+
+
+def suggestion(wrong: str, known: Any) -> str:
+    close = difflib.get_close_matches(str(wrong), list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def forget(*, setting: str, **_: Any) -> None:
+    if setting in {"TASKS", "DATABASES"}:
+        options.cache_clear()
+        queues.cache_clear()
+
+
+setting_changed.connect(forget, dispatch_uid="django_tasks_retry.conf")

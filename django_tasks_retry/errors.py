@@ -1,0 +1,125 @@
+"""Every exception of the package.
+
+TaskQueueError
+├── InvalidCall             what was asked to be enqueued cannot be stored or run
+│   ├── InvalidPayload      an argument or a result is not canonical JSON
+│   ├── UnregisteredTask    the function is not a task that workers can look up
+│   └── UnknownQueue        the queue is not one of the backend's queues
+├── InvalidPolicy           a retry policy that contradicts itself
+├── InvalidOptions          TASKS[alias]["OPTIONS"] cannot be understood
+├── IllegalMove             the task's status does not allow what was asked
+├── LeaseLost               a report came late, from somebody else, or for a task that is gone
+└── GuardMissing            the database does not enforce the contract
+
+Raised by task functions to steer their own retries (not errors of the queue):
+TaskSignal
+├── Retry                   try again, after an own delay; spends the attempt
+├── Snooze                  not now; the attempt is refunded
+└── Abort                   give up at once
+
+Raised inside a task function, or recorded in its result:
+TaskTimeout                 the attempt ran longer than its timeout
+TaskCancelled               the task was cancelled while it ran
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+
+
+class TaskQueueError(Exception):
+    """Something the task queue refuses to do."""
+
+
+class InvalidCall(TaskQueueError, ValueError):
+    """The call cannot be enqueued."""
+
+
+class InvalidPayload(InvalidCall, TypeError):
+    """A value cannot be stored as canonical JSON."""
+
+
+class UnregisteredTask(InvalidCall):
+    """The function is not a registered task."""
+
+
+class UnknownQueue(InvalidCall):
+    """The queue is not configured."""
+
+
+class InvalidPolicy(TaskQueueError, ValueError):
+    """The retry policy contradicts itself."""
+
+
+class InvalidOptions(TaskQueueError, ValueError):
+    """The backend's OPTIONS cannot be understood."""
+
+
+class IllegalMove(TaskQueueError):
+    """The task's status does not allow this move."""
+
+
+class GuardMissing(TaskQueueError):
+    """The database does not enforce the contract."""
+
+
+class LostReason(StrEnum):
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+    RECLAIMED = "RECLAIMED"
+    GONE = "GONE"
+
+
+class LeaseLost(TaskQueueError):
+    """The report was rejected: the lease it was made under no longer holds."""
+
+    def __init__(self, reason: LostReason, task_id: object = None) -> None:
+        self.reason = reason
+        self.task_id = task_id
+        super().__init__(f"Lease on task {task_id} is lost: {reason}. The outcome was dropped.")
+
+
+class TaskSignal(Exception):
+    """What a task function raises to steer its own retries."""
+
+
+class Retry(TaskSignal):
+    """Try again after an own delay. Spends the attempt."""
+
+    def __init__(self, reason: str = "", *, after: float | timedelta) -> None:
+        self.after = as_seconds(after)
+        self.reason = reason
+        super().__init__(reason or f"asked to be tried again in {self.after:g} s")
+
+
+class Snooze(TaskSignal):
+    """Not now: come back after the delay. The attempt is refunded."""
+
+    def __init__(self, delay: float | timedelta, reason: str = "") -> None:
+        self.delay = as_seconds(delay)
+        self.reason = reason
+        super().__init__(reason or f"snoozed for {self.delay:g} s")
+
+
+class Abort(TaskSignal):
+    """Give up at once, whatever budget is left."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class TaskTimeout(TimeoutError):
+    """The attempt ran longer than its timeout."""
+
+
+class TaskCancelled(Exception):
+    """The task was cancelled."""
+
+
+def as_seconds(delay: float | timedelta) -> float:
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"A delay must be a finite number of seconds, zero or more, not {delay!r}.")
+    return seconds

@@ -1,0 +1,233 @@
+"""The rows: tasks, their results and their events, with every invariant as a named constraint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Length
+from django.db.models.lookups import LessThanOrEqual
+from django.utils.translation import gettext_lazy as _
+
+from .querysets import TaskManager, Unfinished
+from .rules.status import FINISHED, Status
+
+STATUS_CHOICES = [
+    (Status.PENDING.value, _("Pending")),
+    (Status.RUNNING.value, _("Running")),
+    (Status.SUCCESS.value, _("Success")),
+    (Status.FAILED.value, _("Failed")),
+    (Status.CANCELLED.value, _("Cancelled")),
+]
+
+
+# Plain strings, so that migrations name no code of ours.
+IS_PENDING = Q(status=Status.PENDING.value)
+IS_RUNNING = Q(status=Status.RUNNING.value)
+IS_SUCCESS = Q(status=Status.SUCCESS.value)
+IS_FINISHED = Q(status__in=[status.value for status in FINISHED])
+
+
+def check(name: str, condition: Q) -> models.CheckConstraint:
+    return models.CheckConstraint(name=f"dtr_{name}", condition=condition)
+
+
+MAX_LENGTHS = {"func_path": 255, "queue": 64, "locked_by": 128, "unique_key": 200}
+
+
+def fits(field: str) -> Q:
+    return Q(LessThanOrEqual(Length(field), MAX_LENGTHS[field]))
+
+
+def either(first: Q, second: Q) -> Q:
+    """Both hold, or neither does."""
+    return (first & second) | (~first & ~second)
+
+
+class Task(models.Model):
+    """One call of one function, kept until it is pruned."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    func_path = models.CharField(_("task"), max_length=MAX_LENGTHS["func_path"])
+    args = models.JSONField(_("arguments"), default=list)
+    kwargs = models.JSONField(_("keyword arguments"), default=dict)
+    queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
+    priority = models.SmallIntegerField(_("priority"), default=0)
+    backend = models.CharField(_("backend"), max_length=64, default="default")
+    status = models.CharField(_("status"), max_length=9, choices=STATUS_CHOICES, default=Status.PENDING.value)
+    eta = models.DateTimeField(_("not before"))
+    attempts = models.PositiveIntegerField(_("attempts"), default=0)
+    max_attempts = models.PositiveIntegerField(_("budget"))
+    refunds = models.PositiveIntegerField(_("refunds"), default=0)
+    backoff = models.JSONField(_("backoff"), null=True)
+    timeout = models.FloatField(_("timeout"), help_text=_("Seconds an attempt may take."))
+    interval = models.FloatField(_("interval"), default=0, help_text=_("Seconds between repetitions; 0 for none."))
+    slot = models.DateTimeField(_("slot"), null=True, help_text=_("The instant a repeating task was meant to run."))
+    locked_by = models.CharField(_("locked by"), max_length=MAX_LENGTHS["locked_by"], null=True)
+    lock_expires_at = models.DateTimeField(_("lock expires at"), null=True)
+    moved_by = models.CharField(
+        _("moved by"), max_length=160, null=True, help_text=_("Who made the last move; workers state their lease.")
+    )
+    last_error = models.JSONField(_("last error"), null=True)
+    progress = models.JSONField(_("progress"), null=True)
+    run_id = models.UUIDField(_("run"))
+    retry_of = models.ForeignKey(
+        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="retries"
+    )
+    parent = models.ForeignKey(
+        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="children"
+    )
+    unique_key = models.CharField(_("unique key"), max_length=MAX_LENGTHS["unique_key"], null=True)
+    metadata = models.JSONField(_("metadata"), default=dict)
+    created_at = models.DateTimeField(_("created at"))
+    updated_at = models.DateTimeField(_("updated at"))
+    started_at = models.DateTimeField(_("started at"), null=True)
+    last_attempt_at = models.DateTimeField(_("last attempt at"), null=True)
+    finished_at = models.DateTimeField(_("finished at"), null=True)
+
+    objects = TaskManager()
+
+    already_enqueued = False
+    """True on the row that `enqueue` returns when an unfinished task with the same unique key existed already."""
+
+    due_in = 0.0
+    """Seconds from now, of a task that is yet to be written and has no eta of its own."""
+
+    class Meta:
+        verbose_name = _("task")
+        verbose_name_plural = _("tasks")
+        default_permissions = ("view", "delete")
+        permissions = [("retry_task", "Can retry task"), ("cancel_task", "Can cancel task")]
+        constraints = [
+            check("status_known", Q(status__in=[status.value for status in Status])),
+            check(
+                "running_has_lease",
+                either(IS_RUNNING, Q(locked_by__isnull=False) & Q(lock_expires_at__isnull=False)),
+            ),
+            check("lease_is_whole", either(Q(locked_by__isnull=True), Q(lock_expires_at__isnull=True))),
+            check("finished_has_time", either(IS_FINISHED, Q(finished_at__isnull=False))),
+            check("attempts_within_budget", Q(attempts__lte=F("max_attempts") + F("refunds"))),
+            check("pending_has_budget", ~IS_PENDING | Q(attempts__lt=F("max_attempts") + F("refunds"))),
+            check("running_spent_an_attempt", Q(attempts__gte=1) | ~(IS_RUNNING | IS_SUCCESS)),
+            check("refunds_within_attempts", Q(refunds__gte=0) & Q(refunds__lte=F("attempts"))),
+            check("max_attempts_positive", Q(max_attempts__gte=1)),
+            check("priority_in_range", Q(priority__gte=-100) & Q(priority__lte=100)),
+            check("interval_not_negative", Q(interval__gte=0)),
+            check("repeating_has_slot", Q(interval=0) | Q(slot__isnull=False)),
+            check("timeout_positive", Q(timeout__gt=0)),
+            # SQLite does not enforce the length of a varchar.
+            check("texts_are_bounded", fits("queue") & fits("func_path") & fits("locked_by") & fits("unique_key")),
+            models.UniqueConstraint(
+                name="dtr_unique_key", fields=["queue", "unique_key"],
+                condition=Unfinished & Q(unique_key__isnull=False),
+            ),
+        ]  # fmt: skip
+        indexes = [
+            # A lane is a (queue, priority) pair: each claim reads one bounded range per lane.
+            models.Index(name="dtr_lanes", fields=["queue", "priority", "eta", "id"], condition=IS_PENDING),
+            # Not on lock_expires_at, so that renewing a lease touches no index; and by status, which the fence
+            # leaves out, so that no report is tempted to walk this index instead of the primary key.
+            models.Index(name="dtr_leases", fields=["locked_by"], condition=IS_RUNNING),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.func_path} {self.pk}"
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status in FINISHED
+
+    @property
+    def attempts_left(self) -> int:
+        return self.max_attempts - (self.attempts - self.refunds)
+
+    def cancel(self, *, by: Any = None, reason: str = "") -> None:
+        """Cancel this task, pending or running; IllegalMove where it has finished."""
+        from .taskqueue import cancel_one
+
+        cancel_one(self, by=by, reason=reason)
+
+    def retry(self, *, by: Any = None, reason: str = "") -> Task:
+        """Do this finished task again: a new task with the same call; IllegalMove where it has not finished."""
+        from .taskqueue import retry_one
+
+        return retry_one(self, by=by, reason=reason)
+
+
+class Queue(models.Model):
+    """What operators decided about a queue. A queue without a row is simply running."""
+
+    name = models.CharField(_("name"), max_length=MAX_LENGTHS["queue"], primary_key=True)
+    paused_at = models.DateTimeField(_("paused at"), null=True)
+    paused_by = models.CharField(_("paused by"), max_length=160, default="")
+    reason = models.CharField(_("reason"), max_length=200, default="")
+
+    class Meta:
+        verbose_name = _("queue")
+        verbose_name_plural = _("queues")
+        default_permissions = ("view",)
+        permissions = [("pause_queue", "Can pause queue")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TaskResult(models.Model):
+    """How a task ended. Exactly one for each finished task, written in the transaction that finished it."""
+
+    task = models.OneToOneField(Task, models.DO_NOTHING, primary_key=True, db_constraint=False, related_name="outcome")
+    status = models.CharField(_("status"), max_length=9, choices=STATUS_CHOICES)
+    result = models.JSONField(_("result"), null=True)
+    error = models.JSONField(_("error"), null=True)
+    attempts = models.PositiveIntegerField(_("attempts"))
+    last_attempt_at = models.DateTimeField(_("last attempt at"), null=True)
+    finished_at = models.DateTimeField(_("finished at"))
+
+    class Meta:
+        verbose_name = _("task result")
+        verbose_name_plural = _("task results")
+        default_permissions = ("view",)
+        constraints = [
+            check("result_is_final", IS_FINISHED),
+            check("result_without_error", ~IS_SUCCESS | Q(error__isnull=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.task_id}"
+
+
+class TaskEvent(models.Model):
+    """One thing that happened to a task. Append-only."""
+
+    id = models.BigAutoField(primary_key=True)
+    # No constraint in the database: checking it costs more than writing the event.
+    task = models.ForeignKey(Task, models.DO_NOTHING, db_constraint=False, related_name="events")
+    kind = models.CharField(_("kind"), max_length=20)
+    ts = models.DateTimeField(_("time"))
+    attempt = models.PositiveIntegerField(_("attempt"))
+    actor = models.CharField(_("actor"), max_length=160)
+    data = models.JSONField(_("data"), default=dict, encoder=DjangoJSONEncoder)
+
+    class Meta:
+        verbose_name = _("task event")
+        verbose_name_plural = _("task events")
+        default_permissions = ("view",)
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.task_id}"
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The event as a whole, as a consumer outside this database would want it."""
+        return {
+            "ts": self.ts,
+            "task_id": self.task_id,
+            "run_id": self.task.run_id,
+            "actor": self.actor,
+            "attempt": self.attempt,
+            "max_attempts": self.task.max_attempts,
+            **self.data,
+        }

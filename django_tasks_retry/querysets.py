@@ -1,0 +1,79 @@
+"""Named questions about tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import F, Manager, Q, QuerySet
+
+from .clock import Now
+from .rules.status import FINISHED, UNFINISHED, Status
+
+if TYPE_CHECKING:
+    from .models import Task
+
+UNFINISHED_VALUES = [status.value for status in UNFINISHED]
+Unfinished = Q(status__in=UNFINISHED_VALUES)
+
+
+class TaskQuerySet(QuerySet["Task"]):
+    def pending(self) -> TaskQuerySet:
+        return self.filter(status=Status.PENDING)
+
+    def due(self) -> TaskQuerySet:
+        return self.pending().filter(eta__lte=Now())
+
+    def scheduled(self) -> TaskQuerySet:
+        """Waiting for a later eta, before the first attempt."""
+        return self.pending().filter(eta__gt=Now(), attempts=F("refunds"))
+
+    def retrying(self) -> TaskQuerySet:
+        """Waiting for another attempt."""
+        return self.pending().filter(attempts__gt=F("refunds"))
+
+    def running(self) -> TaskQuerySet:
+        return self.filter(status=Status.RUNNING)
+
+    def lease_expired(self) -> TaskQuerySet:
+        return self.running().filter(lock_expires_at__lte=Now())
+
+    def leased_to(self, worker_id: str) -> TaskQuerySet:
+        return self.running().filter(locked_by=worker_id)
+
+    def unfinished(self) -> TaskQuerySet:
+        return self.filter(Unfinished)
+
+    def finished(self) -> TaskQuerySet:
+        return self.filter(status__in=FINISHED)
+
+    def successful(self) -> TaskQuerySet:
+        return self.filter(status=Status.SUCCESS)
+
+    def failed(self) -> TaskQuerySet:
+        return self.filter(status=Status.FAILED)
+
+    def cancelled(self) -> TaskQuerySet:
+        return self.filter(status=Status.CANCELLED)
+
+
+class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]
+    """`Task.objects`: the named questions, and the door to the service layer."""
+
+    def enqueue(
+        self,
+        func: Callable[..., Any],
+        args: Iterable[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Task:
+        """Enqueue one call. `options` are the fields of `taskqueue.Request`: eta, queue, priority, …"""
+        from .taskqueue import Request, enqueue
+
+        return enqueue(Request(func, args, kwargs or {}, **options))
+
+    def enqueue_many(self, requests: Iterable[Any]) -> list[Task]:
+        """Enqueue many calls at once: `Request`s, dictionaries of their fields, or `(func, args)` pairs."""
+        from .taskqueue import Request, enqueue_many
+
+        return enqueue_many(Request.read(item) for item in requests)

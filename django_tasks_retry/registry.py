@@ -1,0 +1,101 @@
+"""Which functions may run: tasks that were decorated in code, looked up by path, never imported by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from django.apps import apps
+from django.utils.module_loading import autodiscover_modules
+
+from .compat import Task as DjangoTask
+from .conf import suggestion
+from .errors import InvalidPolicy, UnregisteredTask
+from .rules.backoff import Backoff, BackoffFunction, Custom, path_of
+from .rules.policy import RetryPolicy, policy_of
+
+AnyTask: TypeAlias = "DjangoTask[Any, Any]"
+
+_tasks: dict[str, AnyTask] = {}
+_backoff_functions: dict[str, BackoffFunction] = {}
+
+
+def register(task: AnyTask) -> None:
+    """Make a decorated function known. `task.using(...)` makes variants; the first one stands for the function."""
+    path = path_of(task.func)
+    known = _tasks.get(path)
+    if known is None or known.func is not task.func:
+        _tasks[path] = task
+    function = policy_of(task.func).backoff_function
+    if function is not None:
+        _backoff_functions[path_of(function)] = function
+
+
+@cache
+def discover() -> None:
+    """Import the `tasks` module of each installed app once, and register every task object found there."""
+    autodiscover_modules("tasks")
+    for config in apps.get_app_configs():
+        module = getattr(config.module, "tasks", None)
+        if isinstance(module, ModuleType):
+            for value in vars(module).values():
+                if isinstance(value, DjangoTask):
+                    register(value)
+
+
+def find(path: str) -> AnyTask | None:
+    """The task of this path, or None where this process does not know it."""
+    if path not in _tasks:
+        discover()
+    return _tasks.get(path)
+
+
+def known_paths() -> list[str]:
+    discover()
+    return sorted(_tasks)
+
+
+def find_policy(path: str) -> RetryPolicy:
+    task = find(path)
+    return policy_of(task.func) if task else RetryPolicy()
+
+
+def resolve(function: Callable[..., Any] | AnyTask) -> AnyTask:
+    """The registered task behind a task object or its plain function, or an error that says what to do."""
+    if isinstance(function, DjangoTask):
+        if find(path_of(function.func)) is None:
+            register(function)
+        return function
+    if not callable(function):
+        raise UnregisteredTask(f"{function!r} is not a function. Pass a function decorated with @task.")
+    path = path_of(function)
+    if "<" in path:
+        raise UnregisteredTask(
+            f"{path} is a lambda or a local function, which a worker cannot find. "
+            "Move it to the module level of an app's tasks.py and decorate it with @task."
+        )
+    task = find(path)
+    if task is None or task.func is not function:
+        raise UnregisteredTask(
+            f"{path} is not a registered task.{suggestion(path, _tasks)} Decorate it with @task in an app's tasks.py."
+        )
+    return task
+
+
+def backoff_function(backoff: Backoff) -> BackoffFunction | None:
+    """The user's function behind a stored path, or None where this process does not know it."""
+    if not isinstance(backoff, Custom):
+        return None
+    discover()
+    return _backoff_functions.get(backoff.path)
+
+
+def check_backoff(backoff: Backoff | None) -> Backoff | None:
+    """A function that no task's policy names would not be found by a worker."""
+    if isinstance(backoff, Custom) and backoff_function(backoff) is None:
+        raise InvalidPolicy(
+            f"backoff={backoff.path}: workers only know functions named by a task's @retry(backoff=…). Name it there."
+        )
+    return backoff

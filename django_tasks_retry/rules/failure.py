@@ -1,0 +1,74 @@
+"""A failed attempt, captured as bounded text. Capturing never fails, whatever the exception does."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..errors import Abort, TaskTimeout
+from .payload import clip, storable
+
+MESSAGE_LIMIT = 2048
+TRACEBACK_LIMIT = 16 * 1024
+
+
+class Code(StrEnum):
+    EXCEPTION = "EXCEPTION"
+    TIMEOUT = "TIMEOUT"
+    ABORTED = "ABORTED"
+    IMPORT_ERROR = "IMPORT_ERROR"
+    BAD_ARGUMENTS = "BAD_ARGUMENTS"
+    RESULT_NOT_SERIALIZABLE = "RESULT_NOT_SERIALIZABLE"
+    LEASE_LOST = "LEASE_LOST"
+
+
+PERMANENT = frozenset({Code.ABORTED, Code.BAD_ARGUMENTS})
+"""Codes that no further attempt can mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is recorded of an exception: text only, bounded, storable in either database."""
+
+    message: str
+    code: Code
+    exception: str
+    traceback: str
+
+    def brief(self) -> dict[str, str]:
+        return {"message": self.message, "code": self.code, "exception": self.exception}
+
+
+def capture(error: BaseException, code: Code | None = None) -> Failure:
+    kind = type(error)
+    return Failure(
+        message=bounded(lambda: str(error), MESSAGE_LIMIT, f"<{kind.__name__} whose text cannot be made>"),
+        code=code or code_of(error),
+        exception=storable(f"{kind.__module__}.{kind.__qualname__}")[:200],
+        traceback=bounded(lambda: format_traceback(error), TRACEBACK_LIMIT, "<traceback cannot be made>"),
+    )
+
+
+def format_traceback(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def bounded(make: Callable[[], str], limit: int, fallback: str) -> str:
+    try:
+        text = make()
+        # Cut before escaping: a 50 MB message must not be scanned as a whole.
+        return clip(storable(text[: limit * 4] + text[-limit * 4 :] if len(text) > limit * 8 else text), limit)
+    except BaseException:  # the error's own code runs here and may raise anything
+        return fallback
+
+
+def code_of(error: BaseException) -> Code:
+    match error:
+        case TaskTimeout():
+            return Code.TIMEOUT
+        case Abort():
+            return Code.ABORTED
+        case _:
+            return Code.EXCEPTION

@@ -1,0 +1,18 @@
+"""Ids that sort by the time they were made (UUID version 7). Time and chance are arguments."""
+
+from __future__ import annotations
+
+import uuid
+
+
+def uuid7(milliseconds: int, random_bits: int) -> uuid.UUID:
+    """48 bits of time, then 74 random bits around the version and the variant."""
+    high = (milliseconds & (2**48 - 1)) << 80
+    middle = 0x7 << 76 | (random_bits >> 62 & 0xFFF) << 64
+    low = 0b10 << 62 | (random_bits & (2**62 - 1))
+    return uuid.UUID(int=high | middle | low)
+
+
+def first_of(milliseconds: int) -> uuid.UUID:
+    """The smallest id made at this instant."""
+    return uuid7(milliseconds, 0)

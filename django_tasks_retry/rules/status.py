@@ -1,0 +1,17 @@
+"""Where a task can stand."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+UNFINISHED = (Status.PENDING, Status.RUNNING)
+FINISHED = (Status.SUCCESS, Status.FAILED, Status.CANCELLED)

@@ -1,0 +1,82 @@
+"""The legal moves of a task. What is not listed is forbidden.
+
+The service layer, the database guard, the documentation and the tests are all made from this one table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from .status import Status
+
+
+class EventKind(StrEnum):
+    RUNNING = "task.running"
+    COMPLETED = "task.completed"
+    FAILED = "task.failed"
+    REQUEUED = "task.requeued"
+    LEASE_LOST = "task.lease_lost"
+    RELEASED = "task.released"
+    CANCELLED = "task.cancelled"
+    RESCHEDULED = "task.rescheduled"
+    RETRIED = "task.retried"
+
+
+class Who(Enum):
+    """Who may make a move."""
+
+    ANYONE = "anyone"
+    CLAIMER = "a worker that states the lease it takes"
+    HOLDER = "the holder of the unexpired lease, or its supervisor"
+    FINDER = "anyone once the lease has expired, or the supervisor of the dead worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    name: str
+    source: Status | None
+    target: Status
+    who: Who
+    events: tuple[EventKind, ...] = ()
+    attempts: int = 0
+    refunds: int = 0
+    budget: bool | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.source or '—'} → {self.target}"
+
+
+P, R, S, F, C = Status.PENDING, Status.RUNNING, Status.SUCCESS, Status.FAILED, Status.CANCELLED
+
+ENQUEUE = Move("enqueue", None, P, Who.ANYONE, note="no attempt spent, no lease")
+CLAIM = Move("claim", P, R, Who.CLAIMER, (EventKind.RUNNING,), attempts=1, note="only when due")
+CANCEL_PENDING = Move("cancel", P, C, Who.ANYONE, (EventKind.CANCELLED,), note="result row written")
+RESCHEDULE = Move("reschedule", P, P, Who.ANYONE, (EventKind.RESCHEDULED,), note="new eta, queue or priority")
+RENEW = Move("renew", R, R, Who.HOLDER, note="moves the expiry only")
+COMPLETE = Move("complete", R, S, Who.HOLDER, (EventKind.COMPLETED,), note="result row written")
+REQUEUE = Move(
+    "fail, budget left", R, P, Who.HOLDER, (EventKind.FAILED, EventKind.REQUEUED), budget=True,
+    note="new eta by the backoff policy",
+)  # fmt: skip
+GIVE_UP = Move(
+    "fail, budget spent or error not retryable", R, F, Who.HOLDER, (EventKind.FAILED,), note="result row written"
+)
+LOSE = Move(
+    "lease lost, budget left", R, P, Who.FINDER, (EventKind.LEASE_LOST,), budget=True,
+    note="due at once; the attempt stays spent",
+)  # fmt: skip
+LOSE_FOR_GOOD = Move(
+    "lease lost, budget spent", R, F, Who.FINDER, (EventKind.LEASE_LOST, EventKind.FAILED), budget=False,
+    note="result row written, code LEASE_LOST",
+)  # fmt: skip
+RELEASE = Move("release", R, P, Who.HOLDER, (EventKind.RELEASED,), refunds=1, note="the attempt is refunded")
+CANCEL_RUNNING = Move("cancel", R, C, Who.ANYONE, (EventKind.CANCELLED,), note="the lease is revoked")
+
+MOVES = (
+    ENQUEUE, CLAIM, CANCEL_PENDING, RESCHEDULE, RENEW, COMPLETE, REQUEUE, GIVE_UP, LOSE, LOSE_FOR_GOOD, RELEASE,
+    CANCEL_RUNNING,
+)  # fmt: skip
+
+LEGAL_PAIRS = frozenset((move.source, move.target) for move in MOVES if move.source)

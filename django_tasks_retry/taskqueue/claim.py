@@ -1,0 +1,182 @@
+"""Claim: due tasks become RUNNING under a lease. Two claimers never get the same task, and nobody waits for anybody.
+
+A *lane* is a (queue, priority) pair in use. Each claim reads one bounded index range per lane, from the floor that the
+last claim reached, so that its cost depends neither on tasks scheduled for later, nor on finished ones, nor on dead
+index entries that an old transaction keeps from being vacuumed. Lanes are looked up afresh once a second, and whenever
+a claim comes back short; tasks that sort below a floor (a retry, an earlier eta) are found then.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any
+from uuid import UUID
+
+from django.db import connections, transaction
+from django.db.models import CharField, F, Value
+from django.db.models.functions import Cast, Coalesce, Concat
+
+from .. import registry
+from ..clock import now
+from ..conf import options
+from ..models import Queue, Task
+from ..rules.status import Status
+from ..rules.transitions import CLAIM, EventKind
+from .database import database, is_postgresql, run, statement
+from .events import event, write_events
+from .lease import COLUMNS, Lease, read_lease
+
+REMEMBER_SECONDS = 1.0
+EARLIEST = UUID(int=0)
+
+
+@dataclass(slots=True)
+class Lane:
+    queue: str
+    priority: int
+    floor_eta: datetime
+    floor_id: UUID = EARLIEST
+
+
+@dataclass(slots=True)
+class Lanes:
+    """What one claimer remembers between claims."""
+
+    queues: Sequence[str] = ("*",)
+    exclude: Sequence[str] = ()
+    lanes: list[Lane] = field(default_factory=list)
+    looked_at: float = float("-inf")
+
+    def serves(self, queue: str) -> bool:
+        return matches(queue, self.queues) and not matches(queue, self.exclude)
+
+    def look(self, using: str) -> None:
+        """Find the lanes whose first task is due, and forget the floors."""
+        with connections[using].cursor() as cursor:
+            cursor.execute(statement("lanes" if is_postgresql(using) else "lanes_sqlite"))
+            self.lanes = [
+                Lane(queue, priority, eta) for queue, priority, eta in cursor.fetchall() if self.serves(queue)
+            ]
+        self.looked_at = time.monotonic()
+
+    def are_stale(self) -> bool:
+        return time.monotonic() - self.looked_at > REMEMBER_SECONDS
+
+    def in_order(self) -> list[Lane]:
+        """Higher priorities first; queues of one priority take turns."""
+        random.shuffle(self.lanes)
+        self.lanes.sort(key=lambda lane: -lane.priority)
+        return self.lanes
+
+    def raise_floors(self, leases: Sequence[Lease]) -> None:
+        reached = {(lease.queue, lease.priority): (lease.eta, lease.id) for lease in leases}
+        for lane in self.lanes:
+            lane.floor_eta, lane.floor_id = reached.get((lane.queue, lane.priority), (lane.floor_eta, lane.floor_id))
+
+
+def matches(queue: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(queue, pattern) for pattern in patterns)
+
+
+def claim(
+    worker_id: str,
+    queues: Sequence[str] = ("*",),
+    limit: int = 1,
+    lease: float | None = None,
+    *,
+    backend: str = "default",
+    lanes: Lanes | None = None,
+) -> list[Lease]:
+    """Up to `limit` leases, most urgent first. Pass the same `lanes` each time to let claims build on one another."""
+    using, lanes = database(backend), lanes or Lanes(queues)
+    terms = Terms(worker_id, backend, options(backend).lease if lease is None else lease)
+    leases: list[Lease] = []
+    if not lanes.are_stale():
+        leases += take(lanes, limit, terms, using)
+    if len(leases) < limit:
+        lanes.look(using)
+        leases += take(lanes, limit - len(leases), terms, using)
+    return leases
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    worker_id: str
+    backend: str
+    seconds: float
+
+
+def take(lanes: Lanes, limit: int, terms: Terms, using: str) -> list[Lease]:
+    if not lanes.lanes or limit < 1:
+        return []
+    take_from = take_on_postgresql if is_postgresql(using) else take_on_sqlite
+    leases = sorted(take_from(lanes.in_order(), limit, terms, using), key=urgency)
+    lanes.raise_floors(leases)
+    return leases
+
+
+def urgency(lease: Lease) -> Any:
+    return -lease.priority, lease.eta, lease.id
+
+
+def take_on_postgresql(lanes: Sequence[Lane], limit: int, terms: Terms, using: str) -> list[Lease]:
+    parameters = {
+        "queues": [lane.queue for lane in lanes],
+        "priorities": [lane.priority for lane in lanes],
+        "floor_etas": [lane.floor_eta for lane in lanes],
+        "floor_ids": [lane.floor_id for lane in lanes],
+        "limit": limit,
+        "known": registry.known_paths(),
+        "backend": terms.backend,
+        "worker": terms.worker_id,
+        "lease": terms.seconds,
+    }
+    return [read_lease(row) for row in run(statement("claim"), parameters, using)]
+
+
+def take_on_sqlite(lanes: Sequence[Lane], limit: int, terms: Terms, using: str) -> list[Lease]:
+    """The same rules under SQLite's write lock, which lets one claimer in at a time."""
+    with transaction.atomic(using=using):
+        moment = now(using)
+        tasks: list[Task] = []
+        for lane in lanes:
+            tasks += due_in(lane, limit - len(tasks), terms.backend, using)
+        expires = moment + timedelta(seconds=terms.seconds)
+        Task.objects.using(using).filter(pk__in=[task.pk for task in tasks]).update(
+            status=Status.RUNNING,
+            attempts=F("attempts") + CLAIM.attempts,
+            locked_by=terms.worker_id,
+            lock_expires_at=expires,
+            moved_by=Concat(Value(f"{terms.worker_id}:"), Cast(F("attempts") + CLAIM.attempts, CharField())),
+            started_at=Coalesce(F("started_at"), moment),
+            last_attempt_at=moment,
+            updated_at=moment,
+        )
+        leases = [leased(task, terms.worker_id, expires, moment) for task in tasks]
+        write_events([event(lease, EventKind.RUNNING, terms.worker_id, moment) for lease in leases], using)
+    return leases
+
+
+def due_in(lane: Lane, limit: int, backend: str, using: str) -> list[Task]:
+    due = Task.objects.using(using).due().filter(queue=lane.queue, priority=lane.priority, backend=backend)
+    unpaused = due.exclude(queue__in=Queue.objects.filter(paused_at__isnull=False).values("name"))
+    return list(unpaused.filter(func_path__in=registry.known_paths()).order_by("eta", "id")[:limit])
+
+
+def leased(task: Task, worker_id: str, expires: datetime, moment: datetime) -> Lease:
+    columns = {name: getattr(task, name) for name in COLUMNS}
+    return Lease(
+        **{
+            **columns,
+            "attempts": task.attempts + CLAIM.attempts,
+            "locked_by": worker_id,
+            "lock_expires_at": expires,
+            "started_at": task.started_at or moment,
+            "last_attempt_at": moment,
+        }
+    )

@@ -1,0 +1,41 @@
+"""Which database a backend's tasks live in, and how its statements are run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from django.db import connections, router
+
+from ..conf import options
+from ..models import Task
+
+
+def database(backend: str = "default") -> str:
+    """The one alias that all statements of this backend go to."""
+    return options(backend).database or str(router.db_for_write(Task))
+
+
+def is_postgresql(using: str) -> bool:
+    return connections[using].vendor == "postgresql"
+
+
+@cache
+def statement(name: str) -> str:
+    """The SQL of `sql/<name>.sql`."""
+    return (files(__package__) / "sql" / f"{name}.sql").read_text()
+
+
+def run(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, Any]]:
+    """Run one statement; its rows as dictionaries."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(sql, parameters)
+        columns = [column[0] for column in cursor.description or ()]
+        return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Rows as one array per column, as `unnest` takes them."""
+    return {name: [row[name] for row in rows] for name in names}

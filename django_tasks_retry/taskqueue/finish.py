@@ -1,0 +1,178 @@
+"""Finish: what workers report about their leases, many at once, each under its fence.
+
+A report is accepted only while its lease holds: same task, same worker, same attempt, not expired. Whatever arrives
+late changes nothing, and the answer says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from ..clock import now
+from ..errors import LeaseLost, LostReason
+from ..models import Task
+from ..rules.failure import Failure
+from ..rules.payload import dump
+from ..rules.repeat import next_slot
+from ..rules.status import Status
+from ..rules.transitions import EventKind
+from .database import columns_of, database, is_postgresql, run, statement
+from .enqueue import insert, same_call
+from .events import event, result_of, write_events
+from .lease import Lease
+from .report import Completed, Failed, Outcome, Released, Report, report_of
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The queue's answer to one report."""
+
+    lease: Lease
+    status: Status | None
+    eta: datetime | None = None
+    lost: LostReason | None = None
+
+    @property
+    def accepted(self) -> bool:
+        return self.lost is None
+
+
+def finish(outcomes: Sequence[Outcome]) -> list[Receipt]:
+    """Write the outcomes, in one statement on PostgreSQL, and answer each."""
+    if not outcomes:
+        return []
+    reports = sorted((report_of(outcome) for outcome in outcomes), key=lambda report: report.lease.id)
+    using = database(reports[0].lease.backend)
+    record = record_on_postgresql if is_postgresql(using) else record_on_sqlite
+    etas = record(reports, using)
+    lost = why_lost([report.lease for n, report in enumerate(reports) if n not in etas], using)
+    receipts = {
+        report.lease.fence: Receipt(report.lease, report.move.target, etas[n])
+        if n in etas
+        else Receipt(report.lease, None, lost=lost[report.lease.fence])
+        for n, report in enumerate(reports)
+    }
+    return [receipts[outcome.lease.fence] for outcome in outcomes]
+
+
+def complete_task(lease: Lease, result: Any = None) -> Receipt:
+    return accepted(finish([Completed(lease, result)])[0])
+
+
+def fail_task(lease: Lease, error: BaseException | Failure) -> Receipt:
+    """Record the failure; the receipt tells whether and when the task is tried again."""
+    return accepted(finish([Failed(lease, error)])[0])
+
+
+def release_task(lease: Lease, reason: str, delay: float = 0.0) -> Receipt:
+    return accepted(finish([Released(lease, reason, delay)])[0])
+
+
+def accepted(receipt: Receipt) -> Receipt:
+    if receipt.lost is not None:
+        raise LeaseLost(receipt.lost, receipt.lease.id)
+    return receipt
+
+
+def record_on_postgresql(reports: Sequence[Report], using: str) -> dict[int, datetime]:
+    """The etas of the accepted reports, by their place."""
+    rows = [row_of(report) for report in reports]
+    told = [
+        {"of": n, "kind": kind.value, "actor": report.actor, "data": dump(data)}
+        for n, report in enumerate(reports)
+        for kind, data in report.events
+    ]
+    parameters = columns_of(rows, list(rows[0])) | columns_of(told, ("of", "kind", "actor", "data"))
+    return {row["n"]: row["eta"] for row in run(statement("finish"), parameters, using)}
+
+
+def row_of(report: Report) -> dict[str, Any]:
+    return {
+        "id": report.lease.id,
+        "worker": report.lease.locked_by,
+        "attempt": report.lease.attempts,
+        "moved_by": report.moved_by,
+        "status": report.move.target.value,
+        "delay": report.delay,
+        "refund": report.move.refunds,
+        "error": None if report.error is None else dump(report.error),
+        "result": report.result,
+        "next_id": report.next_id,
+    }
+
+
+def record_on_sqlite(reports: Sequence[Report], using: str) -> dict[int, datetime]:
+    with transaction.atomic(using=using):
+        etas = {n: record_one(report, using) for n, report in enumerate(reports)}
+    return {n: eta for n, eta in etas.items() if eta is not None}
+
+
+def record_one(report: Report, using: str) -> datetime | None:
+    """The same rules under SQLite's write lock. None where the lease does not hold."""
+    moment, lease = now(using), report.lease
+    held = Task.objects.using(using).filter(
+        pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=moment
+    )
+    task = held.first()
+    if task is None:
+        return None
+    eta = task.eta if report.is_final else moment + timedelta(seconds=report.delay)
+    error = report.error and {**report.error, "ts": moment.isoformat(), "next_eta": next_eta(report, eta)}
+    if report.is_final:
+        result_of(task, report.move.target, moment, result=report.result, error=error).save(
+            using=using, force_insert=True
+        )
+    held.update(
+        status=report.move.target,
+        eta=eta,
+        refunds=F("refunds") + report.move.refunds,
+        locked_by=None,
+        lock_expires_at=None,
+        moved_by=report.moved_by,
+        last_error=error or task.last_error,
+        updated_at=moment,
+        finished_at=moment if report.is_final else None,
+    )
+    write_events(
+        [
+            event(lease, kind, report.actor, moment, {**data, "eta": eta.isoformat()} if kind in DATED else data)
+            for kind, data in report.events
+        ],
+        using,
+    )
+    if report.next_id:
+        slot = next_slot(task.slot or eta, task.interval, moment)
+        insert([same_call(task, id=report.next_id, eta=slot, slot=slot)])
+    return eta
+
+
+DATED = {EventKind.REQUEUED, EventKind.RELEASED}
+"""Events that tell when the task is due again."""
+
+
+def next_eta(report: Report, eta: datetime) -> str | None:
+    return None if report.is_final else eta.isoformat()
+
+
+def why_lost(leases: Sequence[Lease], using: str) -> dict[str, LostReason]:
+    """By fence, why a report was rejected."""
+    if not leases:
+        return {}
+    rows = Task.objects.using(using).in_bulk([lease.id for lease in leases])
+    return {lease.fence: reason_of(lease, rows.get(lease.id)) for lease in leases}
+
+
+def reason_of(lease: Lease, task: Task | None) -> LostReason:
+    if task is None:
+        return LostReason.GONE
+    if task.status == Status.CANCELLED:
+        return LostReason.CANCELLED
+    if task.locked_by == lease.locked_by and task.attempts == lease.attempts:
+        return LostReason.EXPIRED
+    return LostReason.RECLAIMED

@@ -1,0 +1,184 @@
+"""Intervene: what people and code decide about tasks: cancel, retry, reschedule, pause a queue.
+
+Acting on many, rows in the wrong status are skipped and counted, never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from ..clock import Now, now
+from ..conf import check_queue
+from ..errors import IllegalMove
+from ..models import Queue, Task, TaskResult
+from ..querysets import TaskQuerySet
+from ..rules.status import Status
+from ..rules.transitions import EventKind
+from .database import database
+from .enqueue import checked_eta, checked_priority, insert, same_call
+from .events import actor_of, event, result_of, write_events
+from .wakeup import announce
+
+CHUNK = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What became of the tasks that were named."""
+
+    done: list[UUID] = field(default_factory=list)
+    skipped: int = 0
+
+
+def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> Changed:
+    """Cancel tasks, pending or running. A running one loses its lease here; its worker learns it and stops."""
+    using, actor, changed = database(backend), actor_of(by), Changed()
+    for chunk in chunks(ids):
+        with transaction.atomic(using=using):
+            tasks = locked(Task.objects.using(using).unfinished(), chunk)
+            moment = now(using)
+            TaskResult.objects.using(using).bulk_create(
+                [result_of(task, Status.CANCELLED, moment, error=cancellation(actor, reason)) for task in tasks]
+            )
+            update(
+                tasks, using, actor, status=Status.CANCELLED, finished_at=moment, locked_by=None, lock_expires_at=None
+            )
+            write_events([event(task, EventKind.CANCELLED, actor, moment, {"reason": reason}) for task in tasks], using)
+            announce({f"cancelled:{task.pk}" for task in tasks if task.locked_by}, using)
+        changed = tally(changed, chunk, [task.pk for task in tasks])
+    return changed
+
+
+def cancellation(actor: str, reason: str) -> dict[str, str]:
+    return {"message": reason or "cancelled", "code": "CANCELLED", "actor": actor}
+
+
+def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> list[Task]:
+    """Do finished tasks again, each as a new task with the same call. The old rows stay as they were."""
+    using, actor = database(backend), actor_of(by)
+    fresh: list[Task] = []
+    for chunk in chunks(ids):
+        with transaction.atomic(using=using):
+            finished = Task.objects.using(using).finished().filter(pk__in=chunk).order_by("pk")
+            copies = [same_call(task, retry_of_id=task.pk, moved_by=actor) for task in finished]
+            written = [task for task in insert(copies) if not task.already_enqueued]
+            write_events(
+                [
+                    event(
+                        task,
+                        EventKind.RETRIED,
+                        actor,
+                        task.created_at,
+                        {"retry_of": task.retry_of_id, "reason": reason},
+                    )
+                    for task in written
+                ],
+                using,
+            )
+        fresh += written
+    return fresh
+
+
+def reschedule(
+    ids: Iterable[UUID],
+    *,
+    eta: datetime | timedelta | None = None,
+    queue: str | None = None,
+    priority: int | None = None,
+    by: Any = None,
+    reason: str = "",
+    backend: str = "default",
+) -> Changed:
+    """Change when, where and how urgently PENDING tasks run. Without any wish: run now."""
+    using, actor, changed = database(backend), actor_of(by), Changed()
+    wishes = wished(eta, queue, priority, backend)
+    for chunk in chunks(ids):
+        try:
+            with transaction.atomic(using=using):
+                tasks = locked(Task.objects.using(using).pending(), chunk)
+                update(tasks, using, actor, **wishes)
+                moved = Task.objects.using(using).filter(pk__in=[task.pk for task in tasks])
+                told = [(task, {"eta": task.eta, "queue": task.queue, "priority": task.priority}) for task in moved]
+                moment = now(using)
+                write_events(
+                    [event(t, EventKind.RESCHEDULED, actor, moment, data | {"reason": reason}) for t, data in told],
+                    using,
+                )
+                announce({task.queue for task, _ in told}, using)
+        except IntegrityError as error:
+            raise IllegalMove(
+                f"Queue {queue!r} holds an unfinished task with the same unique key. Finish or cancel that one first."
+            ) from error
+        changed = tally(changed, chunk, [task.pk for task in tasks])
+    return changed
+
+
+def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:
+    wishes: dict[str, Any] = {}
+    if queue is not None:
+        wishes["queue"] = check_queue(queue, backend)
+    if priority is not None:
+        wishes["priority"] = checked_priority(priority)
+    if eta is not None or not wishes:
+        wishes["eta"] = checked_eta(eta) if isinstance(eta, datetime) else Now() + (eta or timedelta(0))
+    return wishes
+
+
+def cancel_one(task: Task, *, by: Any = None, reason: str = "") -> None:
+    """Cancel, and bring the instance up to date; IllegalMove where the task has finished."""
+    changed = cancel([task.pk], by=by, reason=reason, backend=task.backend)
+    task.refresh_from_db(using=database(task.backend))
+    if not changed.done:
+        raise IllegalMove(f"A {task.status} task cannot become CANCELLED.")
+
+
+def retry_one(task: Task, *, by: Any = None, reason: str = "") -> Task:
+    fresh = retry([task.pk], by=by, reason=reason, backend=task.backend)
+    if fresh:
+        return fresh[0]
+    task.refresh_from_db(using=database(task.backend))
+    if task.is_finished:
+        raise IllegalMove(
+            f"Another unfinished task holds the unique key {task.unique_key!r}. It already does the work."
+        )
+    raise IllegalMove(f"A {task.status} task cannot be retried: it has not finished. Cancel it first, or let it run.")
+
+
+def pause(queue: str, *, by: Any = None, reason: str = "", backend: str = "default") -> None:
+    """Stop all claims from a queue at once. Running tasks go on."""
+    using = database(backend)
+    decision = {"paused_at": now(using), "paused_by": actor_of(by), "reason": reason[:200]}
+    Queue.objects.using(using).update_or_create(name=queue, defaults=decision)
+
+
+def resume(queue: str, *, backend: str = "default") -> None:
+    using = database(backend)
+    Queue.objects.using(using).filter(name=queue).update(paused_at=None, paused_by="", reason="")
+    announce({queue}, using)
+
+
+def chunks(ids: Iterable[UUID]) -> Iterator[list[UUID]]:
+    rest = iter(ids)
+    while chunk := list(islice(rest, CHUNK)):
+        yield chunk
+
+
+def locked(tasks: TaskQuerySet, ids: Sequence[UUID]) -> list[Task]:
+    """In the order of their ids, so that two operators acting on the same tasks cannot deadlock."""
+    return list(tasks.filter(pk__in=ids).order_by("pk").select_for_update())
+
+
+def update(tasks: Sequence[Task], using: str, actor: str, **changes: Any) -> None:
+    ids = [task.pk for task in tasks]
+    Task.objects.using(using).filter(pk__in=ids).update(**changes, moved_by=actor, updated_at=Now())
+
+
+def tally(changed: Changed, asked: Sequence[UUID], done: list[UUID]) -> Changed:
+    return Changed(changed.done + done, changed.skipped + len(asked) - len(done))

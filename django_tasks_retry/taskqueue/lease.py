@@ -1,0 +1,63 @@
+"""A lease: the only ticket to complete, fail, release or renew a task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One attempt, as it was claimed: who holds it, what to call and by which policy."""
+
+    id: UUID
+    locked_by: str
+    attempts: int
+    lock_expires_at: datetime
+    func_path: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue: str
+    priority: int
+    backend: str
+    eta: datetime
+    slot: datetime | None
+    max_attempts: int
+    refunds: int
+    backoff: Any
+    timeout: float
+    interval: float
+    run_id: UUID
+    metadata: dict[str, Any]
+    created_at: datetime
+    started_at: datetime
+    last_attempt_at: datetime
+
+    @property
+    def fence(self) -> str:
+        """What a report states to prove that it comes from this very claim."""
+        return f"{self.locked_by}:{self.attempts}"
+
+    @property
+    def spent(self) -> int:
+        """Attempts spent, this one included; refunds not counted."""
+        return self.attempts - self.refunds
+
+
+COLUMNS = [field.name for field in fields(Lease)]
+JSON_COLUMNS = ("args", "kwargs", "backoff", "metadata")
+
+
+def read_lease(row: Mapping[str, Any]) -> Lease:
+    """A lease from a raw row, in which JSON arrives as text."""
+    decoded = {name: json.loads(row[name]) if isinstance(row[name], str) else row[name] for name in JSON_COLUMNS}
+    return Lease(**{**row, **decoded})
+
+
+current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=None)
+"""The attempt that is running in this context: tasks it enqueues inherit its run."""

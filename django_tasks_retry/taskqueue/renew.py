@@ -1,0 +1,56 @@
+"""Renew: a worker that is alive keeps its leases. Moves the expiry and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Greatest
+
+from ..clock import now
+from ..conf import options
+from ..errors import LostReason
+from ..models import Task
+from .database import database, is_postgresql, run, statement
+from .finish import why_lost
+from .lease import Lease
+
+
+def renew(leases: Sequence[Lease], seconds: float | None = None, *, actor: str | None = None) -> dict[str, LostReason]:
+    """Extend the leases to `seconds` from now. Returns, by fence, those that no longer hold and why."""
+    if not leases:
+        return {}
+    backend = leases[0].backend
+    using, seconds = database(backend), options(backend).lease if seconds is None else seconds
+    extend = extend_on_postgresql if is_postgresql(using) else extend_on_sqlite
+    held = extend(leases, seconds, actor, using)
+    return why_lost([lease for lease in leases if lease.fence not in held], using)
+
+
+def extend_on_postgresql(leases: Sequence[Lease], seconds: float, actor: str | None, using: str) -> set[str]:
+    parameters = {
+        "id": [lease.id for lease in leases],
+        "worker": [lease.locked_by for lease in leases],
+        "attempt": [lease.attempts for lease in leases],
+        "moved_by": [actor or lease.fence for lease in leases],
+        "lease": seconds,
+    }
+    return {row["fence"] for row in run(statement("renew"), parameters, using)}
+
+
+def extend_on_sqlite(leases: Sequence[Lease], seconds: float, actor: str | None, using: str) -> set[str]:
+    held = set()
+    with transaction.atomic(using=using):
+        moment = now(using)
+        for lease in leases:
+            mine = Task.objects.using(using).filter(
+                pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=moment
+            )
+            if mine.update(
+                lock_expires_at=Greatest(F("lock_expires_at"), moment + timedelta(seconds=seconds)),
+                moved_by=actor or lease.fence,
+            ):
+                held.add(lease.fence)
+    return held

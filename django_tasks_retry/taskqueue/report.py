@@ -1,0 +1,165 @@
+"""A report: one move of a leased task as plain values, ready to be written under its fence."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from .. import registry
+from ..conf import options
+from ..errors import InvalidPayload, Snooze
+from ..rules.backoff import Backoff, Custom, from_json
+from ..rules.failure import Code, Failure, capture
+from ..rules.payload import canonical, check_size, dump
+from ..rules.status import Status
+from ..rules.transitions import COMPLETE, GIVE_UP, RELEASE, REQUEUE, EventKind, Move
+from ..rules.verdict import delay_before_next
+from .ids import new_id
+from .lease import Lease
+
+logger = logging.getLogger("django_tasks_retry")
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    lease: Lease
+    result: Any = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """`error` is what the function raised, or a failure that was captured elsewhere."""
+
+    lease: Lease
+    error: BaseException | Failure
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The attempt ended through no fault of the task: it is refunded."""
+
+    lease: Lease
+    reason: str
+    delay: float = 0.0
+    actor: str | None = None
+
+
+Outcome: TypeAlias = Completed | Failed | Released
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    lease: Lease
+    move: Move
+    moved_by: str
+    actor: str
+    delay: float = 0.0
+    error: dict[str, Any] | None = None
+    result: str | None = None
+    events: tuple[tuple[EventKind, dict[str, Any]], ...] = ()
+    next_id: UUID | None = None
+
+    @property
+    def is_final(self) -> bool:
+        return self.move.target is not Status.PENDING
+
+
+def report_of(outcome: Outcome) -> Report:
+    """Decide what an outcome means. This is where failed attempts are given their next eta."""
+    match outcome:
+        case Failed(error=Snooze() as snooze):
+            return released(Released(outcome.lease, str(snooze), snooze.delay, outcome.actor))
+        case Failed():
+            return failed(outcome)
+        case Released():
+            return released(outcome)
+        case Completed():
+            return completed(outcome)
+
+
+def completed(outcome: Completed) -> Report:
+    lease = outcome.lease
+    try:
+        result = dump(canonical(outcome.result, "The return value"))
+        check_size(result, options(lease.backend).max_result_size, "The return value")
+    except (InvalidPayload, RecursionError) as error:
+        return failed(Failed(lease, capture(error, Code.RESULT_NOT_SERIALIZABLE), outcome.actor))
+    return Report(
+        lease,
+        COMPLETE,
+        **signed(outcome),
+        result=result,
+        events=((EventKind.COMPLETED, {}),),
+        next_id=new_id() if lease.interval else None,
+    )
+
+
+def released(outcome: Released) -> Report:
+    data = {"reason": outcome.reason, "refunded": True}
+    return Report(outcome.lease, RELEASE, **signed(outcome), delay=outcome.delay, events=((EventKind.RELEASED, data),))
+
+
+def failed(outcome: Failed) -> Report:
+    lease, error = outcome.lease, outcome.error
+    failure = error if isinstance(error, Failure) else capture(error)
+    delay = next_delay(lease, None if isinstance(error, Failure) else error, failure.code)
+    terminal = delay is None
+    told = {"terminal": terminal, "error": {**failure.brief(), "traceback": failure.traceback}}
+    if delay is not None:
+        told["backoff_ms"] = round(delay * 1000)
+    recorded = {
+        **failure.brief(),
+        "traceback": failure.traceback,
+        "attempt": lease.attempts,
+        "max_attempts": lease.max_attempts,
+        "terminal": terminal,
+        "backoff_ms": told.get("backoff_ms"),
+    }
+    events: tuple[tuple[EventKind, dict[str, Any]], ...] = ((EventKind.FAILED, told),)
+    if terminal:
+        return Report(lease, GIVE_UP, **signed(outcome), error=recorded, events=events)
+    return Report(
+        lease,
+        REQUEUE,
+        **signed(outcome),
+        delay=delay or 0.0,
+        error=recorded,
+        events=(*events, (EventKind.REQUEUED, {})),
+    )
+
+
+def signed(outcome: Outcome) -> dict[str, Any]:
+    """The holder states its lease; a supervisor that reports for it states itself."""
+    return {"moved_by": outcome.actor or outcome.lease.fence, "actor": outcome.actor or outcome.lease.locked_by}
+
+
+def next_delay(lease: Lease, error: BaseException | None, code: Code) -> float | None:
+    backoff: Backoff = from_json(lease.backoff) or options(lease.backend).backoff
+    if isinstance(backoff, Custom) and registry.backoff_function(backoff) is None:
+        backoff = options(lease.backend).backoff
+    return delay_before_next(
+        error,
+        code,
+        policy=registry.find_policy(lease.func_path),
+        backoff=backoff,
+        custom=lambda: ask(backoff, error, lease),
+        spent=lease.spent,
+        max_attempts=lease.max_attempts,
+        chance=random.uniform(-1, 1),  # noqa: S311 - spreads load, keeps no secret
+    )
+
+
+def ask(backoff: Backoff, error: BaseException | None, lease: Lease) -> float | None:
+    """The user's own backoff function. One that fails is itself no reason to lose the task: the default applies."""
+    function = registry.backoff_function(backoff)
+    try:
+        delay = function(error, lease) if function and error else None
+        return None if delay is None else float(delay)
+    except Exception:
+        logger.exception("backoff function of %s failed; the default backoff applies", lease.func_path)
+        return options(lease.backend).backoff.delay(lease.spent, 0)

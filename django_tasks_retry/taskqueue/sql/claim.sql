@@ -1,0 +1,48 @@
+-- Claim: lanes in order of urgency, each one bounded range of dtr_lanes; locked, updated and told in one statement.
+-- The LIMITs make PostgreSQL lock row by row, so that nothing is locked that is not taken.
+WITH lane AS (
+    SELECT l.*
+    FROM unnest(
+        %(queues)s::text[], %(priorities)s::smallint[], %(floor_etas)s::timestamptz[], %(floor_ids)s::uuid[]
+    ) WITH ORDINALITY AS l (queue, priority, floor_eta, floor_id, n)
+    WHERE NOT EXISTS (
+        SELECT 1 FROM django_tasks_retry_queue AS q WHERE q.name = l.queue AND q.paused_at IS NOT NULL
+    )
+    ORDER BY l.n
+), due AS MATERIALIZED (
+    SELECT task.id
+    FROM lane CROSS JOIN LATERAL (
+        SELECT t.id
+        FROM django_tasks_retry_task AS t
+        WHERE t.status = 'PENDING'
+            AND t.queue = lane.queue
+            AND t.priority = lane.priority
+            AND (t.eta, t.id) >= (lane.floor_eta, lane.floor_id)
+            AND t.eta <= django_tasks_retry_now()
+            AND t.func_path = ANY (%(known)s::text[])
+            AND t.backend = %(backend)s
+        ORDER BY t.eta, t.id
+        LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    ) AS task
+    LIMIT %(limit)s
+), claimed AS (
+    UPDATE django_tasks_retry_task AS t
+    SET status = 'RUNNING',
+        attempts = t.attempts + 1,
+        locked_by = %(worker)s,
+        lock_expires_at = django_tasks_retry_now() + %(lease)s * interval '1 second',
+        moved_by = %(worker)s || ':' || (t.attempts + 1),
+        started_at = COALESCE(t.started_at, django_tasks_retry_now()),
+        last_attempt_at = django_tasks_retry_now(),
+        updated_at = django_tasks_retry_now()
+    FROM due
+    WHERE t.id = due.id
+    RETURNING t.id, t.locked_by, t.attempts, t.lock_expires_at, t.func_path, t.args, t.kwargs, t.queue, t.priority,
+        t.backend, t.eta, t.slot, t.max_attempts, t.refunds, t.backoff, t.timeout, t.interval, t.run_id, t.metadata,
+        t.created_at, t.started_at, t.last_attempt_at
+), told AS (
+    INSERT INTO django_tasks_retry_taskevent (task_id, kind, ts, attempt, actor, data)
+    SELECT id, 'task.running', last_attempt_at, attempts, locked_by, '{}' FROM claimed
+)
+SELECT * FROM claimed

@@ -1,0 +1,59 @@
+-- Finish: outcomes of many leases, written under their fences; the answer lists those that were accepted.
+-- The fence leaves `status` out on purpose (a lease implies RUNNING by constraint): naming it would let the planner
+-- walk the partial index dtr_leases with its dead entries instead of the primary key.
+WITH report AS (
+    SELECT r.*
+    FROM unnest(
+        %(id)s::uuid[], %(worker)s::text[], %(attempt)s::int[], %(moved_by)s::text[], %(status)s::text[],
+        %(delay)s::float8[], %(refund)s::int[], %(error)s::jsonb[], %(result)s::jsonb[], %(next_id)s::uuid[]
+    ) WITH ORDINALITY AS r (id, worker, attempt, moved_by, status, delay, refund, error, result, next_id, n)
+), moved AS (
+    UPDATE django_tasks_retry_task AS t
+    SET status = r.status,
+        eta = CASE r.status WHEN 'PENDING' THEN django_tasks_retry_now() + r.delay * interval '1 second' ELSE t.eta END,
+        refunds = t.refunds + r.refund,
+        locked_by = NULL,
+        lock_expires_at = NULL,
+        moved_by = r.moved_by,
+        last_error = CASE WHEN r.error IS NULL THEN t.last_error ELSE r.error || jsonb_build_object(
+            'ts', django_tasks_retry_now(),
+            'next_eta', CASE r.status WHEN 'PENDING' THEN django_tasks_retry_now() + r.delay * interval '1 second' END
+        ) END,
+        updated_at = django_tasks_retry_now(),
+        finished_at = CASE r.status WHEN 'PENDING' THEN NULL ELSE django_tasks_retry_now() END
+    FROM report AS r
+    WHERE t.id = r.id
+        AND t.locked_by = r.worker
+        AND t.attempts = r.attempt
+        AND t.lock_expires_at > django_tasks_retry_now()
+    RETURNING r.n - 1 AS n, t.id, t.status, t.eta, t.attempts, t.last_attempt_at, t.finished_at, r.result,
+        CASE WHEN r.error IS NULL THEN NULL ELSE t.last_error END AS error, r.next_id
+), results AS (
+    INSERT INTO django_tasks_retry_taskresult (task_id, status, result, error, attempts, last_attempt_at, finished_at)
+    SELECT id, status, result, error, attempts, last_attempt_at, finished_at FROM moved WHERE finished_at IS NOT NULL
+), told AS (
+    INSERT INTO django_tasks_retry_taskevent (task_id, kind, ts, attempt, actor, data)
+    SELECT m.id, e.kind, django_tasks_retry_now(), m.attempts, e.actor,
+        CASE WHEN e.kind IN ('task.requeued', 'task.released') THEN e.data || jsonb_build_object('eta', m.eta) ELSE e.data END
+    FROM unnest(%(of)s::int[], %(kind)s::text[], %(actor)s::text[], %(data)s::jsonb[])
+        WITH ORDINALITY AS e (of, kind, actor, data, n)
+    JOIN moved AS m ON m.n = e.of
+    ORDER BY e.n
+), repeated AS (
+    INSERT INTO django_tasks_retry_task (
+        id, func_path, args, kwargs, queue, priority, backend, status, eta, attempts, max_attempts, refunds, backoff,
+        timeout, interval, slot, run_id, unique_key, metadata, created_at, updated_at
+    )
+    SELECT m.next_id, t.func_path, t.args, t.kwargs, t.queue, t.priority, t.backend, 'PENDING', s.slot, 0,
+        t.max_attempts, 0, t.backoff, t.timeout, t.interval, s.slot, t.run_id, t.unique_key, t.metadata,
+        django_tasks_retry_now(), django_tasks_retry_now()
+    FROM moved AS m
+    JOIN django_tasks_retry_task AS t ON t.id = m.id
+    CROSS JOIN LATERAL (
+        SELECT t.slot + interval '1 second' * t.interval * GREATEST(
+            1, floor(EXTRACT(epoch FROM django_tasks_retry_now() - t.slot)::float8 / t.interval) + 1
+        ) AS slot
+    ) AS s
+    WHERE m.next_id IS NOT NULL
+)
+SELECT n, eta FROM moved

@@ -1,0 +1,20 @@
+-- Lanes, as in lanes.sql, for a database without LATERAL.
+WITH RECURSIVE lane (id) AS (
+    SELECT (
+        SELECT id FROM django_tasks_retry_task
+        WHERE status = 'PENDING'
+        ORDER BY queue, priority, eta, id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT t.id FROM django_tasks_retry_task AS t
+        WHERE t.status = 'PENDING' AND (t.queue, t.priority) > (head.queue, head.priority)
+        ORDER BY t.queue, t.priority, t.eta, t.id
+        LIMIT 1
+    )
+    FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
+)
+SELECT head.queue, head.priority, head.eta
+FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
+WHERE head.eta <= django_tasks_retry_now()

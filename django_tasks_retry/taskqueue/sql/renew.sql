@@ -1,0 +1,14 @@
+-- Renew: move the expiry of leases that still hold. Touches no indexed column, so the update stays within its page.
+WITH report AS (
+    SELECT * FROM unnest(%(id)s::uuid[], %(worker)s::text[], %(attempt)s::int[], %(moved_by)s::text[])
+        AS r (id, worker, attempt, moved_by)
+)
+UPDATE django_tasks_retry_task AS t
+SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s * interval '1 second'),
+    moved_by = r.moved_by
+FROM report AS r
+WHERE t.id = r.id
+    AND t.locked_by = r.worker
+    AND t.attempts = r.attempt
+    AND t.lock_expires_at > django_tasks_retry_now()
+RETURNING t.locked_by || ':' || t.attempts AS fence

@@ -1,0 +1,79 @@
+"""Wake-up: tell waiting workers that a queue has work, after the commit and outside of it.
+
+NOTIFY takes a lock that serialises commits, so it never stands in the producer's transaction: a thread with a
+connection of its own sends it, for all queues that gathered while the last one was in flight. A lost notification
+costs a poll interval, nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterable
+from functools import partial
+
+from django.db import connections, transaction
+
+from .database import is_postgresql
+
+CHANNEL = "django_tasks_retry"
+IDLE_SECONDS = 2.0
+logger = logging.getLogger("django_tasks_retry.wakeup")
+
+
+def announce(messages: Iterable[str], using: str) -> None:
+    """After the commit, wake the workers that listen for these messages."""
+    if is_postgresql(using):
+        transaction.on_commit(partial(notifier(using).send, frozenset(messages)), using=using, robust=True)
+
+
+class Notifier:
+    """Sends from a thread that ends, with its connection, once it had nothing to send for a while."""
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+        self.gathered: set[str] = set()
+        self.changed = threading.Condition()
+        self.thread: threading.Thread | None = None
+
+    def send(self, messages: frozenset[str]) -> None:
+        with self.changed:
+            self.gathered |= messages
+            if self.thread is None:
+                self.thread = threading.Thread(target=self.run, name="django_tasks_retry.wakeup", daemon=True)
+                self.thread.start()
+            self.changed.notify()
+
+    def run(self) -> None:
+        try:
+            while messages := self.take():
+                self.notify(messages)
+        finally:
+            connections[self.using].close()
+
+    def take(self) -> set[str]:
+        with self.changed:
+            self.changed.wait_for(lambda: self.gathered, timeout=IDLE_SECONDS)
+            messages, self.gathered = self.gathered, set()
+            if not messages:
+                self.thread = None
+            return messages
+
+    def notify(self, messages: set[str]) -> None:
+        try:
+            with connections[self.using].cursor() as cursor:
+                cursor.execute("SELECT pg_notify(%s, m) FROM unnest(%s::text[]) m", [CHANNEL, sorted(messages)])
+        except Exception as error:
+            logger.debug("wake-up not sent, workers will poll: %s", error)
+            connections[self.using].close()
+
+
+_notifiers: dict[str, Notifier] = {}
+
+
+def notifier(using: str) -> Notifier:
+    return _notifiers.setdefault(using, Notifier(using))
+
+
+os.register_at_fork(after_in_child=_notifiers.clear)

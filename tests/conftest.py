@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from django.conf import settings as django_settings
+
+from django_tasks_retry import clock
+from tests.router import CurrentDatabase
+
+ALIASES = {"sqlite": "default", "postgresql": "postgresql"}
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(django_settings.SQLITE_FOLDER, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "committed" in fixtures:
+            item.add_marker(pytest.mark.django_db(transaction=True, databases=list(ALIASES.values())))
+        elif "database" in fixtures:
+            item.add_marker(pytest.mark.django_db(databases=list(ALIASES.values())))
+
+
+@pytest.fixture(params=sorted(ALIASES))
+def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The alias of the database that the test is about. Every test of the queue runs on each."""
+    alias = ALIASES[request.param]
+    monkeypatch.setattr(CurrentDatabase, "current", alias)
+    return alias
+
+
+@pytest.fixture
+def database(on: str, db: None) -> Iterator[str]:
+    """`on`, inside a transaction that is rolled back."""
+    yield on
+    clock.shift(timedelta(0), on)
+
+
+@pytest.fixture
+def committed(on: str, transactional_db: None) -> Iterator[str]:
+    """`on`, with real commits, for tests with several connections or processes."""
+    yield on
+    clock.shift(timedelta(0), on)
+
+
+@pytest.fixture
+def travel(on: str) -> Callable[[float], None]:
+    """Move the queue's clock forward by seconds."""
+    gone = timedelta(0)
+
+    def forward(seconds: float) -> None:
+        nonlocal gone
+        gone += timedelta(seconds=seconds)
+        clock.shift(gone, on)
+
+    return forward

@@ -174,6 +174,36 @@ class Queue(models.Model):
         return self.name
 
 
+class Worker(models.Model):
+    """A worker process that is, or was, alive. Its children's ids begin with its own, then a slash."""
+
+    id = models.CharField(_("worker"), max_length=MAX_LENGTHS["locked_by"], primary_key=True)
+    host = models.CharField(_("host"), max_length=255)
+    pid = models.PositiveIntegerField(_("process"))
+    version = models.CharField(_("version"), max_length=32)
+    backend = models.CharField(_("backend"), max_length=64, default="default")
+    queues = models.JSONField(_("queues"), default=list, help_text=_("Patterns of the queues it serves."))
+    exclude = models.JSONField(_("excluded queues"), default=list)
+    tasks = models.JSONField(_("tasks"), default=list, help_text=_("Paths of the functions it knows."))
+    processes = models.PositiveIntegerField(_("processes"))
+    slots = models.PositiveIntegerField(_("slots"))
+    running = models.PositiveIntegerField(_("running"), default=0)
+    started_at = models.DateTimeField(_("started at"))
+    heartbeat_at = models.DateTimeField(_("heartbeat at"))
+    stopped_at = models.DateTimeField(_("stopped at"), null=True)
+    stop_asked_at = models.DateTimeField(_("stop asked at"), null=True)
+    stop_asked_by = models.CharField(_("stop asked by"), max_length=160, default="")
+
+    class Meta:
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
+        default_permissions = ("view",)
+        permissions = [("control_worker", "Can control worker")]
+
+    def __str__(self) -> str:
+        return self.id
+
+
 class TaskResult(models.Model):
     """How a task ended. Exactly one for each finished task, written in the transaction that finished it."""
 

@@ -25,7 +25,7 @@ from ..rules.transitions import EventKind
 from .database import columns_of, database, is_postgresql, run, statement
 from .enqueue import insert, same_call
 from .events import event, result_of, write_events
-from .lease import Lease
+from .lease import Fence, Lease
 from .report import Completed, Failed, Outcome, Released, Report, report_of
 
 
@@ -47,18 +47,23 @@ def finish(outcomes: Sequence[Outcome]) -> list[Receipt]:
     """Write the outcomes, in one statement on PostgreSQL, and answer each."""
     if not outcomes:
         return []
-    reports = sorted((report_of(outcome) for outcome in outcomes), key=lambda report: report.lease.id)
+    # In the order of their ids, so that two that write about the same tasks cannot deadlock.
+    order = sorted(range(len(outcomes)), key=lambda n: outcomes[n].lease.id)
+    receipts = dict(zip(order, answers([report_of(outcomes[n]) for n in order]), strict=True))
+    return [receipts[n] for n in range(len(outcomes))]
+
+
+def answers(reports: Sequence[Report]) -> list[Receipt]:
     using = database(reports[0].lease.backend)
     record = record_on_postgresql if is_postgresql(using) else record_on_sqlite
     etas = record(reports, using)
     lost = why_lost([report.lease for n, report in enumerate(reports) if n not in etas], using)
-    receipts = {
-        report.lease.fence: Receipt(report.lease, report.move.target, etas[n])
+    return [
+        Receipt(report.lease, report.move.target, etas[n])
         if n in etas
         else Receipt(report.lease, None, lost=lost[report.lease.fence])
         for n, report in enumerate(reports)
-    }
-    return [receipts[outcome.lease.fence] for outcome in outcomes]
+    ]
 
 
 def complete_task(lease: Lease, result: Any = None) -> Receipt:
@@ -160,7 +165,7 @@ def next_eta(report: Report, eta: datetime) -> str | None:
     return None if report.is_final else eta.isoformat()
 
 
-def why_lost(leases: Sequence[Lease], using: str) -> dict[str, LostReason]:
+def why_lost(leases: Sequence[Lease], using: str) -> dict[Fence, LostReason]:
     """By fence, why a report was rejected."""
     if not leases:
         return {}

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
+
+Fence: TypeAlias = tuple[UUID, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,13 @@ class Lease:
     last_attempt_at: datetime
 
     @property
-    def fence(self) -> str:
-        """What a report states to prove that it comes from this very claim."""
+    def fence(self) -> Fence:
+        """What a report must match: this very claim of this very task."""
+        return self.id, self.locked_by, self.attempts
+
+    @property
+    def signature(self) -> str:
+        """The lease as a report states it in `moved_by`, where the guard compares it with the row."""
         return f"{self.locked_by}:{self.attempts}"
 
     @property

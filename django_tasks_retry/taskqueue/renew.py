@@ -15,10 +15,12 @@ from ..errors import LostReason
 from ..models import Task
 from .database import database, is_postgresql, run, statement
 from .finish import why_lost
-from .lease import Lease
+from .lease import Fence, Lease
 
 
-def renew(leases: Sequence[Lease], seconds: float | None = None, *, actor: str | None = None) -> dict[str, LostReason]:
+def renew(
+    leases: Sequence[Lease], seconds: float | None = None, *, actor: str | None = None
+) -> dict[Fence, LostReason]:
     """Extend the leases to `seconds` from now. Returns, by fence, those that no longer hold and why."""
     if not leases:
         return {}
@@ -29,18 +31,18 @@ def renew(leases: Sequence[Lease], seconds: float | None = None, *, actor: str |
     return why_lost([lease for lease in leases if lease.fence not in held], using)
 
 
-def extend_on_postgresql(leases: Sequence[Lease], seconds: float, actor: str | None, using: str) -> set[str]:
+def extend_on_postgresql(leases: Sequence[Lease], seconds: float, actor: str | None, using: str) -> set[Fence]:
     parameters = {
         "id": [lease.id for lease in leases],
         "worker": [lease.locked_by for lease in leases],
         "attempt": [lease.attempts for lease in leases],
-        "moved_by": [actor or lease.fence for lease in leases],
+        "moved_by": [actor or lease.signature for lease in leases],
         "lease": seconds,
     }
-    return {row["fence"] for row in run(statement("renew"), parameters, using)}
+    return {(row["id"], row["locked_by"], row["attempts"]) for row in run(statement("renew"), parameters, using)}
 
 
-def extend_on_sqlite(leases: Sequence[Lease], seconds: float, actor: str | None, using: str) -> set[str]:
+def extend_on_sqlite(leases: Sequence[Lease], seconds: float, actor: str | None, using: str) -> set[Fence]:
     held = set()
     with transaction.atomic(using=using):
         moment = now(using)
@@ -50,7 +52,7 @@ def extend_on_sqlite(leases: Sequence[Lease], seconds: float, actor: str | None,
             )
             if mine.update(
                 lock_expires_at=Greatest(F("lock_expires_at"), moment + timedelta(seconds=seconds)),
-                moved_by=actor or lease.fence,
+                moved_by=actor or lease.signature,
             ):
                 held.add(lease.fence)
     return held

@@ -135,7 +135,7 @@ def failed(outcome: Failed) -> Report:
 
 def signed(outcome: Outcome) -> dict[str, Any]:
     """The holder states its lease; a supervisor that reports for it states itself."""
-    return {"moved_by": outcome.actor or outcome.lease.fence, "actor": outcome.actor or outcome.lease.locked_by}
+    return {"moved_by": outcome.actor or outcome.lease.signature, "actor": outcome.actor or outcome.lease.locked_by}
 
 
 def next_delay(lease: Lease, error: BaseException | None, code: Code) -> float | None:

@@ -11,4 +11,4 @@ WHERE t.id = r.id
     AND t.locked_by = r.worker
     AND t.attempts = r.attempt
     AND t.lock_expires_at > django_tasks_retry_now()
-RETURNING t.locked_by || ':' || t.attempts AS fence
+RETURNING t.id, t.locked_by, t.attempts

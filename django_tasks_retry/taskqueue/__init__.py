@@ -8,8 +8,9 @@ from .intervene import Changed, cancel, cancel_one, pause, reschedule, resume, r
 from .lease import Lease, current_lease
 from .prune import prune
 from .recover import Recovered, recover
-from .renew import renew
+from .renew import renew, renew_held
 from .report import Completed, Failed, Outcome, Released
+from .workers import alive_workers, already_reported, beat, cancelled_among, leases_of, sign_off, sign_on
 
 __all__ = [
     "Changed",
@@ -22,8 +23,12 @@ __all__ = [
     "Recovered",
     "Released",
     "Request",
+    "alive_workers",
+    "already_reported",
+    "beat",
     "cancel",
     "cancel_one",
+    "cancelled_among",
     "claim",
     "complete_task",
     "current_lease",
@@ -32,13 +37,17 @@ __all__ = [
     "enqueue_many",
     "fail_task",
     "finish",
+    "leases_of",
     "pause",
     "prune",
     "recover",
     "release_task",
     "renew",
+    "renew_held",
     "reschedule",
     "resume",
     "retry",
     "retry_one",
+    "sign_off",
+    "sign_on",
 ]

@@ -26,7 +26,7 @@ from ..clock import now
 from ..conf import options
 from ..models import Queue, Task
 from ..rules.status import Status
-from ..rules.transitions import CLAIM, EventKind
+from ..rules.transitions import CLAIM, KEPT, EventKind
 from .database import database, is_postgresql, run, statement
 from .events import event, write_events
 from .lease import COLUMNS, Lease, read_lease
@@ -49,6 +49,7 @@ class Lanes:
 
     queues: Sequence[str] = ("*",)
     exclude: Sequence[str] = ()
+    paths: Sequence[str] | None = None  # functions to claim for; None means all that this process knows
     lanes: list[Lane] = field(default_factory=list)
     looked_at: float = float("-inf")
 
@@ -94,7 +95,9 @@ def claim(
 ) -> list[Lease]:
     """Up to `limit` leases, most urgent first. Pass the same `lanes` each time to let claims build on one another."""
     using, lanes = database(backend), lanes or Lanes(queues)
-    terms = Terms(worker_id, backend, options(backend).lease if lease is None else lease)
+    seconds = options(backend).lease if lease is None else lease
+    known = registry.known_paths() if lanes.paths is None else lanes.paths
+    terms = Terms(worker_id, backend, seconds, known)
     leases: list[Lease] = []
     if not lanes.are_stale():
         leases += take(lanes, limit, terms, using)
@@ -109,6 +112,7 @@ class Terms:
     worker_id: str
     backend: str
     seconds: float
+    known: Sequence[str]
 
 
 def take(lanes: Lanes, limit: int, terms: Terms, using: str) -> list[Lease]:
@@ -131,7 +135,7 @@ def take_on_postgresql(lanes: Sequence[Lane], limit: int, terms: Terms, using: s
         "floor_etas": [lane.floor_eta for lane in lanes],
         "floor_ids": [lane.floor_id for lane in lanes],
         "limit": limit,
-        "known": registry.known_paths(),
+        "known": list(terms.known),
         "backend": terms.backend,
         "worker": terms.worker_id,
         "lease": terms.seconds,
@@ -145,14 +149,16 @@ def take_on_sqlite(lanes: Sequence[Lane], limit: int, terms: Terms, using: str) 
         moment = now(using)
         tasks: list[Task] = []
         for lane in lanes:
-            tasks += due_in(lane, limit - len(tasks), terms.backend, using)
+            tasks += due_in(lane, limit - len(tasks), terms, using)
         expires = moment + timedelta(seconds=terms.seconds)
         Task.objects.using(using).filter(pk__in=[task.pk for task in tasks]).update(
             status=Status.RUNNING,
             attempts=F("attempts") + CLAIM.attempts,
             locked_by=terms.worker_id,
             lock_expires_at=expires,
-            moved_by=Concat(Value(f"{terms.worker_id}:"), Cast(F("attempts") + CLAIM.attempts, CharField())),
+            moved_by=Concat(
+                Value(f"{terms.worker_id}:"), Cast(F("attempts") + CLAIM.attempts, CharField()), Value(KEPT)
+            ),
             started_at=Coalesce(F("started_at"), moment),
             last_attempt_at=moment,
             updated_at=moment,
@@ -162,10 +168,10 @@ def take_on_sqlite(lanes: Sequence[Lane], limit: int, terms: Terms, using: str) 
     return leases
 
 
-def due_in(lane: Lane, limit: int, backend: str, using: str) -> list[Task]:
-    due = Task.objects.using(using).due().filter(queue=lane.queue, priority=lane.priority, backend=backend)
+def due_in(lane: Lane, limit: int, terms: Terms, using: str) -> list[Task]:
+    due = Task.objects.using(using).due().filter(queue=lane.queue, priority=lane.priority, backend=terms.backend)
     unpaused = due.exclude(queue__in=Queue.objects.filter(paused_at__isnull=False).values("name"))
-    return list(unpaused.filter(func_path__in=registry.known_paths()).order_by("eta", "id")[:limit])
+    return list(unpaused.filter(func_path__in=terms.known).order_by("eta", "id")[:limit])
 
 
 def leased(task: Task, worker_id: str, expires: datetime, moment: datetime) -> Lease:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
-from ..clock import now
+from ..clock import Now, now
 from ..conf import options
 from ..errors import LostReason
 from ..models import Task
+from ..rules.transitions import KEPT
 from .database import database, is_postgresql, run, statement
 from .finish import why_lost
 from .lease import Fence, Lease
@@ -31,12 +33,23 @@ def renew(
     return why_lost([lease for lease in leases if lease.fence not in held], using)
 
 
+def renew_held(worker_ids: Sequence[str], seconds: float, *, actor: str, backend: str = "default") -> set[UUID]:
+    """Extend every lease of these workers, for their supervisor. Returns the tasks they still hold."""
+    using = database(backend)
+    with transaction.atomic(using=using):
+        held = Task.objects.using(using).running().filter(locked_by__in=worker_ids, lock_expires_at__gt=Now())
+        ids = set(held.order_by("pk").select_for_update().values_list("pk", flat=True))
+        expiry = Greatest(F("lock_expires_at"), Now() + timedelta(seconds=seconds))
+        held.filter(pk__in=ids).update(lock_expires_at=expiry, moved_by=f"{actor}{KEPT}")
+    return ids
+
+
 def extend_on_postgresql(leases: Sequence[Lease], seconds: float, actor: str | None, using: str) -> set[Fence]:
     parameters = {
         "id": [lease.id for lease in leases],
         "worker": [lease.locked_by for lease in leases],
         "attempt": [lease.attempts for lease in leases],
-        "moved_by": [actor or lease.signature for lease in leases],
+        "moved_by": [f"{actor or lease.signature}{KEPT}" for lease in leases],
         "lease": seconds,
     }
     return {(row["id"], row["locked_by"], row["attempts"]) for row in run(statement("renew"), parameters, using)}
@@ -52,7 +65,7 @@ def extend_on_sqlite(leases: Sequence[Lease], seconds: float, actor: str | None,
             )
             if mine.update(
                 lock_expires_at=Greatest(F("lock_expires_at"), moment + timedelta(seconds=seconds)),
-                moved_by=actor or lease.signature,
+                moved_by=f"{actor or lease.signature}{KEPT}",
             ):
                 held.add(lease.fence)
     return held

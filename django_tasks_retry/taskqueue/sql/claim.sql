@@ -32,7 +32,7 @@ WITH lane AS (
         attempts = t.attempts + 1,
         locked_by = %(worker)s,
         lock_expires_at = django_tasks_retry_now() + %(lease)s * interval '1 second',
-        moved_by = %(worker)s || ':' || (t.attempts + 1),
+        moved_by = %(worker)s || ':' || (t.attempts + 1) || '+',
         started_at = COALESCE(t.started_at, django_tasks_retry_now()),
         last_attempt_at = django_tasks_retry_now(),
         updated_at = django_tasks_retry_now()

@@ -1,0 +1,62 @@
+"""What workers say about themselves, and what they ask about their own leases."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from ..clock import Now, now
+from ..models import Task, TaskEvent, Worker
+from ..rules.transitions import EventKind
+from .database import database
+from .lease import COLUMNS, Fence, Lease
+
+ALIVE_SECONDS = 30.0
+KEEP = timedelta(days=1)
+REPORTED = (EventKind.COMPLETED, EventKind.FAILED, EventKind.RELEASED)
+
+
+def sign_on(worker_id: str, backend: str, **facts: Any) -> None:
+    """Enter the registry, and drop the entries of workers long gone."""
+    using = database(backend)
+    moment = now(using)
+    Worker.objects.using(using).filter(heartbeat_at__lt=moment - KEEP).delete()
+    Worker.objects.using(using).create(id=worker_id, backend=backend, started_at=moment, heartbeat_at=moment, **facts)
+
+
+def beat(worker_id: str, backend: str, running: int) -> tuple[bool, int]:
+    """Say that the worker is alive. Answers whether it was asked to stop, and how many workers are alive."""
+    registered = Worker.objects.using(database(backend))
+    registered.filter(pk=worker_id).update(heartbeat_at=Now(), running=running)
+    asked = registered.filter(pk=worker_id, stop_asked_at__isnull=False).exists()
+    return asked, alive_workers(backend).count()
+
+
+def sign_off(worker_id: str, backend: str) -> None:
+    Worker.objects.using(database(backend)).filter(pk=worker_id).update(stopped_at=Now(), running=0)
+
+
+def alive_workers(backend: str = "default") -> Any:
+    recently = Now() - timedelta(seconds=ALIVE_SECONDS)
+    return Worker.objects.using(database(backend)).filter(stopped_at__isnull=True, heartbeat_at__gte=recently)
+
+
+def leases_of(worker_id: str, backend: str = "default") -> list[Lease]:
+    """Every lease in this worker's name, also those whose claim was never answered."""
+    held = Task.objects.using(database(backend)).leased_to(worker_id)
+    return [Lease(**row) for row in held.values(*COLUMNS)]
+
+
+def cancelled_among(ids: Collection[UUID], backend: str = "default") -> set[UUID]:
+    tasks = Task.objects.using(database(backend)).cancelled()
+    return set(tasks.filter(pk__in=ids).values_list("pk", flat=True))
+
+
+def already_reported(leases: Sequence[Lease], backend: str = "default") -> set[Fence]:
+    """Which of these leases have an outcome in the books: reading resolves a COMMIT whose answer was lost."""
+    told = TaskEvent.objects.using(database(backend)).filter(
+        task_id__in=[lease.id for lease in leases], kind__in=[kind.value for kind in REPORTED]
+    )
+    return set(told.values_list("task_id", "actor", "attempt")) & {lease.fence for lease in leases}

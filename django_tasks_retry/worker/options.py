@@ -1,0 +1,65 @@
+"""What a worker is told on the command line, as one frozen value."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+SIZES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """Times are seconds, sizes are bytes."""
+
+    backend: str = "default"
+    queues: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    processes: int = 1
+    threads: int = 8
+    async_slots: int = 100
+    drain: bool = False
+    max_tasks: int | None = None
+    max_time: float | None = None
+    max_memory: int | None = None
+    grace: float = 30.0
+    poll: float = 1.0
+    listen: bool = True
+    reload: bool = False
+    heartbeat_file: str | None = None
+    name: str = ""
+
+    @property
+    def slots(self) -> int:
+        return self.processes * (self.threads + self.async_slots)
+
+
+def read_duration(text: str) -> float:
+    """`500ms 30s 5m 6h 7d`; a bare number is seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", text.strip())
+    if not match or float(match[1]) <= 0:
+        raise ValueError(f"{text!r} is not a duration. Write for example 500ms, 30s, 5m, 6h or 7d.")
+    return float(match[1]) * UNITS[match[2] or "s"]
+
+
+def read_size(text: str) -> int:
+    """`512M 2G`; a bare number is bytes."""
+    match = re.fullmatch(r"(\d+)([KMG]?)i?B?", text.strip(), re.IGNORECASE)
+    if not match or int(match[1]) <= 0:
+        raise ValueError(f"{text!r} is not a size. Write for example 512M or 2G.")
+    return int(match[1]) * SIZES[match[2].upper()]
+
+
+def read_count(text: str) -> int:
+    if not text.strip().isdigit() or int(text) < 1:
+        raise ValueError(f"{text!r} is not a whole number from 1 on.")
+    return int(text)
+
+
+def read_names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    bad = [name for name in names if not re.fullmatch(r"[\w.:*?\[\]-]{1,64}", name)]
+    if bad or not names:
+        raise ValueError(f"{text!r} is not a list of queues. Write for example emails,bulk*.")
+    return names

@@ -18,7 +18,7 @@ from .clock import CREATE_POSTGRESQL, FUNCTION
 from .errors import GuardMissing
 from .models import Task, TaskEvent, TaskResult
 from .rules.status import FINISHED, UNFINISHED, Status
-from .rules.transitions import CLAIM, MOVES, RENEW, Move, Who
+from .rules.transitions import CLAIM, KEPT, MOVES, RENEW, Move, Who
 
 TASK = Task._meta.db_table
 RESULT = TaskResult._meta.db_table
@@ -30,13 +30,25 @@ THE_CALL = (
 )  # fmt: skip
 """What was asked for never changes."""
 
-SUPERVISED = "substr(OLD.locked_by, 1, length(NEW.moved_by) + 1) = NEW.moved_by || '/'"
-STATES_ITS_LEASE = f"(NEW.moved_by = OLD.locked_by || ':' || OLD.attempts OR {SUPERVISED})"
+
+def supervised(by: str) -> str:
+    return f"substr(OLD.locked_by, 1, length({by}) + 1) = {by} || '/'"
+
+
+# What a claim or a renewal leaves in the row ends in a plus, which is not what ends the lease. Otherwise a stray UPDATE
+# that leaves `moved_by` as it is would pass for the holder's own report.
+KEEPER = f"rtrim(NEW.moved_by, '{KEPT}')"
+SUPERVISED = supervised("NEW.moved_by")
+ENDS_ITS_LEASE = f"(NEW.moved_by = OLD.locked_by || ':' || OLD.attempts OR {SUPERVISED})"
+KEEPS_ITS_LEASE = (
+    f"NEW.moved_by = {KEEPER} || '{KEPT}' AND ({KEEPER} = OLD.locked_by || ':' || OLD.attempts OR {supervised(KEEPER)})"
+)
 
 DEMANDS = {
     Who.ANYONE: "TRUE",
-    Who.CLAIMER: "NEW.moved_by = NEW.locked_by || ':' || NEW.attempts AND NEW.lock_expires_at > now()",
-    Who.HOLDER: f"OLD.lock_expires_at > now() AND {STATES_ITS_LEASE}",
+    Who.CLAIMER: f"NEW.moved_by = NEW.locked_by || ':' || NEW.attempts || '{KEPT}' AND NEW.lock_expires_at > now()",
+    Who.KEEPER: f"OLD.lock_expires_at > now() AND {KEEPS_ITS_LEASE}",
+    Who.HOLDER: f"OLD.lock_expires_at > now() AND {ENDS_ITS_LEASE}",
     Who.FINDER: f"(OLD.lock_expires_at <= now() OR {SUPERVISED})",
 }
 ALSO = {

@@ -28,7 +28,8 @@ class Who(Enum):
 
     ANYONE = "anyone"
     CLAIMER = "a worker that states the lease it takes"
-    HOLDER = "the holder of the unexpired lease, or its supervisor"
+    KEEPER = "the holder of the unexpired lease, or its supervisor, who says that it goes on"
+    HOLDER = "the holder of the unexpired lease, or its supervisor, who says that it ends"
     FINDER = "anyone once the lease has expired, or the supervisor of the dead worker"
 
 
@@ -48,13 +49,16 @@ class Move:
         return f"{self.name}: {self.source or '—'} → {self.target}"
 
 
+KEPT = "+"
+"""Stands behind the name in `moved_by` where a lease begins or goes on: what keeps a lease cannot end it."""
+
 P, R, S, F, C = Status.PENDING, Status.RUNNING, Status.SUCCESS, Status.FAILED, Status.CANCELLED
 
 ENQUEUE = Move("enqueue", None, P, Who.ANYONE, note="no attempt spent, no lease")
 CLAIM = Move("claim", P, R, Who.CLAIMER, (EventKind.RUNNING,), attempts=1, note="only when due")
 CANCEL_PENDING = Move("cancel", P, C, Who.ANYONE, (EventKind.CANCELLED,), note="result row written")
 RESCHEDULE = Move("reschedule", P, P, Who.ANYONE, (EventKind.RESCHEDULED,), note="new eta, queue or priority")
-RENEW = Move("renew", R, R, Who.HOLDER, note="moves the expiry only")
+RENEW = Move("renew", R, R, Who.KEEPER, note="moves the expiry only")
 COMPLETE = Move("complete", R, S, Who.HOLDER, (EventKind.COMPLETED,), note="result row written")
 REQUEUE = Move(
     "fail, budget left", R, P, Who.HOLDER, (EventKind.FAILED, EventKind.REQUEUED), budget=True,

@@ -6,6 +6,9 @@ schema; on SQLite it is registered on each connection. Tests travel in time by s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,6 +26,7 @@ LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT pg_catalog.statement_timestamp() + 
 """
 
 _shift = timedelta(0)
+_held: ContextVar[datetime | None] = ContextVar("held", default=None)
 
 
 class Now(Func):
@@ -36,12 +40,25 @@ def now(using: str) -> datetime:
     """One reading of the queue's clock, in the form that model fields take."""
     connection = connections[using]
     if connection.vendor == "sqlite":
-        aware = datetime.now(UTC) + _shift
+        aware = _held.get() or datetime.now(UTC) + _shift
         return aware if settings.USE_TZ else timezone.make_naive(aware, connection.timezone)
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {FUNCTION}()")
         value: datetime = cursor.fetchone()[0]
         return value
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """One reading for a whole block on SQLite, as a statement has on PostgreSQL.
+
+    Without it a lease could hold when a report is checked and be expired when the guard looks, a moment later.
+    """
+    token = _held.set(datetime.now(UTC) + _shift)
+    try:
+        yield
+    finally:
+        _held.reset(token)
 
 
 def shift(delta: timedelta, using: str) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from ..clock import now
+from ..clock import held, now
 from ..models import Task
 from ..rules.failure import Code
 from ..rules.status import Status
@@ -46,7 +46,7 @@ def take_back_on_postgresql(actor: str, dead: str | None, cause: str, limit: int
 
 
 def take_back_on_sqlite(actor: str, dead: str | None, cause: str, limit: int, using: str) -> list[Recovered]:
-    with transaction.atomic(using=using):
+    with transaction.atomic(using=using), held():
         running = Task.objects.using(using).running()
         lost = running.filter(locked_by=dead) if dead else running.lease_expired()
         return [take_back(task, actor, cause, using) for task in lost.order_by("pk")[:limit]]

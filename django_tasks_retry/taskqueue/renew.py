@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
-from ..clock import Now, now
+from ..clock import Now, held, now
 from ..conf import options
 from ..errors import LostReason
 from ..models import Task
@@ -29,18 +29,18 @@ def renew(
     backend = leases[0].backend
     using, seconds = database(backend), options(backend).lease if seconds is None else seconds
     extend = extend_on_postgresql if is_postgresql(using) else extend_on_sqlite
-    held = extend(leases, seconds, actor, using)
-    return why_lost([lease for lease in leases if lease.fence not in held], using)
+    extended = extend(leases, seconds, actor, using)
+    return why_lost([lease for lease in leases if lease.fence not in extended], using)
 
 
 def renew_held(worker_ids: Sequence[str], seconds: float, *, actor: str, backend: str = "default") -> set[UUID]:
     """Extend every lease of these workers, for their supervisor. Returns the tasks they still hold."""
     using = database(backend)
-    with transaction.atomic(using=using):
-        held = Task.objects.using(using).running().filter(locked_by__in=worker_ids, lock_expires_at__gt=Now())
-        ids = set(held.order_by("pk").select_for_update().values_list("pk", flat=True))
+    with transaction.atomic(using=using), held():
+        leased = Task.objects.using(using).running().filter(locked_by__in=worker_ids, lock_expires_at__gt=Now())
+        ids = set(leased.order_by("pk").select_for_update().values_list("pk", flat=True))
         expiry = Greatest(F("lock_expires_at"), Now() + timedelta(seconds=seconds))
-        held.filter(pk__in=ids).update(lock_expires_at=expiry, moved_by=f"{actor}{KEPT}")
+        leased.filter(pk__in=ids).update(lock_expires_at=expiry, moved_by=f"{actor}{KEPT}")
     return ids
 
 
@@ -56,8 +56,8 @@ def extend_on_postgresql(leases: Sequence[Lease], seconds: float, actor: str | N
 
 
 def extend_on_sqlite(leases: Sequence[Lease], seconds: float, actor: str | None, using: str) -> set[Fence]:
-    held = set()
-    with transaction.atomic(using=using):
+    extended = set()
+    with transaction.atomic(using=using), held():
         moment = now(using)
         for lease in leases:
             mine = Task.objects.using(using).filter(
@@ -67,5 +67,5 @@ def extend_on_sqlite(leases: Sequence[Lease], seconds: float, actor: str | None,
                 lock_expires_at=Greatest(F("lock_expires_at"), moment + timedelta(seconds=seconds)),
                 moved_by=f"{actor or lease.signature}{KEPT}",
             ):
-                held.add(lease.fence)
-    return held
+                extended.add(lease.fence)
+    return extended

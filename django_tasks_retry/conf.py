@@ -17,6 +17,7 @@ from .rules.backoff import Exponential
 from .rules.policy import check_max_attempts, check_timeout
 
 DAY = 86400.0
+OURS = "django_tasks_retry."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ def read_options(raw: Mapping[str, Any], alias: str) -> QueueOptions:
             raise InvalidOptions(f"{where}[{key!r}] is not valid: {error}") from None
     try:
         _ = options.backoff
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InvalidOptions(f"{where}: the RETRY_… keys make no backoff: {error}") from None
     return options
 
@@ -103,6 +104,12 @@ def backend_settings(alias: str) -> Mapping[str, Any]:
     if alias not in backends and alias != DEFAULT_TASK_BACKEND_ALIAS:
         raise InvalidOptions(f"TASKS has no backend {alias!r}.{suggestion(alias, backends)}")
     return backends.get(alias, {})
+
+
+def configured_backends() -> list[str]:
+    """The backends of TASKS that are ours, by their aliases."""
+    backends: Mapping[str, Mapping[str, Any]] = getattr(settings, "TASKS", {})
+    return [alias for alias, backend in backends.items() if backend.get("BACKEND", "").startswith(OURS)]
 
 
 @cache

@@ -69,7 +69,9 @@ BackoffLike: TypeAlias = Backoff | BackoffFunction | Sequence[float]
 
 
 def path_of(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
+    """Where a function stands. Objects that merely can be called, such as partials, have no place: `<partial>`."""
+    name = getattr(function, "__qualname__", f"<{type(function).__name__}>")
+    return f"{getattr(function, '__module__', None)}.{name}"
 
 
 def as_backoff(value: BackoffLike) -> Backoff:

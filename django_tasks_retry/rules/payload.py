@@ -57,7 +57,7 @@ def checked_text(text: str, where: str) -> str:
             f"{where} holds the character U+{ord(bad.group()):04X} at position {bad.start()}, "
             "which a database cannot store. Remove it, or encode the bytes as base64."
         )
-    return str(text)
+    return str.__str__(text)  # the text itself, also where it is the member of an enumeration
 
 
 def checked_int(number: int, where: str) -> int:
@@ -91,6 +91,11 @@ def check_size(text: str, limit: int, where: str) -> str:
 def storable(text: str) -> str:
     """Escape what a database cannot store; nothing is lost."""
     return UNSTORABLE.sub(lambda bad: f"\\u{ord(bad.group()):04x}", text)
+
+
+def noted(text: str) -> str:
+    """A remark of a person or of code, as it can be stored."""
+    return clip(storable(text), 2048)
 
 
 def clip(text: str, limit: int) -> str:

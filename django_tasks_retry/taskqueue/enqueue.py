@@ -15,9 +15,9 @@ from django.utils import timezone
 from .. import registry
 from ..clock import now
 from ..conf import check_queue, options
-from ..errors import InvalidCall, as_seconds
+from ..errors import InvalidCall, InvalidPayload, as_seconds
 from ..models import MAX_LENGTHS, Task
-from ..rules.backoff import BackoffLike, as_backoff, default_max_attempts, path_of, to_json
+from ..rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, path_of, to_json
 from ..rules.payload import canonical, check_size, checked_text, dump
 from ..rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
 from .database import columns_of, database, is_postgresql, run, statement
@@ -26,6 +26,8 @@ from .lease import current_lease
 from .wakeup import announce
 
 CHUNK = 2000
+FIRST_YEAR, LAST_YEAR = 1900, 9000
+"""Years in which every time zone and both databases can reckon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +84,18 @@ def prepare(request: Request) -> Task:
         func_path=checked_path(path_of(registered.func)),
         args=args,
         kwargs=kwargs,
-        queue=check_queue(request.queue or registered.queue_name, backend),
+        queue=checked_queue(registered.queue_name if request.queue is None else request.queue, backend),
         priority=checked_priority(registered.priority if request.priority is None else request.priority),
         backend=backend,
         interval=checked_interval(request.interval),
         unique_key=checked_key(request.unique_key),
-        metadata=canonical(dict(request.metadata), "metadata"),
+        metadata=canonical_metadata(request, backend),
         run_id=parent.run_id if parent else task_id,
         parent_id=parent.id if parent else None,
         **effective_policy(request, policy, backend),
     )
     if isinstance(request.eta, timedelta):
-        task.due_in = as_seconds(request.eta)
+        task.due_in = checked_delay(request.eta)
     elif request.eta is not None:
         task.eta = checked_eta(request.eta)
     return task
@@ -125,10 +127,28 @@ def effective_policy(request: Request, policy: RetryPolicy, backend: str) -> dic
 
 
 def canonical_call(request: Request, backend: str) -> tuple[list[Any], dict[str, Any]]:
+    if isinstance(request.args, str | bytes | Mapping) or not isinstance(request.args, Iterable):
+        raise InvalidPayload(f"args={request.args!r}: give a list or a tuple of arguments.")
+    if not isinstance(request.kwargs, Mapping):
+        raise InvalidPayload(f"kwargs={request.kwargs!r}: give a dictionary of arguments.")
     args = [canonical(value, f"args[{i}]") for i, value in enumerate(request.args)]
-    kwargs = canonical({**request.kwargs}, "kwargs")
+    kwargs = canonical(request.kwargs, "kwargs")
     check_size(dump([args, kwargs]), options(backend).max_args_size, "The call's arguments")
     return args, kwargs
+
+
+def canonical_metadata(request: Request, backend: str) -> dict[str, Any]:
+    if not isinstance(request.metadata, Mapping):
+        raise InvalidPayload(f"metadata={request.metadata!r}: give a dictionary.")
+    metadata: dict[str, Any] = canonical(request.metadata, "metadata")
+    check_size(dump(metadata), options(backend).max_args_size, "metadata")
+    return metadata
+
+
+def checked_queue(queue: str, backend: str) -> str:
+    if not isinstance(queue, str) or not 1 <= len(queue) <= MAX_LENGTHS["queue"]:
+        raise InvalidCall(f"queue={queue!r}: give a text of 1 to {MAX_LENGTHS['queue']} characters.")
+    return checked_text(check_queue(queue, backend), "queue")
 
 
 def checked_path(path: str) -> str:
@@ -150,14 +170,27 @@ def checked_eta(eta: datetime) -> datetime:
             f"eta={eta!r}: give an {wanted} datetime (USE_TZ is {settings.USE_TZ}), such as "
             "timezone.now() + timedelta(minutes=5), or a timedelta."
         )
+    if not FIRST_YEAR <= eta.year <= LAST_YEAR:
+        raise InvalidCall(f"eta={eta!r}: give a year from {FIRST_YEAR} to {LAST_YEAR}.")
     return eta
+
+
+def checked_delay(delay: timedelta) -> float:
+    if not timedelta(0) <= delay <= timedelta(seconds=MAX_DELAY):
+        raise InvalidCall(f"eta={delay!r}: give a timedelta from zero to ten years, counted from now.")
+    return delay.total_seconds()
 
 
 def checked_interval(interval: float | timedelta) -> float:
     try:
-        return as_seconds(interval)
+        seconds = round(as_seconds(interval), 3)
     except (TypeError, ValueError):
-        raise InvalidCall(f"interval={interval!r}: give seconds between repetitions; 0 for none.") from None
+        seconds = -1.0
+    if (interval and not seconds) or not 0 <= seconds <= MAX_DELAY:
+        raise InvalidCall(
+            f"interval={interval!r}: give seconds between repetitions, from 0.001 to ten years; 0 for none."
+        )
+    return seconds
 
 
 def checked_key(key: str | None) -> str | None:
@@ -203,7 +236,9 @@ def holders_of(tasks: Sequence[Task], using: str) -> dict[tuple[str, str | None]
     keys = {task.unique_key for task in tasks if task.unique_key}
     if not keys:
         return {}
-    holders = {key_of(task): task for task in Task.objects.using(using).unfinished().filter(unique_key__in=keys)}
+    # The queue leads the index of unique keys.
+    held = Task.objects.using(using).unfinished().filter(queue__in={task.queue for task in tasks}, unique_key__in=keys)
+    holders = {key_of(task): task for task in held}
     for holder in holders.values():
         holder.already_enqueued = True
     return holders

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from ..models import Task, TaskEvent, TaskResult
+from ..rules.payload import storable
 from ..rules.status import Status
 from ..rules.transitions import EventKind
 
@@ -45,4 +46,4 @@ def actor_of(by: Any) -> str:
     if by is None:
         return "code"
     pk = getattr(by, "pk", None)
-    return f"user:{pk}" if pk is not None else str(by)[:160]
+    return storable(f"user:{pk}" if pk is not None else str(by))[:160]

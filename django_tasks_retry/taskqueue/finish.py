@@ -14,7 +14,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from ..clock import now
+from ..clock import held, now
 from ..errors import LeaseLost, LostReason
 from ..models import Task
 from ..rules.failure import Failure
@@ -107,13 +107,13 @@ def row_of(report: Report) -> dict[str, Any]:
         "delay": report.delay,
         "refund": report.move.refunds,
         "error": None if report.error is None else dump(report.error),
-        "result": report.result,
+        "result": None if report.result == "null" else report.result,  # SQL's NULL, as the ORM writes it
         "next_id": report.next_id,
     }
 
 
 def record_on_sqlite(reports: Sequence[Report], using: str) -> dict[int, datetime]:
-    with transaction.atomic(using=using):
+    with transaction.atomic(using=using), held():
         etas = {n: record_one(report, using) for n, report in enumerate(reports)}
     return {n: eta for n, eta in etas.items() if eta is not None}
 
@@ -121,10 +121,10 @@ def record_on_sqlite(reports: Sequence[Report], using: str) -> dict[int, datetim
 def record_one(report: Report, using: str) -> datetime | None:
     """The same rules under SQLite's write lock. None where the lease does not hold."""
     moment, lease = now(using), report.lease
-    held = Task.objects.using(using).filter(
+    leased = Task.objects.using(using).filter(
         pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=moment
     )
-    task = held.first()
+    task = leased.first()
     if task is None:
         return None
     eta = task.eta if report.is_final else moment + timedelta(seconds=report.delay)
@@ -133,7 +133,7 @@ def record_one(report: Report, using: str) -> datetime | None:
         result_of(task, report.move.target, moment, result=report.result, error=error).save(
             using=using, force_insert=True
         )
-    held.update(
+    leased.update(
         status=report.move.target,
         eta=eta,
         refunds=F("refunds") + report.move.refunds,

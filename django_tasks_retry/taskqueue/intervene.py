@@ -15,14 +15,14 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from ..clock import Now, now
-from ..conf import check_queue
 from ..errors import IllegalMove
 from ..models import Queue, Task, TaskResult
 from ..querysets import TaskQuerySet
+from ..rules.payload import noted, storable
 from ..rules.status import Status
 from ..rules.transitions import EventKind
 from .database import database
-from .enqueue import checked_eta, checked_priority, insert, same_call
+from .enqueue import checked_delay, checked_eta, checked_priority, checked_queue, insert, same_call
 from .events import actor_of, event, result_of, write_events
 from .wakeup import announce
 
@@ -39,7 +39,7 @@ class Changed:
 
 def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> Changed:
     """Cancel tasks, pending or running. A running one loses its lease here; its worker learns it and stops."""
-    using, actor, changed = database(backend), actor_of(by), Changed()
+    using, actor, reason, changed = database(backend), actor_of(by), noted(reason), Changed()
     for chunk in chunks(ids):
         with transaction.atomic(using=using):
             tasks = locked(Task.objects.using(using).unfinished(), chunk)
@@ -62,12 +62,12 @@ def cancellation(actor: str, reason: str) -> dict[str, str]:
 
 def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> list[Task]:
     """Do finished tasks again, each as a new task with the same call. The old rows stay as they were."""
-    using, actor = database(backend), actor_of(by)
+    using, actor, reason = database(backend), actor_of(by), noted(reason)
     fresh: list[Task] = []
     for chunk in chunks(ids):
         with transaction.atomic(using=using):
             finished = Task.objects.using(using).finished().filter(pk__in=chunk).order_by("pk")
-            copies = [same_call(task, retry_of_id=task.pk, moved_by=actor) for task in finished]
+            copies = [same_call(task, retry_of_id=task.pk) for task in finished]
             written = [task for task in insert(copies) if not task.already_enqueued]
             write_events(
                 [
@@ -97,7 +97,7 @@ def reschedule(
     backend: str = "default",
 ) -> Changed:
     """Change when, where and how urgently PENDING tasks run. Without any wish: run now."""
-    using, actor, changed = database(backend), actor_of(by), Changed()
+    using, actor, reason, changed = database(backend), actor_of(by), noted(reason), Changed()
     wishes = wished(eta, queue, priority, backend)
     for chunk in chunks(ids):
         try:
@@ -105,7 +105,10 @@ def reschedule(
                 tasks = locked(Task.objects.using(using).pending(), chunk)
                 update(tasks, using, actor, **wishes)
                 moved = Task.objects.using(using).filter(pk__in=[task.pk for task in tasks])
-                told = [(task, {"eta": task.eta, "queue": task.queue, "priority": task.priority}) for task in moved]
+                told = [
+                    (task, {"eta": task.eta.isoformat(), "queue": task.queue, "priority": task.priority})
+                    for task in moved
+                ]
                 moment = now(using)
                 write_events(
                     [event(t, EventKind.RESCHEDULED, actor, moment, data | {"reason": reason}) for t, data in told],
@@ -123,11 +126,15 @@ def reschedule(
 def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:
     wishes: dict[str, Any] = {}
     if queue is not None:
-        wishes["queue"] = check_queue(queue, backend)
+        wishes["queue"] = checked_queue(queue, backend)
     if priority is not None:
         wishes["priority"] = checked_priority(priority)
-    if eta is not None or not wishes:
-        wishes["eta"] = checked_eta(eta) if isinstance(eta, datetime) else Now() + (eta or timedelta(0))
+    if isinstance(eta, timedelta):
+        wishes["eta"] = Now() + timedelta(seconds=checked_delay(eta))
+    elif eta is not None:
+        wishes["eta"] = checked_eta(eta)
+    elif not wishes:
+        wishes["eta"] = Now()
     return wishes
 
 
@@ -154,7 +161,7 @@ def retry_one(task: Task, *, by: Any = None, reason: str = "") -> Task:
 def pause(queue: str, *, by: Any = None, reason: str = "", backend: str = "default") -> None:
     """Stop all claims from a queue at once. Running tasks go on."""
     using = database(backend)
-    decision = {"paused_at": now(using), "paused_by": actor_of(by), "reason": reason[:200]}
+    decision = {"paused_at": now(using), "paused_by": actor_of(by), "reason": storable(reason)[:200]}
     Queue.objects.using(using).update_or_create(name=queue, defaults=decision)
 
 

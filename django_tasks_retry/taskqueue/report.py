@@ -11,9 +11,9 @@ from uuid import UUID
 from .. import registry
 from ..conf import options
 from ..errors import InvalidPayload, Snooze
-from ..rules.backoff import Backoff, Custom, from_json
+from ..rules.backoff import MAX_DELAY, Backoff, Custom, from_json
 from ..rules.failure import Code, Failure, capture
-from ..rules.payload import canonical, check_size, dump
+from ..rules.payload import canonical, check_size, dump, noted
 from ..rules.status import Status
 from ..rules.transitions import COMPLETE, GIVE_UP, RELEASE, REQUEUE, EventKind, Move
 from ..rules.verdict import delay_before_next
@@ -73,7 +73,7 @@ def report_of(outcome: Outcome) -> Report:
     """Decide what an outcome means. This is where failed attempts are given their next eta."""
     match outcome:
         case Failed(error=Snooze() as snooze):
-            return released(Released(outcome.lease, str(snooze), snooze.delay, outcome.actor))
+            return released(Released(outcome.lease, capture(snooze).message, snooze.delay, outcome.actor))
         case Failed():
             return failed(outcome)
         case Released():
@@ -100,8 +100,9 @@ def completed(outcome: Completed) -> Report:
 
 
 def released(outcome: Released) -> Report:
-    data = {"reason": outcome.reason, "refunded": True}
-    return Report(outcome.lease, RELEASE, **signed(outcome), delay=outcome.delay, events=((EventKind.RELEASED, data),))
+    data = {"reason": noted(outcome.reason), "refunded": True}
+    delay = min(max(0.0, outcome.delay), MAX_DELAY)
+    return Report(outcome.lease, RELEASE, **signed(outcome), delay=delay, events=((EventKind.RELEASED, data),))
 
 
 def failed(outcome: Failed) -> Report:
@@ -155,11 +156,12 @@ def next_delay(lease: Lease, error: BaseException | None, code: Code) -> float |
 
 
 def ask(backoff: Backoff, error: BaseException | None, lease: Lease) -> float | None:
-    """The user's own backoff function. One that fails is itself no reason to lose the task: the default applies."""
+    """The user's own backoff function; the default where it fails, or where no exception is at hand to show it."""
     function = registry.backoff_function(backoff)
     try:
-        delay = function(error, lease) if function and error else None
-        return None if delay is None else float(delay)
+        if function and error:
+            delay = function(error, lease)
+            return None if delay is None else float(delay)
     except Exception:
         logger.exception("backoff function of %s failed; the default backoff applies", lease.func_path)
-        return options(lease.backend).backoff.delay(lease.spent, 0)
+    return options(lease.backend).backoff.delay(lease.spent, 0)

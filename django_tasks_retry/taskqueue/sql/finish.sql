@@ -51,8 +51,8 @@ WITH report AS (
     JOIN django_tasks_retry_task AS t ON t.id = m.id
     CROSS JOIN LATERAL (
         SELECT t.slot + interval '1 second' * t.interval * GREATEST(
-            1, floor(EXTRACT(epoch FROM django_tasks_retry_now() - t.slot)::float8 / t.interval) + 1
-        ) AS slot
+            1, floor(EXTRACT(epoch FROM django_tasks_retry_now() - t.slot) / t.interval::numeric) + 1
+        )::float8 AS slot
     ) AS s
     WHERE m.next_id IS NOT NULL
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.core import checks
@@ -10,19 +11,28 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections, router
 from django.db.utils import DatabaseError
 
-from . import guard
+from . import guard, registry
+from .conf import configured_backends
+from .errors import InvalidOptions
 from .models import Task, TaskEvent, TaskResult
+from .rules.backoff import Schedule, has_unreachable_delays
+from .taskqueue import database
 
 SUPPORTED = {"sqlite", "postgresql"}
 
 
 @register(Tags.database)
 def check_databases(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    messages: list[CheckMessage] = []
-    for alias in databases or ():
-        if alias == router.db_for_write(Task):
-            messages += check_database(alias)
-    return messages
+    return [message for alias in databases or () if alias in task_databases() for message in check_database(alias)]
+
+
+def task_databases() -> set[str]:
+    """Where tasks live: by the routers, and by the DATABASE option of each backend."""
+    found = {str(router.db_for_write(Task))}
+    for backend in configured_backends():
+        with suppress(InvalidOptions):  # which the backend's own check reports
+            found.add(database(backend))
+    return found
 
 
 def check_database(alias: str) -> list[CheckMessage]:
@@ -91,4 +101,20 @@ def check_routers(**_: Any) -> list[CheckMessage]:
             hint="Route the whole app django_tasks_retry to one database; a move and its events are one transaction.",
             id="django_tasks_retry.E003",
         )
+    ]
+
+
+@register(Tags.models)
+def check_schedules(**_: Any) -> list[CheckMessage]:
+    return [
+        checks.Warning(
+            f"{path} has delays that are never reached: {len(policy.backoff.delays)} delays lie between "
+            f"{len(policy.backoff.delays) + 1} attempts, and max_attempts is {policy.max_attempts}.",
+            hint="Leave max_attempts out, and all delays of the schedule are used.",
+            id="django_tasks_retry.W003",
+        )
+        for path in registry.known_paths()
+        if (policy := registry.find_policy(path)).max_attempts
+        and isinstance(policy.backoff, Schedule)
+        and has_unreachable_delays(policy.backoff, policy.max_attempts)
     ]

@@ -143,7 +143,7 @@ def keep(version: str) -> None:
 
 def start_keeper(version: str) -> int:
     keeper = subprocess.Popen(
-        [sys.executable, __file__, version],
+        [sys.executable, "-P", __file__, version],  # -P: no module of the tests stands for one of the library
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

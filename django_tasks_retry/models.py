@@ -27,6 +27,7 @@ STATUS_CHOICES = [
 IS_PENDING = Q(status=Status.PENDING.value)
 IS_RUNNING = Q(status=Status.RUNNING.value)
 IS_SUCCESS = Q(status=Status.SUCCESS.value)
+IS_FAILED = Q(status=Status.FAILED.value)
 IS_FINISHED = Q(status__in=[status.value for status in FINISHED])
 
 
@@ -71,6 +72,9 @@ class Task(models.Model):
         _("moved by"), max_length=160, null=True, help_text=_("Who made the last move; workers state their lease.")
     )
     last_error = models.JSONField(_("last error"), null=True)
+    fingerprint = models.CharField(
+        _("fingerprint"), max_length=16, null=True, help_text=_("Alike for failures that are alike; of the last one.")
+    )
     progress = models.JSONField(_("progress"), null=True)
     run_id = models.UUIDField(_("run"))
     retry_of = models.ForeignKey(
@@ -99,7 +103,11 @@ class Task(models.Model):
         verbose_name = _("task")
         verbose_name_plural = _("tasks")
         default_permissions = ("view", "delete")
-        permissions = [("retry_task", "Can retry task"), ("cancel_task", "Can cancel task")]
+        permissions = [
+            ("retry_task", "Can retry task"),
+            ("cancel_task", "Can cancel task"),
+            ("view_task_payload", "Can view arguments, results and tracebacks"),
+        ]
         constraints = [
             check("status_known", Q(status__in=[status.value for status in Status])),
             check(
@@ -130,6 +138,13 @@ class Task(models.Model):
             # Not on lock_expires_at, so that renewing a lease touches no index; and by status, which the fence
             # leaves out, so that no report is tempted to walk this index instead of the primary key.
             models.Index(name="dtr_leases", fields=["locked_by"], condition=IS_RUNNING),
+            # The console's. A task that succeeds at its first attempt and has no cause but itself enters none of them.
+            models.Index(name="dtr_failed", fields=["id"], condition=IS_FAILED),
+            models.Index(name="dtr_failures", fields=["fingerprint", "finished_at"], condition=IS_FAILED),
+            models.Index(name="dtr_retrying", fields=["fingerprint", "id"], condition=IS_PENDING & Q(attempts__gt=0)),
+            models.Index(name="dtr_runs", fields=["run_id", "id"], condition=~Q(run_id=F("id"))),
+            models.Index(name="dtr_children", fields=["parent", "id"], condition=Q(parent__isnull=False)),
+            models.Index(name="dtr_retries", fields=["retry_of"], condition=Q(retry_of__isnull=False)),
         ]
 
     def __str__(self) -> str:
@@ -261,3 +276,64 @@ class TaskEvent(models.Model):
             "max_attempts": self.task.max_attempts,
             **self.data,
         }
+
+
+class TaskStat(models.Model):
+    """Attempts that ended within one minute, by queue and function. Workers add to it; charts read it."""
+
+    id = models.BigAutoField(primary_key=True)
+    minute = models.DateTimeField(_("minute"))
+    queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
+    func_path = models.CharField(_("task"), max_length=MAX_LENGTHS["func_path"])
+    completed = models.PositiveIntegerField(_("completed"), default=0)
+    retried = models.PositiveIntegerField(_("failed, to be tried again"), default=0)
+    failed = models.PositiveIntegerField(_("failed for good"), default=0)
+    seconds = models.FloatField(_("seconds spent"), default=0)
+
+    class Meta:
+        verbose_name = _("task statistic")
+        verbose_name_plural = _("task statistics")
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(name="dtr_one_stat", fields=["minute", "queue", "func_path"])]
+
+    def __str__(self) -> str:
+        return f"{self.minute} {self.queue} {self.func_path}"
+
+
+class OperatorEvent(models.Model):
+    """What an operator decided about a queue or a worker. Append-only."""
+
+    id = models.BigAutoField(primary_key=True)
+    kind = models.CharField(_("kind"), max_length=24)
+    subject = models.CharField(_("subject"), max_length=MAX_LENGTHS["locked_by"])
+    ts = models.DateTimeField(_("time"))
+    actor = models.CharField(_("actor"), max_length=160)
+    reason = models.CharField(_("reason"), max_length=200, default="")
+
+    class Meta:
+        verbose_name = _("operator event")
+        verbose_name_plural = _("operator events")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.subject}"
+
+
+class Overview(Task):
+    """Lets every admin list the overview page among the models."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("overview")
+        verbose_name_plural = _("overview")
+        default_permissions = ()
+
+
+class FailureGroup(Task):
+    """Lets every admin list the page of failures among the models."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("failure")
+        verbose_name_plural = _("failures")
+        default_permissions = ()

@@ -107,6 +107,7 @@ def row_of(report: Report) -> dict[str, Any]:
         "delay": report.delay,
         "refund": report.move.refunds,
         "error": None if report.error is None else dump(report.error),
+        "fingerprint": report.fingerprint,
         "result": None if report.result == "null" else report.result,  # SQL's NULL, as the ORM writes it
         "next_id": report.next_id,
     }
@@ -141,6 +142,7 @@ def record_one(report: Report, using: str) -> datetime | None:
         lock_expires_at=None,
         moved_by=report.moved_by,
         last_error=error or task.last_error,
+        fingerprint=report.fingerprint or task.fingerprint,
         updated_at=moment,
         finished_at=moment if report.is_final else None,
     )

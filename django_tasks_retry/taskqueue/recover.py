@@ -11,12 +11,14 @@ from django.db import transaction
 from ..clock import held, now
 from ..models import Task
 from ..rules.failure import Code
+from ..rules.fingerprint import fingerprint
 from ..rules.status import Status
 from ..rules.transitions import EventKind
 from .database import database, is_postgresql, run, statement
 from .events import event, result_of, write_events
 
 MESSAGE = "The worker was lost and no attempt is left."
+FINGERPRINT = fingerprint("", Code.LEASE_LOST, MESSAGE, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ def recover(
 
 
 def take_back_on_postgresql(actor: str, dead: str | None, cause: str, limit: int, using: str) -> list[Recovered]:
-    parameters = {"actor": actor, "dead": dead, "cause": cause, "limit": limit, "message": MESSAGE}
+    asked = {"actor": actor, "dead": dead, "cause": cause, "limit": limit}
+    parameters = asked | {"message": MESSAGE, "fingerprint": FINGERPRINT}
     return [
         Recovered(row["id"], row["func_path"], Status(row["status"]), row["attempts"], row["lost_by"])
         for row in run(statement("recover"), parameters, using)
@@ -62,7 +65,7 @@ def take_back(task: Task, actor: str, cause: str, using: str) -> Recovered:
         changes |= {"status": Status.PENDING, "eta": moment}
     else:
         error = lost_error(task, moment.isoformat())
-        changes |= {"status": Status.FAILED, "finished_at": moment, "last_error": error}
+        changes |= {"status": Status.FAILED, "finished_at": moment, "last_error": error, "fingerprint": FINGERPRINT}
         events.append(event(task, EventKind.FAILED, actor, moment, {"terminal": True, "error": lost_brief()}))
         result_of(task, Status.FAILED, moment, error=error).save(using=using, force_insert=True)
     Task.objects.using(using).filter(pk=task.pk).update(**changes)

@@ -13,6 +13,7 @@ from ..conf import options
 from ..errors import InvalidPayload, Snooze
 from ..rules.backoff import MAX_DELAY, Backoff, Custom, from_json
 from ..rules.failure import Code, Failure, capture
+from ..rules.fingerprint import fingerprint
 from ..rules.payload import canonical, check_size, dump, noted
 from ..rules.status import Status
 from ..rules.transitions import COMPLETE, GIVE_UP, RELEASE, REQUEUE, EventKind, Move
@@ -63,6 +64,12 @@ class Report:
     result: str | None = None
     events: tuple[tuple[EventKind, dict[str, Any]], ...] = ()
     next_id: UUID | None = None
+
+    @property
+    def fingerprint(self) -> str | None:
+        if self.error is None:
+            return None
+        return fingerprint(*(self.error[key] for key in ("exception", "code", "message", "traceback")))
 
     @property
     def is_final(self) -> bool:

@@ -5,8 +5,9 @@ WITH report AS (
     SELECT r.*
     FROM unnest(
         %(id)s::uuid[], %(worker)s::text[], %(attempt)s::int[], %(moved_by)s::text[], %(status)s::text[],
-        %(delay)s::float8[], %(refund)s::int[], %(error)s::jsonb[], %(result)s::jsonb[], %(next_id)s::uuid[]
-    ) WITH ORDINALITY AS r (id, worker, attempt, moved_by, status, delay, refund, error, result, next_id, n)
+        %(delay)s::float8[], %(refund)s::int[], %(error)s::jsonb[], %(fingerprint)s::text[], %(result)s::jsonb[],
+        %(next_id)s::uuid[]
+    ) WITH ORDINALITY AS r (id, worker, attempt, moved_by, status, delay, refund, error, fingerprint, result, next_id, n)
 ), moved AS (
     UPDATE django_tasks_retry_task AS t
     SET status = r.status,
@@ -19,6 +20,7 @@ WITH report AS (
             'ts', django_tasks_retry_now(),
             'next_eta', CASE r.status WHEN 'PENDING' THEN django_tasks_retry_now() + r.delay * interval '1 second' END
         ) END,
+        fingerprint = COALESCE(r.fingerprint, t.fingerprint),
         updated_at = django_tasks_retry_now(),
         finished_at = CASE r.status WHEN 'PENDING' THEN NULL ELSE django_tasks_retry_now() END
     FROM report AS r

@@ -19,6 +19,7 @@ WITH lost AS MATERIALIZED (
             'ts', django_tasks_retry_now(), 'attempt', t.attempts, 'max_attempts', t.max_attempts,
             'terminal', true, 'backoff_ms', NULL, 'next_eta', NULL
         ) END,
+        fingerprint = CASE WHEN t.attempts - t.refunds < t.max_attempts THEN t.fingerprint ELSE %(fingerprint)s::text END,
         updated_at = django_tasks_retry_now(),
         finished_at = CASE WHEN t.attempts - t.refunds < t.max_attempts THEN NULL ELSE django_tasks_retry_now() END
     FROM lost

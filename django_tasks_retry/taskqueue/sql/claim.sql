@@ -20,19 +20,19 @@ WITH lane AS (
             AND (t.eta, t.id) >= (lane.floor_eta, lane.floor_id)
             AND t.eta <= django_tasks_retry_now()
             AND t.func_path = ANY (%(known)s::text[])
-            AND t.backend = %(backend)s
+            AND t.backend = %(backend)s::text
         ORDER BY t.eta, t.id
-        LIMIT %(limit)s
+        LIMIT %(limit)s::int
         FOR UPDATE SKIP LOCKED
     ) AS task
-    LIMIT %(limit)s
+    LIMIT %(limit)s::int
 ), claimed AS (
     UPDATE django_tasks_retry_task AS t
     SET status = 'RUNNING',
         attempts = t.attempts + 1,
-        locked_by = %(worker)s,
-        lock_expires_at = django_tasks_retry_now() + %(lease)s * interval '1 second',
-        moved_by = %(worker)s || ':' || (t.attempts + 1) || '+',
+        locked_by = %(worker)s::text,
+        lock_expires_at = django_tasks_retry_now() + %(lease)s::float8 * interval '1 second',
+        moved_by = %(worker)s::text || ':' || (t.attempts + 1) || '+',
         started_at = COALESCE(t.started_at, django_tasks_retry_now()),
         last_attempt_at = django_tasks_retry_now(),
         updated_at = django_tasks_retry_now()

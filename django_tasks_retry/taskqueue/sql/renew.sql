@@ -4,7 +4,7 @@ WITH report AS (
         AS r (id, worker, attempt, moved_by)
 )
 UPDATE django_tasks_retry_task AS t
-SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s * interval '1 second'),
+SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
     moved_by = r.moved_by
 FROM report AS r
 WHERE t.id = r.id

@@ -17,6 +17,7 @@ from ..clock import now
 from ..conf import check_queue, options
 from ..errors import InvalidCall, InvalidPayload, as_seconds
 from ..models import MAX_LENGTHS, Task
+from ..querysets import TaskQuerySet
 from ..rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, path_of, to_json
 from ..rules.payload import canonical, check_size, checked_text, dump
 from ..rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
@@ -233,15 +234,25 @@ def key_of(task: Task) -> tuple[str, str | None]:
 
 def holders_of(tasks: Sequence[Task], using: str) -> dict[tuple[str, str | None], Task]:
     """The unfinished tasks that hold the unique keys of these."""
-    keys = {task.unique_key for task in tasks if task.unique_key}
-    if not keys:
+    keyed = [task for task in tasks if task.unique_key]
+    if not keyed:
         return {}
-    # The queue leads the index of unique keys.
-    held = Task.objects.using(using).unfinished().filter(queue__in={task.queue for task in tasks}, unique_key__in=keys)
-    holders = {key_of(task): task for task in held}
+    find = keyed_on_postgresql if is_postgresql(using) else keyed_on_sqlite
+    holders = {key_of(task): task for task in find(keyed, Task.objects.using(using).unfinished())}
     for holder in holders.values():
         holder.already_enqueued = True
     return holders
+
+
+def keyed_on_postgresql(tasks: Sequence[Task], unfinished: TaskQuerySet) -> TaskQuerySet:
+    keys = {"queue": [task.queue for task in tasks], "unique_key": [task.unique_key for task in tasks]}
+    return unfinished.filter(pk__in=[row["id"] for row in run(statement("holders"), keys, unfinished.db)])
+
+
+def keyed_on_sqlite(tasks: Sequence[Task], unfinished: TaskQuerySet) -> TaskQuerySet:
+    return unfinished.filter(
+        queue__in={task.queue for task in tasks}, unique_key__in={task.unique_key for task in tasks}
+    )
 
 
 ASKED = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -12,10 +12,11 @@ from ..clock import now
 from ..conf import options
 from ..models import Task, TaskEvent, TaskResult
 from ..rules.ids import first_of
-from ..rules.status import FINISHED, Status
+from ..rules.status import Status
 from .database import database
 
 BATCH = 1000
+DAY_MS = 86_400_000
 
 
 def prune(
@@ -24,10 +25,20 @@ def prune(
     """Delete and yield the size of each batch. `keep` gives seconds per status; None keeps a status for ever."""
     using, retention = database(backend), retention_of(backend) | dict(keep or {})
     moment = now(using)
-    for status in FINISHED:
-        seconds = retention[status]
-        if seconds is not None:
-            yield from prune_status(status, moment - timedelta(seconds=seconds), batch, using)
+    limits = {
+        status: moment - timedelta(seconds=seconds) for status, seconds in retention.items() if seconds is not None
+    }
+    if not limits:
+        return
+    for page in pages(max(limits.values()), batch, using):
+        ids = [
+            task_id
+            for task_id, status, finished_at in page
+            if (limit := limits.get(Status(status))) and finished_at < limit
+        ]
+        if ids:
+            delete(ids, using)
+            yield len(ids)
 
 
 def retention_of(backend: str) -> dict[Status, float | None]:
@@ -39,21 +50,22 @@ def retention_of(backend: str) -> dict[Status, float | None]:
     }
 
 
-def prune_status(status: Status, before: datetime, batch: int, using: str) -> Iterator[int]:
-    after: UUID | None = None
-    while ids := expired(status, before, after, batch, using):
-        with transaction.atomic(using=using):
-            TaskEvent.objects.using(using).filter(task_id__in=ids).delete()
-            TaskResult.objects.using(using).filter(task_id__in=ids).delete()
-            Task.objects.using(using).finished().filter(pk__in=ids)._raw_delete(using)
-        yield len(ids)
-        after = ids[-1]
+def pages(before: datetime, size: int, using: str) -> Iterator[list[tuple[UUID, str, datetime]]]:
+    """Results in the order of their ids, which sort by time of creation: what finished before a day was made before it.
+
+    The age is not part of the question: an index walk from page to page stays one whatever the statistics say.
+    """
+    newest = first_of(int(before.timestamp() * 1000) + DAY_MS)
+    walk = TaskResult.objects.using(using).filter(pk__lt=newest).order_by("pk")
+    rows = walk.values_list("pk", "status", "finished_at")
+    page = list(rows[:size])
+    while page:
+        yield page
+        page = list(rows.filter(pk__gt=page[-1][0])[:size])
 
 
-def expired(status: Status, before: datetime, after: UUID | None, batch: int, using: str) -> list[UUID]:
-    """Walks the primary key, whose ids sort by time of creation: what finished before a day was made before it."""
-    newest = first_of(int(before.timestamp() * 1000) + 86_400_000)
-    found = TaskResult.objects.using(using).filter(status=status, finished_at__lt=before, pk__lt=newest)
-    if after is not None:
-        found = found.filter(pk__gt=after)
-    return list(found.order_by("pk").values_list("pk", flat=True)[:batch])
+def delete(ids: Sequence[UUID], using: str) -> None:
+    with transaction.atomic(using=using):
+        TaskEvent.objects.using(using).filter(task_id__in=ids).delete()
+        TaskResult.objects.using(using).filter(task_id__in=ids).delete()
+        Task.objects.using(using).finished().filter(pk__in=ids)._raw_delete(using)

@@ -1,11 +1,14 @@
 -- Recover: expired leases, or all leases of a dead worker, go back to PENDING, or to FAILED where no attempt is left.
+-- Ordered as dtr_leases is: without that, statistics that say that most tasks are running make it a walk through the
+-- whole table (100,300 rows read instead of none).
 WITH lost AS MATERIALIZED (
     SELECT id, locked_by
     FROM django_tasks_retry_task
     WHERE status = 'RUNNING'
         AND CASE WHEN %(dead)s::text IS NULL
             THEN lock_expires_at <= django_tasks_retry_now() ELSE locked_by = %(dead)s::text END
-    LIMIT %(limit)s
+    ORDER BY locked_by
+    LIMIT %(limit)s::int
     FOR UPDATE SKIP LOCKED
 ), moved AS (
     UPDATE django_tasks_retry_task AS t
@@ -13,7 +16,7 @@ WITH lost AS MATERIALIZED (
         eta = CASE WHEN t.attempts - t.refunds < t.max_attempts THEN django_tasks_retry_now() ELSE t.eta END,
         locked_by = NULL,
         lock_expires_at = NULL,
-        moved_by = %(actor)s,
+        moved_by = %(actor)s::text,
         last_error = CASE WHEN t.attempts - t.refunds < t.max_attempts THEN t.last_error ELSE jsonb_build_object(
             'message', %(message)s::text, 'code', 'LEASE_LOST', 'exception', '', 'traceback', '',
             'ts', django_tasks_retry_now(), 'attempt', t.attempts, 'max_attempts', t.max_attempts,
@@ -31,7 +34,7 @@ WITH lost AS MATERIALIZED (
     SELECT id, status, last_error, attempts, last_attempt_at, finished_at FROM moved WHERE finished_at IS NOT NULL
 ), told AS (
     INSERT INTO django_tasks_retry_taskevent (task_id, kind, ts, attempt, actor, data)
-    SELECT m.id, e.kind, django_tasks_retry_now(), m.attempts, %(actor)s, e.data
+    SELECT m.id, e.kind, django_tasks_retry_now(), m.attempts, %(actor)s::text, e.data
     FROM moved AS m CROSS JOIN LATERAL (
         SELECT 1 AS n, 'task.lease_lost' AS kind, jsonb_build_object('cause', %(cause)s::text, 'worker', m.lost_by) AS data
         UNION ALL

@@ -1,0 +1,121 @@
+"""No verb reads more of the tables than it touches, whatever stands in them and whatever the planner believes."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_tasks_retry import taskqueue
+from tests import tasks
+from tests.plans.crowds import DUE, USING
+from tests.plans.explain import Plan, explained
+
+pytestmark = [pytest.mark.django_db(databases=["default", USING]), pytest.mark.usefixtures("crowd")]
+
+BATCH = 100
+LANES = 3
+RESULT = "django_tasks_retry_taskresult"
+
+
+def claim(limit: int = BATCH) -> list[taskqueue.Lease]:
+    return taskqueue.claim("worker/1", limit=limit)
+
+
+def named(plans: list[Plan], name: str) -> Plan:
+    """The plan of the statement in `sql/<name>.sql`, whose first word is its name."""
+    [plan] = [plan for plan in plans if plan.sql.lower().startswith(f"-- {name}")]
+    return plan
+
+
+def test_looking_for_lanes_reads_one_row_a_lane():
+    with explained(USING) as plans:
+        claim()
+    lanes = named(plans, "lanes")
+    assert lanes.indexes() == {"dtr_lanes"}
+    assert lanes.rows_read() <= LANES + 1
+    assert lanes.buffers() <= 8 * (LANES + 1)
+
+
+def test_a_claim_reads_what_it_takes_and_no_more():
+    with explained(USING) as plans:
+        assert len(claim()) == BATCH
+    taken = named(plans, "claim")
+    assert not taken.walks("django_tasks_retry_task")
+    assert taken.indexes() >= {"dtr_lanes", "django_tasks_retry_task_pkey"}
+    assert taken.rows_read() <= 2 * BATCH + LANES, "each task once in its lane and once by its id"
+
+
+def test_a_claim_of_nothing_reads_nothing():
+    """The empty poll: what is due is of a priority, or a time, that another claim has taken."""
+    lanes = taskqueue.Lanes(["emails"])
+    with explained(USING) as plans:
+        assert taskqueue.claim("worker/1", limit=BATCH, lanes=lanes) == []
+    assert sum(plan.rows_read() for plan in plans) <= LANES + 1
+
+
+def test_a_claim_larger_than_a_lane_takes_the_rest_from_the_next():
+    with explained(USING) as plans:
+        leases = claim(limit=2 * DUE)
+    assert len(leases) >= DUE
+    assert not named(plans, "claim").walks("django_tasks_retry_task")
+    assert named(plans, "claim").rows_read() <= 2 * len(leases) + LANES
+
+
+@pytest.mark.parametrize("verb", ["finish", "renew"])
+def test_a_report_finds_its_tasks_by_their_ids_alone(verb):
+    leases = claim()
+    with explained(USING) as plans:
+        if verb == "finish":
+            taskqueue.finish([taskqueue.Completed(lease) for lease in leases])
+        else:
+            taskqueue.renew(leases)
+    fenced = named(plans, verb)
+    assert fenced.indexes() == {"django_tasks_retry_task_pkey"}
+    assert not fenced.walks("django_tasks_retry_task")
+    assert fenced.rows_read() == BATCH
+
+
+def test_a_report_of_repeating_tasks_finds_them_by_their_ids():
+    taskqueue.enqueue_many(taskqueue.Request(tasks.noop, interval=60, priority=99) for _ in range(BATCH))
+    leases = claim()
+    with explained(USING) as plans:
+        taskqueue.finish([taskqueue.Completed(lease) for lease in leases])
+    fenced = named(plans, "finish")
+    assert fenced.indexes() == {"django_tasks_retry_task_pkey"}
+    assert not fenced.walks("django_tasks_retry_task")
+    assert fenced.rows_read() == 2 * BATCH
+
+
+@pytest.mark.parametrize("dead", [None, "worker/1"])
+def test_recovering_reads_leases_only(dead):
+    claim(limit=10)
+    with explained(USING) as plans:
+        taskqueue.recover(dead=dead, actor="worker")
+    recovered = named(plans, "recover")
+    assert not recovered.walks("django_tasks_retry_task")
+    assert "dtr_leases" in recovered.indexes()
+
+
+def test_recovering_a_dead_worker_reads_its_leases_only():
+    claim(limit=10)
+    with explained(USING) as plans:
+        assert len(taskqueue.recover(dead="worker/1", actor="worker")) == 10
+    assert named(plans, "recover").rows_read() == 2 * 10
+
+
+def test_a_taken_unique_key_is_found_by_the_key():
+    for _ in range(2):
+        with explained(USING) as plans:
+            taskqueue.enqueue_many(taskqueue.Request(tasks.noop, unique_key=f"key-{n}") for n in range(5))
+    for plan in plans:
+        assert not plan.walks("django_tasks_retry_task")
+        assert plan.rows_read() <= 5
+        assert plan.buffers() < 500
+
+
+def test_pruning_walks_the_primary_key_a_page_at_a_time():
+    with explained(USING) as plans:
+        next(taskqueue.prune(batch=BATCH), 0)
+    [page] = [plan for plan in plans if plan.sql.startswith("SELECT") and RESULT in plan.sql]
+    assert page.rows_read(RESULT) <= BATCH
+    for plan in plans:
+        assert not plan.walks("django_tasks_retry_task")

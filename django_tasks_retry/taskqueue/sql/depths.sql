@@ -1,0 +1,29 @@
+-- Depths: every (queue, priority) lane with its oldest task and how many are due, counted up to a cap. One index probe
+-- per lane plus a bounded range of dtr_lanes. For both databases, so without LATERAL.
+WITH RECURSIVE lane (id) AS (
+    SELECT (
+        SELECT id FROM django_tasks_retry_task
+        WHERE status = 'PENDING'
+        ORDER BY queue, priority, eta, id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT t.id FROM django_tasks_retry_task AS t
+        WHERE t.status = 'PENDING' AND (t.queue, t.priority) > (head.queue, head.priority)
+        ORDER BY t.queue, t.priority, t.eta, t.id
+        LIMIT 1
+    )
+    FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
+)
+SELECT head.queue, head.priority, head.eta, head.func_path, head.backend, (
+    SELECT count(capped.id) FROM (
+        SELECT t.id FROM django_tasks_retry_task AS t
+        WHERE t.status = 'PENDING' AND t.queue = head.queue AND t.priority = head.priority
+            AND t.eta <= django_tasks_retry_now()
+        ORDER BY t.eta, t.id
+        LIMIT %(cap)s
+    ) AS capped
+) AS due
+FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
+ORDER BY head.queue, head.priority DESC

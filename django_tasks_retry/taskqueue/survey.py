@@ -1,0 +1,125 @@
+"""Survey: how a queue stands, at a cost that does not grow with the number of stored tasks.
+
+Every count is capped: beyond the cap nobody needs to know how many, only that they are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+from django.db.models import Q
+from django.utils.dateparse import parse_datetime
+
+from ..clock import Now, now
+from ..models import Task
+from .database import is_postgresql, run, statement
+
+CAP = 1000
+GROUPS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """A lane: one queue at one priority."""
+
+    queue: str
+    priority: int
+    oldest_eta: datetime
+    oldest_func_path: str
+    backend: str
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Failures with one fingerprint. `open` counts those that were not retried."""
+
+    fingerprint: str
+    sample: UUID
+    first_failed_at: datetime | None
+    failed: int
+    open: int
+    failed_today: int
+    failed_this_hour: int
+    retrying: int
+
+
+def depths(using: str) -> list[Depth]:
+    """Every lane that holds a pending task, with its head and its due tasks, counted up to CAP + 1."""
+    rows = run(statement("depths"), {"cap": CAP + 1}, using)
+    return [
+        Depth(row["queue"], row["priority"], moment(row["eta"], using), row["func_path"], row["backend"], row["due"])
+        for row in rows
+    ]
+
+
+def alike(using: str) -> list[Alike]:
+    """Failures by fingerprint, each count up to CAP + 1."""
+    ops, current = connections[using].ops, now(using)
+    parameters: dict[str, Any] = {
+        "cap": CAP + 1,
+        "groups": GROUPS + 1,
+        "day_ago": ops.adapt_datetimefield_value(current - timedelta(days=1)),
+        "hour_ago": ops.adapt_datetimefield_value(current - timedelta(hours=1)),
+    }
+    return [read_alike(row, using) for row in run(statement("failures"), parameters, using)]
+
+
+def read_alike(row: Mapping[str, Any], using: str) -> Alike:
+    first = row["first_failed_at"]
+    known = {"sample": as_uuid(row["sample"]), "first_failed_at": None if first is None else moment(first, using)}
+    return Alike(**{**row, **known})
+
+
+def as_uuid(value: Any) -> UUID:
+    return value if isinstance(value, UUID) else UUID(value)
+
+
+def moment(value: Any, using: str) -> datetime:
+    """A time as the models give it; SQLite answers raw statements with texts."""
+    if isinstance(value, datetime):
+        return value
+    parsed = parse_datetime(value)
+    if parsed is None:
+        raise ValueError(f"{value!r} is not a time")
+    zone = connections[using].timezone
+    return parsed if zone is None else parsed.replace(tzinfo=zone)
+
+
+def ahead_of(task: Task, using: str) -> int:
+    """Due tasks of the same queue that workers take first, counted up to CAP + 1."""
+    before = Q(priority__gt=task.priority) | Q(priority=task.priority) & (
+        Q(eta__lt=task.eta) | Q(eta=task.eta, pk__lt=task.pk)
+    )
+    due = Task.objects.using(using).due().filter(before, queue=task.queue, priority__gte=task.priority)
+    return len(due.values_list("pk", flat=True)[: CAP + 1])
+
+
+def stored(using: str) -> int:
+    """About how many tasks are stored, from what the database knows without counting."""
+    table = Task._meta.db_table
+    if is_postgresql(using):
+        sql = "SELECT greatest(reltuples, 0)::bigint AS n FROM pg_class WHERE oid = to_regclass(%(table)s)"
+        return int(run(sql, {"table": table}, using)[0]["n"])
+    sql = f"SELECT (SELECT max(rowid) FROM {table}) - (SELECT min(rowid) FROM {table}) + 1 AS n"  # noqa: S608
+    return int(run(sql, {}, using)[0]["n"] or 0)
+
+
+def newest_before(limit: int, using: str, below: UUID | None = None) -> UUID | None:
+    """The id that lies `limit` tasks back from the newest, or from `below`; None where there are fewer."""
+    tasks = Task.objects.using(using).order_by("-pk")
+    if below is not None:
+        tasks = tasks.filter(pk__lt=below)
+    found: Sequence[UUID] = tasks.values_list("pk", flat=True)[limit : limit + 1]
+    return found[0] if found else None
+
+
+def expired_leases(using: str) -> int:
+    """Running tasks whose worker was lost a while ago and that nobody has taken back, up to CAP + 1."""
+    lost = Task.objects.using(using).running().filter(lock_expires_at__lt=Now() - timedelta(seconds=60))
+    return len(lost.order_by("locked_by").values_list("pk", flat=True)[: CAP + 1])

@@ -1,0 +1,304 @@
+"""The queue against the model: random lives of a few tasks, compared after every step, on both databases.
+
+Stale leases are kept and used again on purpose, and there are few workers, so that the same worker often claims the
+same task twice. MODEL_EXAMPLES=5000 searches further, and differently each time; MODEL_SHRINK=0 stops at the first
+counterexample, however long.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+from django.db import connections, transaction
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from django_tasks_retry import clock, taskqueue
+from django_tasks_retry.errors import Abort, IllegalMove, Retry, Snooze
+from django_tasks_retry.models import Task, TaskEvent
+from django_tasks_retry.rules.backoff import Exponential
+from django_tasks_retry.taskqueue import Completed, Failed, Lanes, Released, Request
+from tests import tasks as functions
+from tests.model.invariants import violations
+from tests.model.model import Model, Row
+
+MINUTE = 60.0
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
+PHASES = (Phase.generate, Phase.shrink) if os.environ.get("MODEL_SHRINK", "1") == "1" else (Phase.generate,)
+WORKERS = ("alone", "sup/1")
+BACKOFFS = {
+    (1,): [MINUTE],
+    (0, 2): [0, 2 * MINUTE],
+    (1, 2): Exponential(base=MINUTE, factor=2, cap=2 * MINUTE, jitter=0),
+}
+
+minutes = st.integers(0, 3)
+calls = st.fixed_dictionaries(
+    {
+        "eta": st.sampled_from([0, 0, 0, 2]),
+        "queue": st.sampled_from(["default", "emails"]),
+        "priority": st.sampled_from([0, 0, 5]),
+        "max_attempts": st.integers(1, 3),
+        "delays": st.sampled_from(sorted(BACKOFFS)),
+        "interval": st.sampled_from([0, 0, 0, 2]),
+        "unique_key": st.sampled_from([None, None, "key"]),
+    }
+)
+outcomes = st.sampled_from(["complete", "fail", "fail", "release", "retry", "snooze", "abort"])
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Each example lives in one transaction that is rolled back."""
+
+    tasks = Bundle("tasks")
+    leases = Bundle("leases")
+    using = "default"
+
+    @initialize()
+    def begin(self):
+        self.atomic = transaction.atomic(using=self.using)
+        self.atomic.__enter__()
+        clock.shift(timedelta(0), self.using)
+        with connections[self.using].cursor() as cursor:
+            if connections[self.using].vendor == "postgresql":
+                cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        self.start = clock.now(self.using)
+        self.model = Model()
+        self.lanes = Lanes()
+
+    def teardown(self):
+        transaction.set_rollback(True, using=self.using)
+        self.atomic.__exit__(None, None, None)
+        clock.shift(timedelta(0), self.using)
+
+    def minute(self, moment):
+        """A time of the database as the model counts it; what really passes is far less than half a minute."""
+        return None if moment is None else round((moment - self.start).total_seconds() / MINUTE)
+
+    def adopt(self, row):
+        """The model learns the id that the database gave to a task of its own making."""
+        [row.id] = set(Task.objects.using(self.using).values_list("pk", flat=True)) - set(self.model.rows)
+        assert self.model.enqueue(row)
+        return row.id
+
+    @precondition(lambda self: sum(row.unfinished for row in self.model.rows.values()) < 6)
+    @rule(target=tasks, call=calls)
+    def enqueue(self, call):
+        delays, eta = call.pop("delays"), call.pop("eta")
+        timing = {"eta": timedelta(minutes=eta), "interval": call.pop("interval") * MINUTE}
+        task = taskqueue.enqueue(Request(functions.noop, backoff=BACKOFFS[delays], **timing, **call))
+        row = Row(task.pk, delays=delays, eta=self.model.now + eta, interval=int(task.interval / MINUTE), **call)
+        known = task.pk in self.model.rows
+        assert task.already_enqueued == known == (not self.model.enqueue(row))
+        return task.pk
+
+    @rule(target=leases, worker=st.sampled_from(WORKERS), limit=st.integers(1, 3), lasts=st.integers(1, 3))
+    def claim(self, worker, limit, lasts):
+        due = self.model.due()
+        leases = taskqueue.claim(worker, limit=limit, lease=lasts * MINUTE)
+        taken = [self.model.rows[lease.id] for lease in leases]
+        left = [row for row in due if row not in taken]
+        assert all(row in due for row in taken)
+        assert all(row.priority <= min(one.priority for one in taken) for row in left if taken)
+        assert not any(one.eta > row.eta for one in taken for row in left if same_lane(one, row))
+        return self.started(leases, due, limit, worker, lasts)
+
+    @rule(target=leases, worker=st.sampled_from(WORKERS), limit=st.integers(1, 3))
+    def claim_from_remembered_lanes(self, worker, limit):
+        """May serve an older order for a moment, but never comes back with less than there is."""
+        due = self.model.due()
+        leases = taskqueue.claim(worker, limit=limit, lease=MINUTE, lanes=self.lanes)
+        return self.started(leases, due, limit, worker, 1)
+
+    def started(self, leases, due, limit, worker, lasts):
+        assert len({lease.id for lease in leases}) == len(leases) == min(limit, len(due))
+        for lease in leases:
+            self.model.claim(self.model.rows[lease.id], worker, lasts)
+        return multiple(*leases)
+
+    @rule(some=st.lists(leases, min_size=1, max_size=4, unique_by=lambda lease: lease.fence), lasts=minutes)
+    def renew(self, some, lasts):
+        lost = taskqueue.renew(some, lasts * MINUTE)
+        for lease in some:
+            if row := self.model.held(lease.fence):
+                self.model.renew(row, lasts)
+        assert lost == {
+            lease.fence: self.model.why_lost(lease.fence) for lease in some if not self.model.held(lease.fence)
+        }
+
+    @rule(lasts=minutes)
+    def renew_by_supervisor(self, lasts):
+        held = [row for row in self.model.rows.values() if row.locked_by == "sup/1" and row.expires > self.model.now]
+        assert taskqueue.renew_held(["sup/1"], lasts * MINUTE, actor="sup") == {row.id for row in held}
+        for row in held:
+            self.model.renew(row, lasts)
+
+    @rule(
+        target=tasks,
+        reports=st.lists(st.tuples(leases, outcomes), min_size=1, max_size=3, unique_by=lambda one: one[0].fence),
+        delay=minutes,
+        by_supervisor=st.booleans(),
+    )
+    def report(self, reports, delay, by_supervisor):
+        actors = [sup_of(lease) if by_supervisor else None for lease, _ in reports]
+        told = [outcome_of(*report, delay, actor) for report, actor in zip(reports, actors, strict=True)]
+        receipts = taskqueue.finish(told)
+        accepted, next_ids = [], []
+        for (lease, name), actor in zip(reports, actors, strict=True):
+            row = self.model.held(lease.fence)
+            again = self.apply(row, name, delay, actor or lease.locked_by) if row else None
+            accepted.append(row is not None)
+            next_ids += [self.adopt(again)] if again else []
+        for (lease, _), receipt, held in zip(reports, receipts, accepted, strict=True):
+            row = self.model.rows[lease.id]
+            expected = (row.status, None) if held else (None, self.model.why_lost(lease.fence))
+            assert (receipt.lease, receipt.status, receipt.lost) == (lease, *expected)
+        return multiple(*next_ids)
+
+    def apply(self, row, name, delay, actor):
+        match name:
+            case "complete":
+                return self.model.complete(row, actor)
+            case "fail" | "abort":
+                return self.model.fail(row, actor, for_good=name == "abort")
+            case "retry":
+                return self.model.fail(row, actor, after=delay)
+            case _:
+                return self.model.release(row, actor, delay)
+
+    @rule()
+    def recover_expired(self):
+        back = taskqueue.recover()
+        assert {one.id for one in back} == self.model.recover("queue", None)
+
+    @rule()
+    def recover_from_the_dead(self):
+        back = taskqueue.recover(actor="sup", dead="sup/1")
+        assert {one.id for one in back} == self.model.recover("sup", "sup/1")
+
+    @rule(ids=st.lists(tasks, min_size=1, max_size=3, unique=True))
+    def cancel(self, ids):
+        changed = taskqueue.cancel(ids, by="operator", reason="why not")
+        cancelled = [row for row in map(self.model.rows.get, ids) if row.unfinished]
+        for row in cancelled:
+            row.move("CANCELLED", "operator", "cancelled")
+        assert set(changed.done) == {row.id for row in cancelled}
+        assert changed.skipped == len(ids) - len(cancelled)
+
+    @rule(target=tasks, task=tasks)
+    def retry(self, task):
+        row = self.model.rows[task]
+        again = taskqueue.retry([task], by="operator")
+        if row.unfinished or self.model.key_is_taken(row):
+            assert again == []
+            return multiple()
+        [one] = again
+        assert self.adopt(self.model.retry(row, "operator")) == one.pk
+        return one.pk
+
+    @rule(task=tasks, change=st.sampled_from([{}, {"eta": 2}, {"queue": "emails"}, {"priority": 5}]))
+    def reschedule(self, task, change):
+        row = self.model.rows[task]
+        wishes = {**change, "eta": timedelta(minutes=change["eta"])} if "eta" in change else change
+        moving = {"queue": row.queue, **change}["queue"]
+        before, row.queue = row.queue, moving if row.status == "PENDING" else row.queue
+        try:
+            changed = taskqueue.reschedule([task], by="operator", **wishes)
+        except IllegalMove:
+            assert self.model.key_is_taken(row)
+            row.queue = before
+            return
+        assert not (row.unfinished and self.model.key_is_taken(row))
+        assert changed.done == ([task] if row.status == "PENDING" else [])
+        if changed.done:
+            row.priority = change.get("priority", row.priority)
+            eta = None if {"queue", "priority"} & set(change) else self.model.now + change.get("eta", 0)
+            row.move("PENDING", "operator", "rescheduled", eta=eta)
+
+    @rule(passed=st.integers(1, 3))
+    def time_passes(self, passed):
+        self.model.now += passed
+        clock.shift(timedelta(minutes=self.model.now), self.using)
+
+    @invariant()
+    def the_database_is_as_the_model_says(self):
+        stored = {row["pk"]: row for row in Task.objects.using(self.using).values(*SEEN)}
+        events = {pk: [] for pk in stored}
+        for event in TaskEvent.objects.using(self.using).order_by("id"):
+            events[event.task_id].append((event.kind, event.attempt, event.actor))
+        for row in stored.values():
+            for column in ("eta", "slot", "lock_expires_at"):
+                row[column] = self.minute(row[column])
+        assert differences(stored, {row.id: expected(row) for row in self.model.rows.values()}) == []
+        assert events == {row.id: row.events for row in self.model.rows.values()}
+
+    @invariant()
+    def the_contract_holds(self):
+        assert violations(self.using) == []
+
+
+SEEN = (
+    "pk", "queue", "priority", "eta", "max_attempts", "unique_key", "slot", "retry_of_id", "status", "attempts",
+    "refunds", "locked_by", "lock_expires_at",
+)  # fmt: skip
+
+
+def expected(row):
+    renamed = {"pk": row.id, "retry_of_id": row.retry_of, "lock_expires_at": row.expires}
+    return {name: renamed[name] if name in renamed else getattr(row, name) for name in SEEN}
+
+
+def differences(stored, modelled):
+    """Where the database and the model differ: task, column, stored value, modelled value."""
+    columns = [(pk, name) for pk in {*stored, *modelled} for name in SEEN]
+    pairs = [(pk, name, stored.get(pk, {}).get(name), modelled.get(pk, {}).get(name)) for pk, name in columns]
+    return [pair for pair in pairs if pair[2] != pair[3]]
+
+
+def same_lane(one, other):
+    return (one.queue, one.priority) == (other.queue, other.priority)
+
+
+def sup_of(lease):
+    """Who may speak for the holder of this lease."""
+    return "sup" if lease.locked_by.startswith("sup/") else None
+
+
+def outcome_of(lease, name, delay, actor):
+    match name:
+        case "complete":
+            return Completed(lease, {"done": True}, actor)
+        case "release":
+            return Released(lease, "shutdown", delay * MINUTE, actor)
+    errors = {"retry": Retry(after=delay * MINUTE), "snooze": Snooze(delay * MINUTE), "abort": Abort("no use")}
+    return Failed(lease, errors.get(name, ValueError("boom")), actor)
+
+
+def test_the_queue_behaves_like_the_model(committed):
+    class OnThisDatabase(QueueMachine):
+        using = committed
+
+    run_state_machine_as_test(
+        OnThisDatabase,
+        settings=settings(
+            max_examples=EXAMPLES or 100,
+            stateful_step_count=40,
+            derandomize=not EXAMPLES,
+            phases=PHASES,
+            database=None,
+            deadline=None,
+            print_blob=False,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

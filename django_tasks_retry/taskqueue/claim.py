@@ -3,7 +3,8 @@
 A *lane* is a (queue, priority) pair in use. Each claim reads one bounded index range per lane, from the floor that the
 last claim reached, so that its cost depends neither on tasks scheduled for later, nor on finished ones, nor on dead
 index entries that an old transaction keeps from being vacuumed. Lanes are looked up afresh once a second, and whenever
-a claim comes back short; tasks that sort below a floor (a retry, an earlier eta) are found then.
+a claim comes back short; tasks that sort below a floor (a retry, an earlier eta) are found then. Looking does walk dead
+index entries, so where that has become slow it is done less often, and lanes are remembered though nothing is due.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 from uuid import UUID
 
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.models import CharField, F, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 
@@ -27,11 +28,13 @@ from ..conf import options
 from ..models import Queue, Task
 from ..rules.status import Status
 from ..rules.transitions import CLAIM, KEPT, EventKind
-from .database import database, is_postgresql, run, statement
+from .database import database, fetch, is_postgresql, run, statement
 from .events import event, write_events
 from .lease import COLUMNS, Lease, read_lease
 
 REMEMBER_SECONDS = 1.0
+SLOW_SECONDS = 0.01
+SHARE_OF_TIME = 0.05  # that a claimer may spend on looking where it is slow
 EARLIEST = UUID(int=0)
 
 
@@ -52,21 +55,29 @@ class Lanes:
     paths: Sequence[str] | None = None  # functions to claim for; None means all that this process knows
     lanes: list[Lane] = field(default_factory=list)
     looked_at: float = float("-inf")
+    rest: float = 0.0
 
     def serves(self, queue: str) -> bool:
         return matches(queue, self.queues) and not matches(queue, self.exclude)
 
     def look(self, using: str) -> None:
         """Find the lanes whose first task is due, and forget the floors."""
-        with connections[using].cursor() as cursor:
-            cursor.execute(statement("lanes" if is_postgresql(using) else "lanes_sqlite"))
-            self.lanes = [
-                Lane(queue, priority, eta) for queue, priority, eta in cursor.fetchall() if self.serves(queue)
-            ]
+        began = time.monotonic()
+        due = [Lane(*row) for row in fetch(lanes_statement(using), None, using) if self.serves(row[0])]
         self.looked_at = time.monotonic()
+        spent = self.looked_at - began
+        self.rest = spent / SHARE_OF_TIME if spent > SLOW_SECONDS else 0.0
+        self.lanes = due + self.others_than(due) if self.rest else due
+
+    def others_than(self, due: Sequence[Lane]) -> list[Lane]:
+        names = {(lane.queue, lane.priority) for lane in due}
+        return [lane for lane in self.lanes if (lane.queue, lane.priority) not in names]
 
     def are_stale(self) -> bool:
-        return time.monotonic() - self.looked_at > REMEMBER_SECONDS
+        return time.monotonic() - self.looked_at > max(REMEMBER_SECONDS, self.rest)
+
+    def may_look(self) -> bool:
+        return time.monotonic() - self.looked_at >= self.rest
 
     def in_order(self) -> list[Lane]:
         """Higher priorities first; queues of one priority take turns."""
@@ -78,6 +89,10 @@ class Lanes:
         reached = {(lease.queue, lease.priority): (lease.eta, lease.id) for lease in leases}
         for lane in self.lanes:
             lane.floor_eta, lane.floor_id = reached.get((lane.queue, lane.priority), (lane.floor_eta, lane.floor_id))
+
+
+def lanes_statement(using: str) -> str:
+    return statement("lanes" if is_postgresql(using) else "lanes_sqlite")
 
 
 def matches(queue: str, patterns: Sequence[str]) -> bool:
@@ -101,7 +116,7 @@ def claim(
     leases: list[Lease] = []
     if not lanes.are_stale():
         leases += take(lanes, limit, terms, using)
-    if len(leases) < limit:
+    if len(leases) < limit and lanes.may_look():
         lanes.look(using)
         leases += take(lanes, limit - len(leases), terms, using)
     return leases

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -30,10 +31,32 @@ def statement(name: str) -> str:
 
 def run(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, Any]]:
     """Run one statement; its rows as dictionaries."""
-    with connections[using].cursor() as cursor:
+    with connections[using].cursor() as cursor, unprepared(cursor):
         cursor.execute(sql, parameters)
         columns = [column[0] for column in cursor.description or ()]
         return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+
+
+def fetch(sql: str, parameters: Mapping[str, Any] | None, using: str) -> list[tuple[Any, ...]]:
+    """Run one statement; its rows as they come."""
+    with connections[using].cursor() as cursor, unprepared(cursor):
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())
+
+
+@contextmanager
+def unprepared(cursor: Any) -> Iterator[None]:
+    """Plan afresh, whatever OPTIONS say: a plan that was kept from an empty table is wrong after the next burst."""
+    connection = cursor.connection
+    threshold = getattr(connection, "prepare_threshold", None)
+    if threshold is None:
+        yield
+        return
+    connection.prepare_threshold = None
+    try:
+        yield
+    finally:
+        connection.prepare_threshold = threshold
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:

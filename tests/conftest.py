@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
@@ -59,3 +60,13 @@ def travel(on: str) -> Callable[[float], None]:
         clock.shift(gone, on)
 
     return forward
+
+
+@pytest.fixture
+def configure(settings: Any) -> Callable[..., None]:
+    """Give the default backend these OPTIONS for the length of the test."""
+
+    def give(**options: Any) -> None:
+        settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": options}}
+
+    return give

@@ -1,0 +1,86 @@
+"""Steps of a task's life, as the tests of the core take them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connections, transaction
+
+from django_tasks_retry import taskqueue
+from django_tasks_retry.errors import Abort
+from django_tasks_retry.models import Task, TaskEvent, TaskResult
+from django_tasks_retry.rules.status import Status
+from django_tasks_retry.taskqueue import Lease
+from tests import tasks
+
+
+def enqueue(func=tasks.noop, *args: Any, **options: Any) -> Task:
+    return Task.objects.enqueue(func, args, **options)
+
+
+def claim_one(worker: str = "worker", **options: Any) -> Lease:
+    [lease] = taskqueue.claim(worker, **options)
+    return lease
+
+
+def begin(worker: str = "worker", **options: Any) -> tuple[Task, Lease]:
+    """A running task and its lease."""
+    task = enqueue(**options)
+    lease = claim_one(worker)
+    assert lease.id == task.pk
+    return now_of(task), lease
+
+
+def task_in(status: Status) -> tuple[Task, Lease]:
+    """A task in this status, and the last lease that was given on it."""
+    task, lease = begin()
+    match status:
+        case Status.PENDING:
+            taskqueue.release_task(lease, "test")
+        case Status.SUCCESS:
+            taskqueue.complete_task(lease, "done")
+        case Status.FAILED:
+            taskqueue.fail_task(lease, Abort("test"))
+        case Status.CANCELLED:
+            task.cancel(by="test")
+    return now_of(task), lease
+
+
+def now_of(task: Task) -> Task:
+    """The row as it stands."""
+    return Task.objects.get(pk=task.pk)
+
+
+def kinds(task: Task) -> list[str]:
+    return list(TaskEvent.objects.filter(task_id=task.pk).values_list("kind", flat=True))
+
+
+def everything(task: Task) -> tuple[Any, ...]:
+    """Every column of the task, its events and its result: what must not change when a move is refused."""
+    return (
+        list(Task.objects.filter(pk=task.pk).values()),
+        list(TaskEvent.objects.filter(task_id=task.pk).values()),
+        list(TaskResult.objects.filter(task_id=task.pk).values()),
+    )
+
+
+@contextmanager
+def refused_by_the_database(task: Task, using: str):
+    """What is done inside fails in the database and leaves no trace."""
+    before = everything(task)
+    with pytest.raises(IntegrityError), transaction.atomic(using=using):
+        yield
+        check_deferred(using)
+    assert everything(task) == before
+
+
+def check_deferred(using: str) -> None:
+    """Ask PostgreSQL now what it would check at the commit."""
+    connections[using].check_constraints()
+
+
+def delay_of(task: Task) -> float:
+    """Seconds between the last move and the next attempt, by the clock that made the move."""
+    return (task.eta - task.updated_at).total_seconds()

@@ -33,7 +33,6 @@ from .events import event, write_events
 from .lease import COLUMNS, Lease, read_lease
 
 REMEMBER_SECONDS = 1.0
-SLOW_SECONDS = 0.01
 SHARE_OF_TIME = 0.05  # that a claimer may spend on looking where it is slow
 EARLIEST = UUID(int=0)
 
@@ -56,6 +55,7 @@ class Lanes:
     lanes: list[Lane] = field(default_factory=list)
     looked_at: float = float("-inf")
     rest: float = 0.0
+    slow: float = 0.01  # seconds that looking may take before it needs rest
 
     def serves(self, queue: str) -> bool:
         return matches(queue, self.queues) and not matches(queue, self.exclude)
@@ -66,7 +66,7 @@ class Lanes:
         due = [Lane(*row) for row in fetch(lanes_statement(using), None, using) if self.serves(row[0])]
         self.looked_at = time.monotonic()
         spent = self.looked_at - began
-        self.rest = spent / SHARE_OF_TIME if spent > SLOW_SECONDS else 0.0
+        self.rest = spent / SHARE_OF_TIME if spent > self.slow else 0.0
         self.lanes = due + self.others_than(due) if self.rest else due
 
     def others_than(self, due: Sequence[Lane]) -> list[Lane]:

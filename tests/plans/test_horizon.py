@@ -1,0 +1,86 @@
+"""An idle transaction keeps every dead row and index entry in place. Claims must not come to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connections
+
+from django_tasks_retry import taskqueue
+from django_tasks_retry.models import Task
+from tests import tasks
+from tests.plans.crowds import USING
+from tests.plans.explain import explained
+from tests.router import CurrentDatabase
+
+BATCH = 100
+TASKS = 20_000
+
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", USING])
+
+
+@pytest.fixture(autouse=True)
+def on_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CurrentDatabase, "current", USING)
+
+
+@pytest.fixture
+def pinned_horizon() -> Iterator[None]:
+    """Another session's snapshot, older than all that the test does."""
+    old = connections.create_connection(USING)
+    with old.cursor() as cursor:
+        cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        cursor.execute("SELECT count(*) FROM django_tasks_retry_task")
+        yield
+    old.close()
+
+
+def cycle(lanes: taskqueue.Lanes) -> None:
+    leases = taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
+    assert len(leases) == BATCH
+    taskqueue.renew(leases)
+    taskqueue.finish([taskqueue.Completed(lease) for lease in leases])
+
+
+def buffers(lanes: taskqueue.Lanes) -> dict[str, int]:
+    """What a cycle touches of the shared buffers, by statement."""
+    with explained(USING) as plans:
+        cycle(lanes)
+    return {plan.sql.split(":")[0].strip("- "): plan.buffers() for plan in plans}
+
+
+def test_claims_and_reports_touch_no_more_pages_after_thousands_of_tasks(pinned_horizon):
+    for _ in range(10):
+        taskqueue.enqueue_many(taskqueue.Request(tasks.noop) for _ in range(TASKS // 10))
+    lanes = taskqueue.Lanes()
+    cycle(lanes)
+    lanes.looked_at += 3600  # no second look, which would hide a floor that does not rise
+    early = buffers(lanes)
+    for _ in range(TASKS // BATCH - 3):
+        cycle(lanes)
+    late = buffers(lanes)
+    assert Task.objects.successful().count() == TASKS
+    for verb in ("Claim", "Renew", "Finish"):
+        assert late[verb] <= 1.5 * early[verb], (early, late)
+
+
+def test_an_idle_worker_finds_arrivals_without_looking_again_where_looking_is_slow():
+    lanes = taskqueue.Lanes()
+    taskqueue.enqueue_many([taskqueue.Request(tasks.noop)])
+    assert len(taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)) == 1
+    lanes.rest = 3600.0
+    arrived = Task.objects.enqueue(tasks.noop)
+    with explained(USING) as plans:
+        assert [lease.id for lease in taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)] == [arrived.id]
+    assert [plan.sql[:8] for plan in plans] == ["-- Claim"]
+
+
+def test_a_lane_that_was_found_slowly_is_remembered_though_nothing_is_due():
+    lanes = taskqueue.Lanes(slow=0.0)
+    Task.objects.enqueue(tasks.noop)
+    taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
+    lanes.looked_at = lanes.rest = float("-inf")
+    assert taskqueue.claim("worker/1", limit=BATCH, lanes=lanes) == []
+    assert [(lane.queue, lane.priority) for lane in lanes.lanes] == [("default", 0)]
+    assert lanes.rest > 0

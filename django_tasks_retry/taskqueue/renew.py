@@ -45,6 +45,8 @@ def renew_held(worker_ids: Sequence[str], seconds: float, *, actor: str, backend
 
 
 def extend_on_postgresql(leases: Sequence[Lease], seconds: float, actor: str | None, using: str) -> set[Fence]:
+    # In the order of their ids, so that two that write about the same tasks cannot deadlock.
+    leases = sorted(leases, key=lambda lease: lease.id)
     parameters = {
         "id": [lease.id for lease in leases],
         "worker": [lease.locked_by for lease in leases],

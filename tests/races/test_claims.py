@@ -1,0 +1,96 @@
+"""Claimers against each other, and against an operator who pauses their queue."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from django.db import connections, transaction
+
+from django_tasks_retry import taskqueue
+from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue import Lanes
+from tests import tasks
+from tests.model.invariants import violations
+from tests.races.together import in_background, together, wait_until
+
+CLAIMERS = 8
+
+
+def claim_all(worker, limit=20):
+    lanes, taken = Lanes(), []
+    while leases := taskqueue.claim(worker, limit=limit, lanes=lanes):
+        taken += leases
+    return taken
+
+
+def test_eight_claimers_get_each_of_two_thousand_tasks_exactly_once(committed):
+    enqueued = Task.objects.enqueue_many([(tasks.noop, [n]) for n in range(2000)])
+    taken = together(*[lambda n=n: claim_all(f"claimer-{n}") for n in range(CLAIMERS)])
+    claims = Counter(lease.id for leases in taken for lease in leases)
+    assert claims == {task.pk: 1 for task in enqueued}
+    assert violations(committed) == []
+
+
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+def test_a_claimer_passes_by_what_another_is_claiming_and_does_not_wait(committed):
+    Task.objects.enqueue_many([(tasks.noop, [n]) for n in range(20)])
+    with transaction.atomic(using=committed):
+        mine = taskqueue.claim("slow", limit=10)
+        with in_background(lambda: taskqueue.claim("quick", limit=20)) as other:
+            wait_until(other.done, "a claim beside an open claim")
+    theirs = other.result()
+    assert (len(mine), len(theirs)) == (10, 10)
+    assert not {lease.id for lease in mine} & {lease.id for lease in theirs}
+
+
+def test_a_claim_never_takes_more_than_its_limit_from_many_lanes(committed):
+    Task.objects.enqueue_many(
+        [
+            {"func": tasks.noop, "queue": queue, "priority": priority}
+            for queue in ("default", "emails", "reports")
+            for priority in (0, 5)
+            for _ in range(20)
+        ]
+    )
+    taken = together(*[lambda n=n: [taskqueue.claim(f"claimer-{n}", limit=7) for _ in range(2)] for n in range(4)])
+    assert [len(leases) for claims in taken for leases in claims] == [7] * 8
+    assert Task.objects.using(committed).running().count() == 56
+
+
+def test_no_claim_that_begins_after_a_pause_takes_a_task(committed):
+    Task.objects.enqueue_many([(tasks.noop, [n]) for n in range(400)])
+    paused = []
+
+    def claim_until_nothing():
+        """Every claim that begins once the pause is known must come back empty."""
+        lanes, late = Lanes(), []
+        while True:
+            known = bool(paused)
+            leases = taskqueue.claim("claimer", limit=2, lanes=lanes)
+            late += leases if known else []
+            if known or not leases:
+                return late
+
+    def pause():
+        wait_until(lambda: Task.objects.using(committed).running().exists(), "a first claim")
+        taskqueue.pause("default", by="operator")
+        paused.append(True)
+
+    assert together(claim_until_nothing, claim_until_nothing, pause)[:2] == [[], []]
+    assert taskqueue.claim("claimer") == []
+    taskqueue.resume("default")
+    left = Task.objects.using(committed).pending().count()
+    assert len(claim_all("claimer")) == left
+
+
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+def test_an_operator_waiting_for_a_task_leaves_the_queue_to_claimers(committed):
+    """The operator's lock on one task holds up nobody who claims others."""
+    first, *others = Task.objects.enqueue_many([(tasks.noop, [n]) for n in range(5)])
+    with transaction.atomic(using=committed):
+        Task.objects.using(committed).select_for_update().get(pk=first.pk)
+        with in_background(lambda: taskqueue.claim("claimer", limit=5)) as claimed:
+            wait_until(claimed.done, "a claim beside a locked task")
+    assert {lease.id for lease in claimed.result()} == {task.pk for task in others}
+    assert connections[committed].get_autocommit()

@@ -1,0 +1,59 @@
+"""Threads with connections of their own, let loose by one barrier; and facts that are waited for with a deadline."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connections
+
+DEADLINE = 60.0
+
+
+def with_own_connections(action: Callable[[], Any]) -> Callable[[], Any]:
+    """Connections belong to a thread, so the thread that opened them closes them."""
+
+    def run() -> Any:
+        try:
+            return action()
+        finally:
+            connections.close_all()
+
+    return run
+
+
+def together(*actions: Callable[[], Any]) -> list[Any]:
+    """Start all actions at one instant; their answers in order. The first error is raised."""
+    barrier = threading.Barrier(len(actions))
+
+    def behind_barrier(action: Callable[[], Any]) -> Callable[[], Any]:
+        def run() -> Any:
+            for connection in connections.all():
+                connection.ensure_connection()
+            barrier.wait(DEADLINE)
+            return action()
+
+        return with_own_connections(run)
+
+    with ThreadPoolExecutor(len(actions)) as pool:
+        futures = [pool.submit(behind_barrier(action)) for action in actions]
+        return [future.result(DEADLINE) for future in futures]
+
+
+@contextmanager
+def in_background(action: Callable[[], Any]):
+    """The future of an action that runs beside the caller."""
+    with ThreadPoolExecutor(1) as pool:
+        future: Future[Any] = pool.submit(with_own_connections(action))
+        yield future
+
+
+def wait_until(fact: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not fact():
+        assert time.monotonic() < deadline, f"waited {DEADLINE:g} s in vain: {what}"
+        time.sleep(0.0005)

@@ -70,10 +70,16 @@ def everything(task: Task) -> tuple[Any, ...]:
 def refused_by_the_database(task: Task, using: str):
     """What is done inside fails in the database and leaves no trace."""
     before = everything(task)
-    with pytest.raises(IntegrityError), transaction.atomic(using=using):
+    with pytest.raises(IntegrityError), checked_at_once(using):
+        yield
+    assert everything(task) == before
+
+
+@contextmanager
+def checked_at_once(using: str):
+    with transaction.atomic(using=using):
         yield
         check_deferred(using)
-    assert everything(task) == before
 
 
 def check_deferred(using: str) -> None:

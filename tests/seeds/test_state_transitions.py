@@ -162,7 +162,7 @@ def test_5_a_cancelled_worker_is_told_and_triggers_no_retry(database, travel):
 def test_6_lease_expiry_does_not_count_as_a_failure(database, travel):
     """Retry Semantics: retries are evaluated only on TaskFailed.
 
-    The contract adds: once no attempt is left, a lost lease is final, or a task that kills its worker would run for ever.
+    The contract adds: once no attempt is left, a lost lease is final. Else a task that kills its worker runs for ever.
     """
     task, _ = begin(max_attempts=2)
     travel(61)

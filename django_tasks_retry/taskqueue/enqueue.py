@@ -257,7 +257,7 @@ def keyed_on_postgresql(tasks: Sequence[Task], unfinished: TaskQuerySet) -> Task
 
 
 # SQLite takes a partial index only where its condition stands in the question word for word, not as parameters.
-AS_IN_THE_INDEX = RawSQL("status IN ('PENDING', 'RUNNING') AND unique_key IS NOT NULL", [], BooleanField())
+AS_IN_THE_INDEX = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
 
 
 def keyed_on_sqlite(tasks: Sequence[Task], unfinished: TaskQuerySet) -> TaskQuerySet:

@@ -52,7 +52,7 @@ def take_back_on_sqlite(actor: str, dead: str | None, cause: str, limit: int, us
     with transaction.atomic(using=using), held():
         running = Task.objects.using(using).running()
         lost = running.filter(locked_by=dead) if dead else running.lease_expired()
-        return [take_back(task, actor, cause, using) for task in lost.order_by("pk")[:limit]]
+        return [take_back(task, actor, cause, using) for task in lost.order_by("locked_by", "pk")[:limit]]
 
 
 def take_back(task: Task, actor: str, cause: str, using: str) -> Recovered:

@@ -1,4 +1,6 @@
 -- Lanes, as in lanes.sql, for a database without LATERAL.
+-- The unary plus takes away the columns' affinity, without which SQLite bounds the next probe by the queue alone and
+-- reads through all tasks of the lane that it comes from.
 WITH RECURSIVE lane (id) AS (
     SELECT (
         SELECT id FROM django_tasks_retry_task
@@ -9,7 +11,7 @@ WITH RECURSIVE lane (id) AS (
     UNION ALL
     SELECT (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND (t.queue, t.priority) > (head.queue, head.priority)
+        WHERE t.status = 'PENDING' AND (t.queue, t.priority) > (+head.queue, +head.priority)
         ORDER BY t.queue, t.priority, t.eta, t.id
         LIMIT 1
     )

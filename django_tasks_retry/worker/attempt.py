@@ -3,58 +3,181 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from django.db import transaction
+
 from .. import bridge, registry
-from ..compat import TaskContext, task_backends, task_finished, task_started
+from ..compat import task_backends, task_finished, task_started
+from ..errors import LeaseLost
 from ..registry import AnyTask
 from ..rules.failure import Code, capture
-from ..taskqueue import Completed, Failed, Lease, Outcome, Receipt, Released, current_lease
+from ..rules.policy import policy_of
+from ..taskqueue import (
+    Completed,
+    Failed,
+    Lease,
+    Outcome,
+    Receipt,
+    Released,
+    complete_within,
+    current_lease,
+    database,
+)
+from .hygiene import fresh_connections
 
 
-def run(lease: Lease) -> Outcome:
-    task = registry.find(lease.func_path)
-    if task is None:
-        return Released(lease, "this worker does not know the function")
-    misfit = arguments_misfit(task, lease)
-    if misfit is not None:
-        return Failed(lease, capture(misfit, Code.BAD_ARGUMENTS))
-    token = current_lease.set(lease)
+@dataclass(slots=True)
+class LeaseClock:
+    """Until when this process may trust its leases, by the monotonic clock that all processes of a host share."""
+
+    seconds: float
+    renewed_at: float = 0.0
+
+    @property
+    def margin(self) -> float:
+        return min(1.0, self.seconds / 10)
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """A lease while it is being worked on. Times are readings of the monotonic clock."""
+
+    lease: Lease
+    claimed: float
+    clock: LeaseClock
+    started: float = 0.0
+    ended: float = 0.0
+    outcome: Outcome | None = None
+    receipt: Receipt | None = None
+    interruption: BaseException | None = None
+    result: bridge.AnyResult | None = None
+
+    @property
+    def deadline(self) -> float:
+        return self.started + self.lease.timeout if self.started else float("inf")
+
+    @property
+    def valid_until(self) -> float:
+        """When the lease ends unless it is renewed once more."""
+        return max(self.claimed, self.clock.renewed_at) + self.clock.seconds
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self.started and not self.ended)
+
+    @property
+    def run_time(self) -> float:
+        return self.ended - self.started
+
+    @property
+    def wait_time(self) -> float:
+        """From due to claimed, by the queue's clock."""
+        return max(0.0, (self.lease.last_attempt_at - self.lease.eta).total_seconds())
+
+    @property
+    def is_async(self) -> bool:
+        return is_coroutine(self.lease.func_path)
+
+
+@cache
+def is_coroutine(path: str) -> bool:
+    task = registry.find(path)
+    return task is not None and inspect.iscoroutinefunction(task.func)
+
+
+def run(attempt: Attempt) -> Outcome:
+    """Run a function in this thread. Whatever it raises, SystemExit included, is a failure of the task alone."""
+    begun = begin(attempt)
+    if not isinstance(begun, Call):
+        return begun
+    token = current_lease.set(attempt.lease)
     try:
-        return Completed(lease, call(task, lease))
-    except BaseException as error:  # SystemExit and KeyboardInterrupt of a task are its failures, not the worker's
-        return Failed(lease, error)
+        with fresh_connections():
+            if begun.is_atomic:
+                return run_atomically(attempt, begun)
+            return Completed(attempt.lease, begun())
+    except BaseException as error:
+        return Failed(attempt.lease, error)
     finally:
         current_lease.reset(token)
 
 
-def arguments_misfit(task: AnyTask, lease: Lease) -> TypeError | None:
-    """Arguments that no longer fit the function cannot be mended by trying again."""
-    context = (None,) if task.takes_context else ()
+async def run_async(attempt: Attempt) -> Outcome:
+    """Run a coroutine function in this event loop."""
+    begun = begin(attempt)
+    if not isinstance(begun, Call):
+        return begun
+    current_lease.set(attempt.lease)
     try:
-        inspect.signature(task.func).bind(*context, *lease.args, **lease.kwargs)
-    except TypeError as error:
-        return error
-    return None
+        return Completed(attempt.lease, await begun())
+    except BaseException as error:
+        return Failed(attempt.lease, error)
 
 
-def call(task: AnyTask, lease: Lease) -> Any:
-    result = bridge.running_result(lease, task)
-    task_started.send_robust(type(task_backends[lease.backend]), task_result=result)
-    context: tuple[Any, ...] = (TaskContext(task_result=result),) if task.takes_context else ()
-    return task.call(*context, *lease.args, **lease.kwargs)
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A task's function with everything it is called with."""
+
+    task: AnyTask
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def is_atomic(self) -> bool:
+        return policy_of(self.task.func).atomic
+
+    def __call__(self) -> Any:
+        return self.task.func(*self.args, **self.kwargs)
 
 
-def tell(outcome: Outcome, receipt: Receipt) -> None:
+def begin(attempt: Attempt) -> Call | Outcome:
+    """Look the function up, check its arguments, tell that it starts."""
+    lease = attempt.lease
+    task = registry.find(lease.func_path)
+    if task is None:
+        return Released(lease, "this worker does not know the function", delay=1.0)
+    attempt.result = bridge.running_result(lease, task)
+    context = (bridge.context_of(lease, attempt.result),) if task.takes_context else ()
+    args = (*context, *lease.args)
+    try:
+        inspect.signature(task.func).bind(*args, **lease.kwargs)
+    except TypeError as misfit:
+        return Failed(lease, capture(misfit, Code.BAD_ARGUMENTS))
+    task_started.send_robust(type(task_backends[lease.backend]), task_result=attempt.result)
+    return Call(task, args, lease.kwargs)
+
+
+def run_atomically(attempt: Attempt, call: Call) -> Outcome:
+    """The function's own writes and the completion commit together, or neither does."""
+    using = database(attempt.lease.backend)
+    try:
+        with transaction.atomic(using=using):
+            result = call()
+            receipt = complete_within(attempt.lease, result)
+        attempt.receipt = receipt
+        return Completed(attempt.lease, result)
+    except LeaseLost as lost:
+        attempt.receipt = Receipt(attempt.lease, None, lost=lost.reason)
+        return Failed(attempt.lease, lost)
+
+
+def tell_finished(attempt: Attempt) -> None:
     """Send `task_finished` for what ended for good."""
-    if not receipt.accepted or receipt.status not in bridge.FINAL:
+    if (
+        attempt.receipt is None
+        or attempt.result is None
+        or not bridge.conclude(attempt.result, attempt.receipt, attempt.outcome)
+    ):
         return
-    result = bridge.read_result(str(receipt.lease.id), receipt.lease.backend)
-    sender = type(task_backends[receipt.lease.backend])
+    sender = type(task_backends[attempt.lease.backend])
+    error = attempt.outcome.error if isinstance(attempt.outcome, Failed) else None
+    if not isinstance(error, BaseException):
+        task_finished.send_robust(sender, task_result=attempt.result)
+        return
     try:
-        # The framework's log line takes the traceback from the exception that is being handled.
-        if isinstance(outcome, Failed) and isinstance(outcome.error, BaseException):
-            raise outcome.error
-        task_finished.send_robust(sender, task_result=result)
-    except BaseException:
-        task_finished.send_robust(sender, task_result=result)
+        raise error
+    except BaseException:  # the framework's log line takes the traceback from the exception being handled
+        task_finished.send_robust(sender, task_result=attempt.result)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from uuid import UUID
 
-from ..taskqueue import Lease
+from ..taskqueue import Fence, Lease
 
 ENTRY = struct.Struct("=i i 16s d d")
 
@@ -39,7 +39,7 @@ class Board:
         self.size = size
         self.memory = mmap.mmap(-1, ENTRY.size * size)
         self.free = list(range(size))
-        self.places: dict[str, int] = {}
+        self.places: dict[Fence, int] = {}
 
     def claimed(self, lease: Lease) -> None:
         place = self.free.pop()

@@ -1,24 +1,78 @@
 from __future__ import annotations
 
-from typing import Any
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from django_tasks_retry import guard
-from django_tasks_retry.taskqueue import database
-from django_tasks_retry.worker.drain import drain
-from django_tasks_retry.worker.identity import new_worker_id
+from django_tasks_retry.errors import TaskQueueError
+from django_tasks_retry.worker import start
+from django_tasks_retry.worker.options import WorkerOptions, read_count, read_duration, read_names, read_size
+
+T = TypeVar("T")
+
+
+def argument(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Bad values get one line that says what to write."""
+
+    def checked(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return checked
 
 
 class Command(BaseCommand):
-    help = "Run the tasks that are due."
+    help = "Run the tasks that are due, until told to stop."
+    requires_migrations_checks = True
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--queues", default="*", help="queues to serve, such as emails,bulk* (default: all)")
-        parser.add_argument("--backend", default="default", help="the alias in TASKS (default: default)")
-        parser.add_argument("--drain", action="store_true", help="stop when no task is due")
+        count, duration = argument(read_count), argument(read_duration)
+        which = parser.add_argument_group("which tasks")
+        which.add_argument("--queues", "-q", type=argument(read_names), default=("*",), metavar="a,b,bulk*")
+        which.add_argument("--exclude", "-x", type=argument(read_names), default=(), metavar="c,d*")
+        which.add_argument("--backend", default="default", help="the alias in TASKS (default: default)")
+        many = parser.add_argument_group("how many at once")
+        many.add_argument("--processes", type=count, default=1, help="default: 1")
+        many.add_argument("--threads", type=count, default=8, help="for plain functions, per process (default: 8)")
+        many.add_argument("--async-slots", type=count, default=100, help="for coroutines, per process (default: 100)")
+        until = parser.add_argument_group("until when")
+        until.add_argument("--drain", action="store_true", help="stop when nothing is due")
+        until.add_argument("--once", action="store_true", help="run at most one task, then stop")
+        until.add_argument("--max-tasks", type=count, help="stop after this many attempts")
+        until.add_argument("--max-time", type=duration, metavar="6h", help="stop after this time")
+        until.add_argument("--max-memory", type=argument(read_size), metavar="512M", help="replace a process past this")
+        until.add_argument("--grace", type=duration, default=30.0, metavar="30s", help="for running tasks at shutdown")
+        other = parser.add_argument_group("other")
+        other.add_argument("--poll", type=duration, default=1.0, metavar="1s", help="how often to look without wake-up")
+        other.add_argument("--no-listen", dest="listen", action="store_false", help="poll only, no LISTEN")
+        other.add_argument("--reload", action="store_true", default=None, help="restart on code changes (DEBUG: on)")
+        other.add_argument("--no-reload", dest="reload", action="store_false")
+        other.add_argument("--heartbeat-file", metavar="F", help="touched every second; see django_tasks_retry.alive")
+        other.add_argument("--log-format", choices=["text", "json"])
+        other.add_argument("--name", default="", help="a label for this worker (default: the host's name)")
 
-    def handle(self, *args: Any, queues: str, backend: str, **options: Any) -> None:
-        guard.ensure(database(backend))
-        receipts = drain(new_worker_id(), queues=queues.split(","), backend=backend)
-        self.stdout.write(f"{len(receipts)} attempts done.")
+    def handle(self, *args: Any, **given: Any) -> None:
+        options = WorkerOptions(
+            **{
+                name: given[name]
+                for name in WorkerOptions.__dataclass_fields__
+                if name not in {"drain", "reload", "max_tasks"}
+            },
+            drain=given["drain"] or given["once"],
+            max_tasks=1 if given["once"] else given["max_tasks"],
+            reload=self.wants_reload(given),
+        )
+        try:
+            code = start(options, given["log_format"], given["verbosity"])
+        except TaskQueueError as error:
+            raise CommandError(str(error)) from error
+        raise SystemExit(code)
+
+    def wants_reload(self, given: dict[str, Any]) -> bool:
+        finite = given["drain"] or given["once"] or given["max_tasks"]
+        return bool(settings.DEBUG and not finite) if given["reload"] is None else bool(given["reload"])

@@ -1,0 +1,32 @@
+"""Is a worker alive? `python -m django_tasks_retry.alive FILE --max-age 30`: exit code 0 if so. Asks no database."""
+
+import sys
+import time
+from pathlib import Path
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        file, max_age = arguments[0], 30.0
+        if len(arguments) == 3 and arguments[1] == "--max-age":
+            max_age = float(arguments[2])
+        elif len(arguments) != 1:
+            raise ValueError
+    except (IndexError, ValueError):
+        sys.stderr.write("usage: python -m django_tasks_retry.alive FILE [--max-age SECONDS]\n")
+        return 2
+    try:
+        age = time.time() - Path(file).stat().st_mtime
+    except OSError as error:
+        sys.stderr.write(f"no heartbeat: {error}. Is runworker started with --heartbeat-file {file}?\n")
+        return 1
+    if age > max_age:
+        sys.stderr.write(
+            f"the last heartbeat is {age:.0f} s old, more than {max_age:g} s: the worker hangs or is gone\n"
+        )
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,47 @@
+"""Statements bounded in time by an alarm: a network that swallows packets gives no error of its own."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from django.db.utils import OperationalError
+
+from .weather import Weather
+
+T = TypeVar("T")
+
+
+class TimedOut(OperationalError):
+    """The database server did not answer in time."""
+
+
+class BoundedWeather(Weather):
+    """For the main thread of a process, which alone receives signals."""
+
+    def __init__(self, using: str, seconds: float) -> None:
+        super().__init__(using)
+        self.seconds = seconds
+
+    def ask(self, verb: Callable[[], T]) -> T:
+        def within_time() -> T:
+            with alarm(self.seconds):
+                return verb()
+
+        return super().ask(within_time)
+
+
+@contextmanager
+def alarm(seconds: float) -> Iterator[None]:
+    def ring(*_: Any) -> None:
+        raise TimedOut(f"the server did not answer within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,66 @@
+"""Speaks for children that cannot: gives back the leases of the dead, and records the timeouts of the stuck."""
+
+from __future__ import annotations
+
+import logging
+from uuid import UUID
+
+from ..rules.failure import Code, Failure
+from ..taskqueue import Failed, Lease, Released, finish, leases_of, recover
+from .board import Entry, State
+from .fork import ChildProcess
+from .weather import Trouble, Weather
+
+logger = logging.getLogger("django_tasks_retry")
+
+
+class Heirs:
+    def __init__(self, supervisor_id: str, backend: str, weather: Weather) -> None:
+        self.actor, self.backend, self.weather = supervisor_id, backend, weather
+        self.estates: list[tuple[ChildProcess, str]] = []
+
+    def inherit(self, child: ChildProcess, cause: str) -> None:
+        self.estates.append((child, cause))
+
+    def settle(self) -> int:
+        """Give back what dead children held; try again next time where the database is away. Returns the tasks."""
+        given_back = 0
+        while self.estates and self.weather.is_fine:
+            try:
+                given_back += self.give_back(*self.estates[0])
+            except Trouble:
+                break
+            del self.estates[0]
+        return given_back
+
+    def give_back(self, child: ChildProcess, cause: str) -> int:
+        """What had started is lost, its attempt spent. What had not, or was ended by our own decision, is refunded."""
+        leases = self.weather.ask(lambda: leases_of(child.id, self.backend))
+        spent = set() if child.killed else {e.task_id for e in child.entries(State.STARTED, State.ENDED)}
+        refunded = [Released(lease, cause, actor=self.actor) for lease in leases if lease.id not in spent]
+        self.weather.ask(lambda: finish(refunded))
+        if len(refunded) < len(leases):
+            lost = self.weather.ask(lambda: recover(backend=self.backend, actor=self.actor, dead=child.id, cause=cause))
+            for task in lost:
+                logger.warning("lost      %s %s attempt=%d · %s", task.func_path, task.id, task.attempts, cause)
+        return len(leases)
+
+    def record_timeout(self, child: ChildProcess, entry: Entry) -> bool:
+        """The function did not yield: fail its attempt in its name. False where the database is away."""
+        try:
+            lease = self.find(child, entry.task_id)
+            if lease is not None and lease.attempts == entry.attempts:
+                self.weather.ask(lambda: finish([Failed(lease, timeout_of(lease), actor=self.actor)]))
+        except Trouble:
+            return False
+        logger.error("timeout   %s did not yield; its process is replaced", lease.func_path if lease else entry.task_id)
+        return True
+
+    def find(self, child: ChildProcess, task_id: UUID) -> Lease | None:
+        leases = self.weather.ask(lambda: leases_of(child.id, self.backend))
+        return next((lease for lease in leases if lease.id == task_id), None)
+
+
+def timeout_of(lease: Lease) -> Failure:
+    message = f"The attempt ran longer than its timeout of {lease.timeout:g} s and did not yield to TaskTimeout."
+    return Failure(message, Code.TIMEOUT, "django_tasks_retry.errors.TaskTimeout", message)

@@ -1,0 +1,88 @@
+"""Starts children, notices their ends by their wait status, and brakes when they crash in a row."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic
+
+from .fork import ChildProcess, start_child
+from .identity import child_id
+from .options import WorkerOptions
+
+logger = logging.getLogger("django_tasks_retry")
+CALM_SECONDS = 10.0
+LONGEST_PAUSE = 1.0
+
+
+class Nursery:
+    def __init__(self, supervisor_id: str, options: WorkerOptions, in_child: Callable[[], None]) -> None:
+        self.supervisor_id, self.options, self.in_child = supervisor_id, options, in_child
+        self.children: list[ChildProcess] = []
+        self.wanted = options.processes
+        self.forked = 0
+        self.crashes = 0
+        self.crashed_at = float("-inf")
+
+    @property
+    def working(self) -> list[ChildProcess]:
+        return [child for child in self.children if child.leaving is None]
+
+    def staff(self) -> list[ChildProcess]:
+        """Start as many children as are missing, unless they keep crashing."""
+        if monotonic() < self.crashed_at + self.pause():
+            return []
+        started = [self.start() for _ in range(self.wanted - len(self.working))]
+        self.children += started
+        return started
+
+    def pause(self) -> float:
+        return min(LONGEST_PAUSE, 0.05 * 2 ** (self.crashes - 2)) if self.crashes > 1 else 0.0
+
+    def start(self) -> ChildProcess:
+        self.forked += 1
+        child = start_child(child_id(self.supervisor_id, self.forked), self.share(), self.in_child)
+        if self.crashes:
+            # One task at a time until some have gone well, so that a task that kills its process dies alone.
+            child.channel.send(careful=True)
+        return child
+
+    def share(self) -> WorkerOptions:
+        """A child's part of --max-tasks."""
+        most = self.options.max_tasks
+        if most is None:
+            return self.options
+        processes = self.options.processes
+        return replace(self.options, max_tasks=most // processes + (1 if self.forked <= most % processes else 0))
+
+    def reap(self) -> list[tuple[ChildProcess, str]]:
+        """The children that have ended, each with the cause."""
+        ended = []
+        for child in list(self.children):
+            pid, status = os.waitpid(child.pid, os.WNOHANG)
+            if pid:
+                self.children.remove(child)
+                ended.append((child, self.judge(child, status)))
+        if monotonic() - self.crashed_at > CALM_SECONDS:
+            self.crashes = 0
+        return ended
+
+    def judge(self, child: ChildProcess, status: int) -> str:
+        if child.farewell == "drained":
+            self.wanted -= 1
+        if child.killed or (os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0):
+            return child.leaving or "the worker was stopped"
+        cause = cause_of(status)
+        self.crashes, self.crashed_at = self.crashes + 1, monotonic()
+        logger.error("child %s ended: %s", child.id, cause)
+        return cause
+
+
+def cause_of(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"its process was killed by {signal.Signals(number).name}"
+    return f"its process exited with code {os.WEXITSTATUS(status)}"

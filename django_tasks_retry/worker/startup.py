@@ -1,0 +1,47 @@
+"""What is made sure of before a worker starts."""
+
+from __future__ import annotations
+
+from django.db import connections
+
+from .. import __version__, guard, registry
+from ..conf import options as queue_options
+from ..taskqueue import database
+from .options import WorkerOptions
+
+POSTGRESQL_TIMEOUTS = {"connect_timeout": 10, "tcp_user_timeout": 15_000, "keepalives_idle": 30}
+
+
+def prepare_connections() -> None:
+    """Each thread keeps its own connection; a dead network is noticed; no pool starts threads before a fork."""
+    for alias in connections:
+        connection = connections[alias]
+        connection.close()
+        connection.settings_dict["CONN_MAX_AGE"] = None
+        if connection.vendor == "postgresql":
+            given = {key: value for key, value in connection.settings_dict["OPTIONS"].items() if key != "pool"}
+            connection.settings_dict["OPTIONS"] = POSTGRESQL_TIMEOUTS | given
+
+
+def refuse_unsafe_start(options: WorkerOptions) -> None:
+    """Unknown options and a database without its guard are said now, in one line."""
+    queue_options(options.backend)
+    guard.ensure(database(options.backend))
+    registry.discover()
+
+
+def greeting(worker_id: str, options: WorkerOptions) -> str:
+    place = connections[database(options.backend)].settings_dict
+    where = f"{place['USER']}@{place['HOST']}/{place['NAME']}" if place.get("HOST") else str(place["NAME"])
+    slots = f"{options.processes} x ({options.threads} threads + {options.async_slots} async)"
+    parts = [
+        f"django_tasks_retry {__version__}",
+        f"worker {worker_id}",
+        f"{connections[database(options.backend)].vendor} {where}",
+        f"queues {', '.join(options.queues)}",
+        f"{len(registry.known_paths())} tasks known",
+        slots,
+        "reload on" if options.reload else "",
+        "Ctrl-C stops gracefully",
+    ]
+    return " · ".join(part for part in parts if part)

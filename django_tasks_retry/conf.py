@@ -32,6 +32,7 @@ class QueueOptions:
     retry_cap: float = 60.0
     retry_jitter: float = 0.3
     timeout: float = 3600.0
+    timeout_grace: float = 5.0  # how long a function may take to yield to TaskTimeout before its process is replaced
     max_args_size: int = 64 * 1024
     max_result_size: int = 256 * 1024
     keep_success: float | None = 14 * DAY  # None keeps them for ever
@@ -91,6 +92,7 @@ CHECKS = {
     "LEASE": check_lease,
     "MAX_ATTEMPTS": check_max_attempts,
     "TIMEOUT": check_timeout,
+    "TIMEOUT_GRACE": check_timeout,
     "MAX_ARGS_SIZE": check_size,
     "MAX_RESULT_SIZE": check_size,
     "KEEP_SUCCESS": check_retention,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db import transaction
 from django.db.models import F
 
 from ..clock import held, now
-from ..errors import LeaseLost, LostReason
+from ..errors import InvalidPayload, LeaseLost, LostReason
 from ..models import Task
 from ..rules.failure import Failure
 from ..rules.payload import dump
@@ -29,6 +29,10 @@ from .lease import Fence, Lease
 from .report import Completed, Failed, Outcome, Released, Report, report_of
 
 
+Moved: TypeAlias = tuple[datetime, datetime]
+"""The task's eta after the move, and when it was made."""
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """The queue's answer to one report."""
@@ -36,6 +40,8 @@ class Receipt:
     lease: Lease
     status: Status | None
     eta: datetime | None = None
+    ts: datetime | None = None
+    error: dict[str, Any] | None = None
     lost: LostReason | None = None
 
     @property
@@ -56,11 +62,11 @@ def finish(outcomes: Sequence[Outcome]) -> list[Receipt]:
 def answers(reports: Sequence[Report]) -> list[Receipt]:
     using = database(reports[0].lease.backend)
     record = record_on_postgresql if is_postgresql(using) else record_on_sqlite
-    etas = record(reports, using)
-    lost = why_lost([report.lease for n, report in enumerate(reports) if n not in etas], using)
+    moved = record(reports, using)
+    lost = why_lost([report.lease for n, report in enumerate(reports) if n not in moved], using)
     return [
-        Receipt(report.lease, report.move.target, etas[n])
-        if n in etas
+        Receipt(report.lease, report.move.target, *moved[n], error=report.error)
+        if n in moved
         else Receipt(report.lease, None, lost=lost[report.lease.fence])
         for n, report in enumerate(reports)
     ]
@@ -75,6 +81,14 @@ def fail_task(lease: Lease, error: BaseException | Failure) -> Receipt:
     return accepted(finish([Failed(lease, error)])[0])
 
 
+def complete_within(lease: Lease, result: Any) -> Receipt:
+    """Complete inside the caller's transaction, or raise so that it rolls back: nothing else is recorded."""
+    report = report_of(Completed(lease, result))
+    if report.error is not None:
+        raise InvalidPayload(report.error["message"])
+    return accepted(answers([report])[0])
+
+
 def release_task(lease: Lease, reason: str, delay: float = 0.0) -> Receipt:
     return accepted(finish([Released(lease, reason, delay)])[0])
 
@@ -85,8 +99,8 @@ def accepted(receipt: Receipt) -> Receipt:
     return receipt
 
 
-def record_on_postgresql(reports: Sequence[Report], using: str) -> dict[int, datetime]:
-    """The etas of the accepted reports, by their place."""
+def record_on_postgresql(reports: Sequence[Report], using: str) -> dict[int, Moved]:
+    """What was written, by the place of the accepted reports."""
     rows = [row_of(report) for report in reports]
     told = [
         {"of": n, "kind": kind.value, "actor": report.actor, "data": dump(data)}
@@ -94,7 +108,7 @@ def record_on_postgresql(reports: Sequence[Report], using: str) -> dict[int, dat
         for kind, data in report.events
     ]
     parameters = columns_of(rows, list(rows[0])) | columns_of(told, ("of", "kind", "actor", "data"))
-    return {row["n"]: row["eta"] for row in run(statement("finish"), parameters, using)}
+    return {row["n"]: (row["eta"], row["ts"]) for row in run(statement("finish"), parameters, using)}
 
 
 def row_of(report: Report) -> dict[str, Any]:
@@ -113,13 +127,13 @@ def row_of(report: Report) -> dict[str, Any]:
     }
 
 
-def record_on_sqlite(reports: Sequence[Report], using: str) -> dict[int, datetime]:
+def record_on_sqlite(reports: Sequence[Report], using: str) -> dict[int, Moved]:
     with transaction.atomic(using=using), held():
-        etas = {n: record_one(report, using) for n, report in enumerate(reports)}
-    return {n: eta for n, eta in etas.items() if eta is not None}
+        moved = {n: record_one(report, using) for n, report in enumerate(reports)}
+    return {n: answer for n, answer in moved.items() if answer is not None}
 
 
-def record_one(report: Report, using: str) -> datetime | None:
+def record_one(report: Report, using: str) -> Moved | None:
     """The same rules under SQLite's write lock. None where the lease does not hold."""
     moment, lease = now(using), report.lease
     leased = Task.objects.using(using).filter(
@@ -156,7 +170,7 @@ def record_one(report: Report, using: str) -> datetime | None:
     if report.next_id:
         slot = next_slot(task.slot or eta, task.interval, moment)
         insert([same_call(task, id=report.next_id, eta=slot, slot=slot)])
-    return eta
+    return eta, moment
 
 
 DATED = {EventKind.REQUEUED, EventKind.RELEASED}

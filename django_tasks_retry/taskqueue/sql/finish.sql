@@ -58,4 +58,4 @@ WITH report AS (
     ) AS s
     WHERE m.next_id IS NOT NULL
 )
-SELECT n, eta FROM moved
+SELECT n, eta, django_tasks_retry_now() AS ts FROM moved

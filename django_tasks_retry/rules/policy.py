@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
-from ..errors import Abort, InvalidPolicy, Retry, as_seconds
+from ..errors import Abort, InvalidPolicy, Retry, Snooze, as_seconds
 from .backoff import MAX_DELAY, Backoff, BackoffFunction, BackoffLike, as_backoff, default_max_attempts
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,8 +35,21 @@ def check_timeout(value: float) -> None:
 
 
 def check_exception_classes(field: str, value: object) -> None:
+    if isinstance(value, type) and issubclass(value, BaseException):
+        raise InvalidPolicy(f"{field}={value.__name__}: give a tuple, such as {field}=({value.__name__},).")
     if not isinstance(value, tuple) or not all(isinstance(c, type) and issubclass(c, BaseException) for c in value):
-        raise InvalidPolicy(f"{field}={value!r}: give a tuple of exception classes, such as ({field}=(ValueError,)).")
+        raise InvalidPolicy(f"{field}={value!r}: give a tuple of exception classes, such as {field}=(ValueError,).")
+
+
+def check_backoff_function(function: BackoffFunction) -> None:
+    if isinstance(function, type):
+        name = function.__name__
+        raise InvalidPolicy(f"backoff={name}: this is a class. Give an instance, such as backoff={name}().")
+    if iscoroutinefunction(function):
+        raise InvalidPolicy(
+            f"backoff={function.__name__}: the queue does not await it. Give a plain function "
+            "(exception, task_result) -> seconds, or None to give up."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +71,28 @@ class RetryPolicy:
             check_timeout(self.timeout)
         for field in ("retry_on", "abort_on"):
             check_exception_classes(field, getattr(self, field))
-        both = set(self.retry_on) & set(self.abort_on)
-        if both:
-            names = ", ".join(sorted(cls.__name__ for cls in both))
-            raise InvalidPolicy(f"{names} stands in retry_on and in abort_on: keep it in one of the two.")
+        if not isinstance(self.atomic, bool):
+            raise InvalidPolicy(f"atomic={self.atomic!r}: give True or False.")
+        self._check_harmony()
+
+    def _check_harmony(self) -> None:
+        """Each field makes sense; do they also make sense together?"""
+        if self.max_attempts == 1 and self.retry_on:
+            raise InvalidPolicy(
+                f"max_attempts=1 never retries, so retry_on={names(self.retry_on)} has no effect: "
+                "raise max_attempts or leave retry_on out."
+            )
+        for cls in self.retry_on:
+            if issubclass(cls, (Abort, *self.abort_on)):
+                raise InvalidPolicy(
+                    f"retry_on={names(self.retry_on)}: {cls.__name__} is never retried, for "
+                    f"abort_on={names(self.abort_on)} gives up on it. Keep it in one of the two."
+                )
+        for cls in self.abort_on:
+            if issubclass(cls, Retry | Snooze):
+                raise InvalidPolicy(
+                    f"abort_on={names(self.abort_on)}: a task raises {cls.__name__} to be run again. Take it out."
+                )
 
     def budget(self, otherwise: int) -> int:
         return self.max_attempts or default_max_attempts(self.backoff, otherwise)
@@ -77,6 +109,10 @@ class RetryPolicy:
 DEFAULT_POLICY = RetryPolicy()
 
 
+def names(classes: ExceptionClasses) -> str:
+    return f"({', '.join(cls.__name__ for cls in classes)})"
+
+
 def make_policy(
     *,
     max_attempts: int | None = None,
@@ -87,10 +123,13 @@ def make_policy(
     atomic: bool = False,
 ) -> RetryPolicy:
     """Read the keywords of `@retry(...)`."""
+    function = backoff if callable(backoff) else None
+    if function is not None:
+        check_backoff_function(function)
     return RetryPolicy(
         max_attempts=max_attempts,
         backoff=None if backoff is None else as_backoff(backoff),
-        backoff_function=backoff if callable(backoff) else None,
+        backoff_function=function,
         timeout=None if timeout is None else read_timeout(timeout),
         retry_on=retry_on,
         abort_on=abort_on,
@@ -107,7 +146,13 @@ def retry(
     abort_on: ExceptionClasses = (),
     atomic: bool = False,
 ) -> Callable[[F], F]:
-    """Give a function its retry policy. Stands below `@task` and leaves the function as it is."""
+    """Give a function its retry policy. Stands below `@task` and leaves the function as it is.
+
+    `max_attempts` counts every attempt, the first included. `backoff` is a list of seconds, an `Exponential`, or a
+    module-level function `(exception, task_result) -> seconds | None`, where None gives up. `timeout` is seconds per
+    attempt. With `retry_on`, nothing else is retried; `abort_on` is never retried. An `atomic` task commits its own
+    writes together with its completion. What is left out is the backend's default.
+    """
     policy = make_policy(
         max_attempts=max_attempts,
         backoff=backoff,
@@ -118,10 +163,25 @@ def retry(
     )
 
     def decorate(function: F) -> F:
-        setattr(function, POLICY_ATTRIBUTE, policy)
+        attach(policy, function)
         return function
 
     return decorate
+
+
+def attach(policy: RetryPolicy, function: Callable[..., Any]) -> None:
+    """Store the policy on the function, where every backend leaves it alone."""
+    if hasattr(function, "enqueue"):
+        raise InvalidPolicy("@retry stands above @task: write it below, next to the function.")
+    if policy.atomic and iscoroutinefunction(function):
+        raise InvalidPolicy(
+            f"atomic=True: {function.__qualname__} is a coroutine function, for which Django has no transactions."
+        )
+    if getattr(function, POLICY_ATTRIBUTE, policy) != policy:
+        raise InvalidPolicy(
+            f"{function.__qualname__} is given two retry policies: keep one @retry, or @task's keywords."
+        )
+    setattr(function, POLICY_ATTRIBUTE, policy)
 
 
 def policy_of(function: Callable[..., Any]) -> RetryPolicy:

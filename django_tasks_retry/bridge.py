@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
+
 from . import registry
-from .compat import TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
-from .errors import TaskCancelled
+from .compat import TaskContext, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus, normalize_json
+from .errors import InvalidPayload, TaskCancelled
 from .models import Task, TaskEvent
 from .registry import AnyTask
 from .rules.backoff import path_of
+from .rules.policy import policy_of
 from .rules.status import Status
 from .rules.transitions import EventKind
-from .taskqueue import Lease, database
+from .taskqueue import Completed, Lease, Outcome, Receipt, database
+from .taskqueue.progress import check_lease, holds, open_transactions, report_progress
 
 AnyResult: TypeAlias = "TaskResult[Any, Any]"
 
@@ -43,29 +48,39 @@ def read_result(result_id: str, backend: str) -> AnyResult:
     if row is None or task is None:
         raise TaskResultDoesNotExist(result_id)
     events = TaskEvent.objects.using(using).filter(task_id=row.pk, kind__in=TOLD_IN_RESULTS)
-    return as_result(row, variant(task, row), list(events))
+    return as_result(row, task, list(events))
 
 
 def variant(task: AnyTask, row: Task | Lease) -> AnyTask:
-    """The task as it was enqueued: its own queue, priority, backend and eta."""
-    wanted: dict[str, Any] = {
-        "priority": row.priority,
-        "queue_name": row.queue,
-        "backend": row.backend,
-        "run_after": run_after(row),
-    }
-    if all(getattr(task, name) == value for name, value in wanted.items()):
+    """The task as it was enqueued: its own queue, priority, backend and eta.
+
+    Not by `task.using(...)`, which would check anew what is history: a queue that is no longer configured, say.
+    """
+    eta = None if row.eta == row.created_at else row.eta
+    if (
+        task.run_after == eta
+        and task.queue_name == row.queue
+        and task.priority == row.priority
+        and task.backend == row.backend
+    ):
         return task
-    return task.using(**{name: value for name, value in wanted.items() if value is not None})
+    changes = {"run_after": eta, "queue_name": row.queue, "priority": row.priority, "backend": row.backend}
+    task_class: Any = type(task)
+    twin: AnyTask = object.__new__(task_class)
+    for name in field_names(task_class):
+        object.__setattr__(twin, name, changes[name] if name in changes else getattr(task, name))
+    return twin
 
 
-def run_after(row: Task | Lease) -> datetime | None:
-    return None if row.eta == row.created_at else row.eta
+@cache
+def field_names(task_class: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(task_class))
 
 
 def as_result(row: Task, task: AnyTask, events: Sequence[TaskEvent] = ()) -> AnyResult:
+    """The row's result. `task` is any variant of the row's function."""
     result: AnyResult = TaskResult(
-        task=task,
+        task=variant(task, row),
         id=str(row.pk),
         status=IN_DJANGO[Status(row.status)],
         enqueued_at=row.created_at,
@@ -92,22 +107,21 @@ def errors_of(events: Iterable[TaskEvent]) -> Iterable[TaskError]:
     for event in events:
         if event.kind == EventKind.FAILED:
             error = event.data["error"]
-            yield TaskError(
-                exception_class_path=error["exception"] or LOST, traceback=error["traceback"] or error["message"]
-            )
+            yield task_error(error["exception"], error["traceback"] or error["message"])
         elif event.kind == EventKind.CANCELLED:
             reason = event.data.get("reason") or "no reason given"
-            yield TaskError(
-                exception_class_path=path_of(TaskCancelled), traceback=f"Cancelled by {event.actor}: {reason}"
-            )
+            yield task_error(path_of(TaskCancelled), f"Cancelled by {event.actor}: {reason}")
+
+
+def task_error(exception: str, traceback: str) -> TaskError:
+    # What cannot be stored is a TypeError in the framework's words.
+    path = "builtins.TypeError" if exception == path_of(InvalidPayload) else exception
+    return TaskError(exception_class_path=path or LOST, traceback=traceback)
 
 
 def running_result(lease: Lease, task: AnyTask) -> AnyResult:
     """What signals and the context see of the attempt that begins. Asks the database only about earlier attempts."""
-    earlier: list[TaskEvent] = []
-    if lease.attempts > 1:
-        told = TaskEvent.objects.using(database(lease.backend)).filter(task_id=lease.id, attempt__lt=lease.attempts)
-        earlier = list(told.filter(kind__in=TOLD_IN_RESULTS))
+    earlier = earlier_events(lease) if lease.attempts > 1 else ()
     return TaskResult(
         task=variant(task, lease),
         id=str(lease.id),
@@ -122,3 +136,78 @@ def running_result(lease: Lease, task: AnyTask) -> AnyResult:
         errors=list(errors_of(earlier)),
         worker_ids=[*workers_of(earlier), lease.locked_by],
     )
+
+
+def earlier_events(lease: Lease) -> list[TaskEvent]:
+    told = TaskEvent.objects.using(database(lease.backend)).filter(task_id=lease.id, attempt__lt=lease.attempts)
+    return list(told.filter(kind__in=TOLD_IN_RESULTS))
+
+
+def conclude(result: AnyResult, receipt: Receipt, outcome: Outcome | None) -> bool:
+    """Bring the running result up to date with what was recorded. False where the task has not ended for good."""
+    if receipt.status not in FINAL or not receipt.accepted:
+        return False
+    object.__setattr__(result, "status", IN_DJANGO[receipt.status])
+    object.__setattr__(result, "finished_at", receipt.ts)
+    if isinstance(outcome, Completed) and receipt.status is Status.SUCCESS:
+        object.__setattr__(result, "_return_value", normalize_json(outcome.result))
+    elif receipt.error is not None:
+        result.errors.append(task_error(receipt.error["exception"], receipt.error["traceback"]))
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context(TaskContext[Any, Any] if TYPE_CHECKING else TaskContext):  # type: ignore[misc]
+    """What a task that takes its context is given: the framework's own, and what the queue knows beyond it."""
+
+    lease: Lease
+    transactions: int = field(default=0, repr=False)
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1."""
+        return self.lease.attempts
+
+    @property
+    def max_attempts(self) -> int:
+        """How many attempts the task may spend."""
+        return self.lease.max_attempts
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What was given as `metadata` when the task was enqueued."""
+        return self.lease.metadata
+
+    @property
+    def run_id(self) -> UUID:
+        """What this task shares with everything that the same cause set off."""
+        return self.lease.run_id
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Show operators how far the task has come; LeaseLost where it is no longer this worker's to do.
+
+        Within a transaction that the task opened it only checks the lease: nobody could see the progress before the
+        commit, and until then its lock on the row would keep the worker from renewing the lease.
+        """
+        if open_transactions(self.lease.backend) > self.transactions:
+            check_lease(self.lease)
+        else:
+            report_progress(self.lease, done, total, note)
+
+    def lease_ok(self) -> bool:
+        """Whether the outcome of this attempt would still be accepted, by the database's word. False: stop."""
+        return holds(self.lease)
+
+    async def aprogress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """See progress()."""
+        await sync_to_async(self.progress)(done, total, note)
+
+    async def alease_ok(self) -> bool:
+        """See lease_ok()."""
+        return await sync_to_async(self.lease_ok)()
+
+
+def context_of(lease: Lease, result: AnyResult) -> Context:
+    """The context of an attempt that begins. What an atomic task writes is its own transaction from the start."""
+    outside = -1 if policy_of(result.task.func).atomic else open_transactions(lease.backend)
+    return Context(task_result=result, lease=lease, transactions=outside)

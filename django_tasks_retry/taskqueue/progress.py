@@ -1,0 +1,63 @@
+"""Progress: how far the holder of a lease has come, for operators to see. Written under the fence, like a renewal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connections, transaction
+
+from ..clock import Now, held
+from ..errors import InvalidCall, LeaseLost
+from ..models import Task
+from ..querysets import TaskQuerySet
+from ..rules.payload import canonical, clip, storable
+from ..rules.transitions import KEPT
+from .database import database
+from .finish import why_lost
+from .lease import Lease
+
+NOTE_LIMIT = 500
+
+
+def holds(lease: Lease) -> bool:
+    """Whether the lease still holds, by the database's own clock."""
+    return held_by(lease).exists()
+
+
+def report_progress(lease: Lease, done: float, total: float | None = None, note: str = "") -> None:
+    """Record the holder's progress; LeaseLost where the lease no longer holds."""
+    progress = progress_of(done, total, note)
+    with transaction.atomic(using=database(lease.backend), savepoint=False), held():
+        written = held_by(lease).update(progress=progress, moved_by=f"{lease.signature}{KEPT}", updated_at=Now())
+    if not written:
+        raise_lost(lease)
+
+
+def check_lease(lease: Lease) -> None:
+    """LeaseLost where the lease no longer holds. Takes no lock, so it may stand in a long transaction."""
+    if not holds(lease):
+        raise_lost(lease)
+
+
+def held_by(lease: Lease) -> TaskQuerySet:
+    """The task, while this very lease on it holds."""
+    tasks: TaskQuerySet = Task.objects.using(database(lease.backend))
+    return tasks.filter(pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=Now())
+
+
+def progress_of(done: float, total: float | None, note: str) -> dict[str, Any]:
+    for name, value in (("done", done), ("total", total)):
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise InvalidCall(f"progress({name}={value!r}): give a number.")
+    counts: dict[str, Any] = canonical({"done": done, "total": total}, "progress")
+    return {**counts, "note": clip(storable(str(note)), NOTE_LIMIT)}
+
+
+def open_transactions(backend: str) -> int:
+    """How many atomic blocks are open on the connection that the tasks of this backend live in."""
+    return len(connections[database(backend)].atomic_blocks)
+
+
+def raise_lost(lease: Lease) -> None:
+    using = database(lease.backend)
+    raise LeaseLost(why_lost([lease], using)[lease.fence], lease.id)

@@ -2,94 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import sync_to_async
 from django.apps import apps
+from django.core import checks
 from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
 from . import registry
-from .compat import BaseTaskBackend, Task, normalize_json, task_enqueued
-from .conf import read_options
-from .errors import InvalidOptions, InvalidPolicy
-from .rules.policy import POLICY_ATTRIBUTE, make_policy
+from .compat import CORE_HAS_TASKS, BaseTaskBackend, InvalidTask, Task, normalize_json, task_backends, task_enqueued
+from .conf import KEYS, read_options
+from .errors import InvalidOptions
+from .rules.backoff import BackoffLike
+from .rules.policy import ExceptionClasses, attach, make_policy
+
+if TYPE_CHECKING:
+    from .taskqueue import Request
 
 POLICY_KEYWORDS = ("max_attempts", "backoff", "timeout", "retry_on", "abort_on", "atomic")
+MAX_QUEUE_NAME = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc]
-    """A task whose retry policy may also be given as keywords of `@task(...)`."""
+    """A task whose retry policy may also be given as keywords of `@task(...)`, where the framework passes them on.
 
-    max_attempts: Any = None
-    backoff: Any = None
-    timeout: Any = None
-    retry_on: Any = None
-    abort_on: Any = None
-    atomic: Any = None
+    `using(run_after=timedelta(...))` counts from each enqueue, by the queue's clock.
+    """
+
+    max_attempts: int | None = None
+    backoff: BackoffLike | None = None
+    timeout: float | timedelta | None = None
+    retry_on: ExceptionClasses | None = None
+    abort_on: ExceptionClasses | None = None
+    atomic: bool | None = None
 
     def __post_init__(self) -> None:
         delay: Any = self.run_after
-        if isinstance(delay, timedelta):
+        if isinstance(delay, timedelta) and not isinstance(task_backends[self.backend], RetryBackend):
+            # Other backends know instants only.
             object.__setattr__(self, "run_after", timezone.now() + delay)
         # Zero-argument super() does not work in a slotted dataclass before Python 3.14.
         Task.__post_init__(self)
-        self._take_policy()
+        given = {name: value for name in POLICY_KEYWORDS if (value := getattr(self, name)) is not None}
+        if given:
+            attach(make_policy(**given), self.func)
         registry.register(self)
-
-    def _take_policy(self) -> None:
-        given = {name: getattr(self, name) for name in POLICY_KEYWORDS if getattr(self, name) is not None}
-        if not given:
-            return
-        policy = make_policy(**given)
-        present = getattr(self.func, POLICY_ATTRIBUTE, policy)
-        if present != policy:
-            raise InvalidPolicy(f"{self.func.__qualname__} has a @retry policy and policy keywords in @task: keep one.")
-        setattr(self.func, POLICY_ATTRIBUTE, policy)
 
 
 class RetryBackend(BaseTaskBackend):
+    """Keeps tasks in the database. `enqueue` is an INSERT in the caller's own transaction."""
+
     task_class = RetryTask
     supports_defer = True
     supports_async_task = True
     supports_get_result = True
     supports_priority = True
 
+    def validate_task(self, task: Any) -> None:
+        """Refuse with InvalidTask what cannot be enqueued. `run_after` may be a timedelta, too."""
+        if not isinstance(task.run_after, timedelta):
+            super().validate_task(task)
+        elif task.run_after < timedelta(0):
+            raise InvalidTask(f"run_after={task.run_after!r}: a task cannot run before it is enqueued.")
+        else:
+            replace(task, run_after=None)  # which validates all the rest
+
+    def request(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Request:
+        """What the queue is asked for. A subclass may add to it."""
+        from .taskqueue import Request
+
+        return Request(task, as_json(args), as_json(kwargs), eta=task.run_after, backend=self.alias)
+
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
+        """Store the call and return its READY result, after one `task_enqueued`."""
         from .bridge import as_result
-        from .taskqueue import Request, enqueue
+        from .taskqueue import enqueue
 
         self.validate_task(task)
-        plain: Any = normalize_json({"args": list(args), "kwargs": kwargs})
-        row = enqueue(Request(task, **plain, eta=task.run_after, backend=self.alias))
-        result = as_result(row, task)
+        result = as_result(enqueue(self.request(task, args, kwargs)), task)
         # Robust: the row exists, so a failing receiver must not make the caller enqueue a second time.
         task_enqueued.send_robust(type(self), task_result=result)
         return result
 
-    async def aenqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        return await sync_to_async(self.enqueue, thread_sensitive=True)(task, args, kwargs)
-
     def get_result(self, result_id: str) -> Any:
+        """The stored result, from any process; TaskResultDoesNotExist where this backend has none of this id."""
         from .bridge import read_result
 
         return read_result(result_id, self.alias)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
-        return [*super().check(**kwargs), *self._own_checks()]
+        """What is wrong with this entry of TASKS."""
+        return [*super().check(**kwargs), *self._check_apps(), *self._check_options(), *self._check_queues()]
 
-    def _own_checks(self) -> Iterable[CheckMessage]:
+    def _check_apps(self) -> Iterable[CheckMessage]:
         if not apps.is_installed("django_tasks_retry"):
             yield Error(
                 f"TASKS[{self.alias!r}] uses RetryBackend, but its app is not installed.",
                 hint="Add 'django_tasks_retry' to INSTALLED_APPS and run manage.py migrate.",
                 id="django_tasks_retry.E004",
             )
+        if CORE_HAS_TASKS and apps.is_installed("django_tasks"):
+            yield checks.Warning(
+                "The backport 'django_tasks' is installed beside Django's own django.tasks.",
+                hint="Remove it from INSTALLED_APPS and import from django.tasks: receivers of the backport's signals "
+                "are never called.",
+                id="django_tasks_retry.W004",
+            )
+
+    def _check_options(self) -> Iterable[CheckMessage]:
         try:
             read_options(self.options, self.alias)
         except InvalidOptions as error:
-            yield Error(str(error), hint="See the settings reference.", id="django_tasks_retry.E005")
+            yield Error(str(error), hint=f"OPTIONS may have the keys {', '.join(KEYS)}.", id="django_tasks_retry.E005")
+
+    def _check_queues(self) -> Iterable[CheckMessage]:
+        for queue in sorted(self.queues, key=str):
+            if not isinstance(queue, str) or not 1 <= len(queue) <= MAX_QUEUE_NAME:
+                yield Error(
+                    f"TASKS[{self.alias!r}]['QUEUES'] holds {queue!r}, which cannot name a queue.",
+                    hint=f"Give texts of 1 to {MAX_QUEUE_NAME} characters.",
+                    id="django_tasks_retry.E006",
+                )
+
+
+def as_json(value: Any) -> Any:
+    """As the framework normalises. What it refuses is left to the queue, whose error names the argument."""
+    try:
+        return normalize_json(value)
+    except (TypeError, ValueError):
+        return value

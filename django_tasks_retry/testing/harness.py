@@ -1,0 +1,171 @@
+"""Tasks inside a test: no worker, no commit, time at the test's command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError
+from django.db.models import F, Q
+
+from .. import clock, registry
+from ..bridge import AnyResult, read_result
+from ..compat import TaskResult
+from ..models import Queue, Task, TaskEvent
+from ..registry import AnyTask
+from ..rules.failure import Code
+from ..rules.transitions import EventKind
+from ..taskqueue import Lanes, claim, database
+from ..worker.identity import new_worker_id
+from .calls import Expected, expected_call, listing
+from .crash import CrashReport, Observe, crash
+from .inline import run_inline
+
+LIMIT = 1000
+
+TOLD = {
+    EventKind.COMPLETED: "successful",
+    EventKind.FAILED: "failed",
+    EventKind.RELEASED: "released",
+    EventKind.LEASE_LOST: "lost",
+    EventKind.CANCELLED: "cancelled",
+}
+"""How `history` names the end of an attempt."""
+
+
+class Tasks:
+    """Runs tasks, moves their clock and answers questions about them. Close it at the end of the test."""
+
+    def __init__(self, backend: str = "default") -> None:
+        self.backend = backend
+        self.worker_id = new_worker_id("test")
+        self.travelled = timedelta(0)
+
+    @property
+    def using(self) -> str:
+        return database(self.backend)
+
+    def run_due(self, queues: Sequence[str] = ("*",), *, limit: int = LIMIT) -> list[AnyResult]:
+        """Run what is due, and what becomes due by it, each task in a savepoint. Returns a result per attempt."""
+        done: list[AnyResult] = []
+        while leases := claim(self.worker_id, queues, backend=self.backend):
+            if len(done) == limit:
+                raise AssertionError(f"After {limit} attempts there is still work: {leases[0].func_path} is due again.")
+            run_inline(leases[0])
+            done.append(read_result(str(leases[0].id), self.backend))
+        return done
+
+    def run_until_idle(self, queues: Sequence[str] = ("*",), *, limit: int = LIMIT) -> list[AnyResult]:
+        """Run what is due, travel to the next eta, and so on until nothing waits.
+
+        Does not wait for the next occurrence of a repeating task, which has no last one.
+        """
+        done = self.run_due(queues, limit=limit)
+        while (wait := self._next_wait(queues)) is not None:
+            self.advance(wait)
+            more = self.run_due(queues, limit=limit - len(done))
+            if not more:
+                break
+            done += more
+        return done
+
+    def _next_wait(self, queues: Sequence[str]) -> timedelta | None:
+        served = Lanes(queues)
+        waiting = Task.objects.using(self.using).pending().filter(backend=self.backend)
+        waiting = waiting.filter(Q(interval=0) | Q(attempts__gt=F("refunds")), func_path__in=registry.known_paths())
+        waiting = waiting.exclude(
+            queue__in=Queue.objects.using(self.using).filter(paused_at__isnull=False).values("name")
+        )
+        etas = [task.eta for task in waiting.order_by("eta") if served.serves(task.queue)]
+        return max(timedelta(0), etas[0] - clock.now(self.using)) if etas else None
+
+    def advance(self, delta: timedelta = timedelta(0), **units: float) -> None:
+        """Move the queue's clock forward: `advance(minutes=5)`, or by a timedelta. Not `timezone.now()`."""
+        step = delta + timedelta(**units)
+        if step < timedelta(0):
+            raise ValueError(f"advance({step!r}): the queue's clock only moves forward.")
+        self.travelled += step
+        clock.shift(self.travelled, self.using)
+
+    def enqueued(self, task: AnyTask | Callable[..., Any] | None = None) -> list[AnyResult]:
+        """The results of everything that was enqueued, or of one task's calls, oldest first."""
+        path = expected_call(task).path if task else None
+        return [read_result(str(row.pk), self.backend) for row in self._rows() if path in (None, row.func_path)]
+
+    def assert_enqueued(
+        self,
+        task: AnyTask | Callable[..., Any],
+        /,
+        *args: Any,
+        queue: str | None = None,
+        priority: int | None = None,
+        **kwargs: Any,
+    ) -> AnyResult:
+        """The first result of a call with these arguments, as far as they are named; fails with what was enqueued.
+
+        A parameter that is itself called `queue` or `priority` is named by position.
+        """
+        expected = expected_call(task, args, kwargs, queue, priority)
+        rows = self._rows()
+        for row in rows:
+            if not expected.differences(row):
+                return read_result(str(row.pk), self.backend)
+        raise AssertionError(f"{expected} was not enqueued. {listing(expected, rows)}")
+
+    def assert_not_enqueued(
+        self,
+        task: AnyTask | Callable[..., Any],
+        /,
+        *args: Any,
+        queue: str | None = None,
+        priority: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Fails where a call with these arguments was enqueued."""
+        expected = expected_call(task, args, kwargs, queue, priority)
+        rows = self._rows()
+        if any(not expected.differences(row) for row in rows):
+            raise AssertionError(f"{expected} was enqueued. {listing(expected, rows)}")
+
+    def history(self, task: AnyResult | AnyTask | Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[str]:
+        """How each attempt ended: `["failed", "successful"]`. Names one result, or the only call that matches."""
+        task_id = UUID(task.id) if isinstance(task, TaskResult) else self._only(expected_call(task, args, kwargs)).pk
+        events = TaskEvent.objects.using(self.using).filter(task_id=task_id, kind__in=TOLD)
+        return [TOLD[EventKind(event.kind)] for event in events if not repeats_a_loss(event)]
+
+    def crash(
+        self, task: AnyTask | Callable[..., Any], /, *args: Any, observe: Observe | None = None, **kwargs: Any
+    ) -> CrashReport:
+        """Enqueue a call and kill its worker twice: before the effect, and between the effect and the record.
+
+        The task is recovered and run again, as it would be in production. `observe` returns what the task is meant to
+        change, in a form that can be compared; by default that is how many rows each model has, and the mails sent.
+        `assert report.idempotent, report` tells whether the second run changed anything that the first had done.
+        """
+        return crash(self, expected_call(task, args, kwargs), observe)
+
+    def close(self) -> None:
+        """Give the clock back."""
+        if self.travelled:
+            self.travelled = timedelta(0)
+            # In a transaction that the test has broken nothing can be run, and its rollback resets the clock.
+            with suppress(DatabaseError):
+                clock.shift(self.travelled, self.using)
+
+    def _rows(self) -> list[Task]:
+        return list(Task.objects.using(self.using).filter(backend=self.backend).order_by("pk"))
+
+    def _only(self, expected: Expected) -> Task:
+        rows = self._rows()
+        found = [row for row in rows if not expected.differences(row)]
+        if len(found) != 1:
+            raise AssertionError(f"{len(found)} calls match {expected}; name one. {listing(expected, rows)}")
+        return found[0]
+
+
+def repeats_a_loss(event: TaskEvent) -> bool:
+    """The failure that follows from a lost lease is not another attempt."""
+    return event.kind == EventKind.FAILED and event.data["error"]["code"] == Code.LEASE_LOST

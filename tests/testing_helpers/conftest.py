@@ -1,0 +1,3 @@
+from django_tasks_retry.pytest_plugin import tasks
+
+__all__ = ["tasks"]

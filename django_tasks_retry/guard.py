@@ -224,7 +224,9 @@ def install_on_postgresql(connection: BaseDatabaseWrapper) -> None:
             qualified = f'{schema}."{table}"'
             cursor.execute(f"DROP TRIGGER IF EXISTS {name} ON {qualified}")
             cursor.execute(sql.format(schema=schema, table=qualified))
-            cursor.execute(f"COMMENT ON TRIGGER {name} ON {qualified} IS '{fingerprint()}'")
+        for table, name, seal, _ in postgresql_seals(cursor):
+            if name in postgresql_triggers():
+                cursor.execute(f"COMMENT ON TRIGGER {name} ON {schema}.\"{table}\" IS '{seal}'")
 
 
 def missing(using: str) -> set[str]:
@@ -243,13 +245,21 @@ def sqlite_triggers(connection: BaseDatabaseWrapper) -> dict[str, str]:
 
 def postgresql_enabled(connection: BaseDatabaseWrapper) -> set[str]:
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
-            "WHERE c.relnamespace = current_schema()::regnamespace AND t.tgenabled IN ('O', 'A') "
-            "AND obj_description(t.oid, 'pg_trigger') = %s",
-            [fingerprint()],
-        )
-        return {name for (name,) in cursor.fetchall()}
+        sealed = {(table, name) for table, name, seal, comment in postgresql_seals(cursor) if seal == comment}
+    return {name for name, (table, _) in postgresql_triggers().items() if (table, name) in sealed}
+
+
+def postgresql_seals(cursor: Any) -> list[tuple[str, str, str, str | None]]:
+    """Table and name of each trigger that is on, the seal it should bear, and its comment, where the seal is kept."""
+    cursor.execute(
+        "SELECT c.relname, t.tgname, %s || ':' || md5(pg_get_triggerdef(t.oid) || p.prosrc), "
+        "obj_description(t.oid, 'pg_trigger') "
+        "FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid "
+        "WHERE c.relnamespace = quote_ident(current_schema())::regnamespace "
+        "AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')",
+        [fingerprint()],
+    )
+    return list(cursor.fetchall())
 
 
 def ensure(using: str) -> None:

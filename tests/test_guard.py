@@ -1,0 +1,173 @@
+"""The guard in the database: installed by `migrate`, and missed wherever it is not whole."""
+
+from __future__ import annotations
+
+import pytest
+from django.core.management import call_command
+from django.db import connections, models, transaction
+
+from django_tasks_retry import checks, guard
+from django_tasks_retry.errors import GuardMissing
+from django_tasks_retry.models import Task
+
+NAMES = {
+    "sqlite": sorted(guard.sqlite_statements()),
+    "postgresql": sorted(guard.postgresql_triggers()),
+}
+
+
+def execute(using, *statements):
+    with connections[using].cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def table_of(trigger):
+    return guard.postgresql_triggers()[trigger][0]
+
+
+def drop(using, trigger):
+    on = f" ON {table_of(trigger)}" if connections[using].vendor == "postgresql" else ""
+    execute(using, f"DROP TRIGGER {trigger}{on}")
+
+
+def is_missed(using, *triggers):
+    """By the question, by the system check and by whoever refuses to start without it."""
+    assert guard.missing(using) == set(triggers)
+    [error] = checks.check_databases(databases=[using])
+    assert error.id == "django_tasks_retry.E001"
+    with pytest.raises(GuardMissing) as refusal:
+        guard.ensure(using)
+    for trigger in triggers:
+        assert trigger in error.msg
+        assert trigger in str(refusal.value)
+    assert "manage.py migrate" in str(refusal.value)
+
+
+def is_whole(using):
+    assert guard.missing(using) == set()
+    assert checks.check_databases(databases=[using]) == []
+    guard.ensure(using)
+
+
+def test_migrate_installs_the_guard(database):
+    is_whole(database)
+
+
+def test_installing_twice_changes_nothing(database):
+    before = definitions(database)
+    guard.install(database)
+    guard.install_after_migrate(database)
+    assert definitions(database) == before
+    is_whole(database)
+
+
+def definitions(using):
+    with connections[using].cursor() as cursor:
+        if connections[using].vendor == "sqlite":
+            cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name")
+        else:
+            cursor.execute("SELECT oid, tgname FROM pg_trigger WHERE tgname LIKE 'dtr_%' ORDER BY oid")
+        return cursor.fetchall()
+
+
+def test_each_dropped_trigger_is_missed_and_put_back(database):
+    for trigger in NAMES[connections[database].vendor]:
+        drop(database, trigger)
+        is_missed(database, trigger)
+        guard.install_after_migrate(database)
+        is_whole(database)
+
+
+def test_a_disabled_trigger_is_missed(database):
+    if connections[database].vendor == "sqlite":  # where triggers cannot be disabled, only dropped
+        drop(database, "dtr_guard_move")
+    else:
+        execute(database, "ALTER TABLE django_tasks_retry_task DISABLE TRIGGER dtr_guard_move")
+    is_missed(database, "dtr_guard_move")
+    guard.install(database)
+    is_whole(database)
+
+
+def test_an_altered_trigger_is_missed(database):
+    drop(database, "dtr_guard_move")
+    if connections[database].vendor == "sqlite":
+        execute(database, "CREATE TRIGGER dtr_guard_move BEFORE UPDATE ON django_tasks_retry_task BEGIN SELECT 1; END")
+    else:
+        execute(
+            database,
+            "CREATE TRIGGER dtr_guard_move BEFORE UPDATE ON django_tasks_retry_task FOR EACH ROW "
+            "WHEN (NEW.attempts > 1000) EXECUTE FUNCTION dtr_guard_move()",
+        )
+    is_missed(database, "dtr_guard_move")
+    guard.install(database)
+    is_whole(database)
+
+
+def test_a_trigger_that_was_replaced_in_place_is_missed(database):
+    """Which keeps its comment. On SQLite there is no such statement; there the text itself is compared."""
+    if connections[database].vendor == "postgresql":
+        execute(
+            database,
+            "CREATE OR REPLACE TRIGGER dtr_guard_move BEFORE UPDATE ON django_tasks_retry_task FOR EACH ROW "
+            "WHEN (NEW.attempts > 1000) EXECUTE FUNCTION dtr_guard_move()",
+        )
+        is_missed(database, "dtr_guard_move")
+
+
+def test_a_hollowed_function_is_missed(database):
+    """The trigger stands, but what it calls lets everything pass. SQLite's triggers call no functions."""
+    if connections[database].vendor == "sqlite":
+        return
+    hollow = "CREATE OR REPLACE FUNCTION dtr_guard_move() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'"
+    execute(database, hollow)
+    is_missed(database, "dtr_guard_move")
+    guard.install(database)
+    is_whole(database)
+
+
+def test_a_trigger_of_the_same_name_on_another_table_does_not_count(database):
+    drop(database, "dtr_guard_event" if connections[database].vendor == "postgresql" else "dtr_guard_event_update")
+    if connections[database].vendor == "postgresql":
+        execute(
+            database,
+            "CREATE TRIGGER dtr_guard_event BEFORE UPDATE ON django_tasks_retry_queue FOR EACH ROW "
+            "EXECUTE FUNCTION dtr_guard_append_only()",
+        )
+        seal_all(database)
+        is_missed(database, "dtr_guard_event")
+    else:
+        is_missed(database, "dtr_guard_event_update")
+
+
+def seal_all(using):
+    with connections[using].cursor() as cursor:
+        for table, name, seal, _ in guard.postgresql_seals(cursor):
+            cursor.execute(f"COMMENT ON TRIGGER {name} ON {table} IS '{seal}'")
+
+
+def remake(using):
+    """What a migration does that alters a field: SQLite makes the table anew and forgets its triggers."""
+    old, new = Task._meta.get_field("queue"), models.CharField(max_length=65)
+    new.set_attributes_from_name("queue")
+    new.model = Task
+    with connections[using].schema_editor() as editor:
+        editor.alter_field(Task, old, new)
+    with connections[using].schema_editor() as editor:
+        editor.alter_field(Task, new, old)
+
+
+def test_a_remade_table_gets_its_guard_back_after_migrate(committed):
+    remake(committed)
+    if connections[committed].vendor == "sqlite":
+        assert "dtr_guard_move" in guard.missing(committed)
+    call_command("migrate", database=committed, verbosity=0)
+    is_whole(committed)
+
+
+def test_the_guard_names_the_rule_that_was_broken(database):
+    from tests.steps import task_in
+
+    task, _ = task_in(guard.Status.SUCCESS)
+    with pytest.raises(Exception, match="IllegalMove: a finished task never changes"), transaction.atomic(database):
+        Task.objects.filter(pk=task.pk).update(priority=1)

@@ -24,6 +24,7 @@ from .board import Board
 from .books import Books
 from .channel import Channel, Message
 from .claimer import Claimer
+from .counts import Counts
 from .memory import resident_bytes
 from .options import WorkerOptions
 from .slots import LoopSlots, ThreadSlots
@@ -44,6 +45,7 @@ class Child:
         self.inbox: SimpleQueue[Attempt | Message] = SimpleQueue()
         self.in_flight: dict[Fence, Attempt] = {}
         self.tally: Counter[str] = Counter()
+        self.counts = Counts(options.backend, self.weather)
         self.teller = Teller()
         self.stopping = False
         self.farewell = "stopped"
@@ -63,6 +65,8 @@ class Child:
             self.settle(self.books.write())
             self.watch_running()
             self.claim_more()
+            self.counts.turn()
+        self.counts.add()
         self.teller.finish()
         self.channel.send(tally=dict(self.tally), bye=self.farewell)
 
@@ -144,7 +148,9 @@ class Child:
         for attempt in answered:
             self.in_flight.pop(attempt.lease.fence, None)
             self.board.settled(attempt.lease)
-            self.tally[journal.record(attempt)] += 1
+            word = journal.record(attempt)
+            self.tally[word] += 1
+            self.counts.count(attempt, word)
             self.teller.tell(attempt)
             self.careful_for = max(0, self.careful_for - 1)
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 
 from ..rules.status import Status
-from ..taskqueue import prune, recover
+from ..taskqueue import forget_stats, prune, recover
 from .timer import Every
 from .weather import Trouble, Weather
 
@@ -47,6 +47,7 @@ class Housekeeper:
     def prune_a_batch(self) -> None:
         if self.pruning.is_due():
             self.batches = prune(backend=self.backend)
+            self.weather.ask(lambda: forget_stats(backend=self.backend))
         done = self.weather.ask(lambda: next(self.batches, 0))
         if done:
             logger.debug("pruned %d finished tasks", done)

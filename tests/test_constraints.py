@@ -1,0 +1,96 @@
+"""Each named invariant of the rows, violated once on each database, with the triggers out of the way."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import DataError, IntegrityError, connections, models, transaction
+from django.utils import timezone
+
+from django_tasks_retry import guard
+from django_tasks_retry.models import Task, TaskResult
+from tests.steps import enqueue
+
+NOW = timezone.now()
+LEASED = {"locked_by": "w", "lock_expires_at": NOW + timedelta(minutes=1)}
+RUNNING = {"status": "RUNNING", "attempts": 1, **LEASED}
+
+VIOLATIONS = {
+    "dtr_status_known": {"status": "RETRYING"},
+    "dtr_running_has_lease": {"status": "RUNNING", "attempts": 1},
+    "dtr_lease_is_whole": {"locked_by": "w"},
+    "dtr_finished_has_time": {"status": "CANCELLED"},
+    "dtr_attempts_within_budget": {**RUNNING, "attempts": 3, "max_attempts": 2},
+    "dtr_pending_has_budget": {"attempts": 2, "max_attempts": 2},
+    "dtr_running_spent_an_attempt": {**RUNNING, "attempts": 0},
+    "dtr_refunds_within_attempts": {"refunds": 1},
+    "dtr_max_attempts_positive": {"max_attempts": 0, "status": "CANCELLED", "finished_at": NOW},
+    "dtr_priority_in_range": {"priority": 101},
+    "dtr_interval_not_negative": {"interval": -1, "slot": NOW},
+    "dtr_repeating_has_slot": {"interval": 1},
+    "dtr_timeout_positive": {"timeout": 0},
+    "dtr_texts_are_bounded": {"unique_key": "x" * 201},
+    "dtr_unique_key": {"unique_key": "taken"},
+    "dtr_result_is_final": {"status": "RUNNING"},
+    "dtr_result_without_error": {"status": "SUCCESS", "error": {"message": "?"}},
+}
+FURTHER = [
+    ("dtr_running_has_lease", LEASED),
+    ("dtr_finished_has_time", {"finished_at": NOW}),
+    ("dtr_running_spent_an_attempt", {"status": "SUCCESS", "finished_at": NOW}),
+    ("dtr_priority_in_range", {"priority": -101}),
+    ("dtr_texts_are_bounded", {"queue": "q" * 65}),
+    ("dtr_texts_are_bounded", {"func_path": "p" * 256}),
+    ("dtr_texts_are_bounded", {**RUNNING, "locked_by": "w" * 129}),
+]
+
+
+def constraints(model) -> dict[str, models.BaseConstraint]:
+    return {constraint.name: constraint for constraint in model._meta.constraints}
+
+
+def test_every_constraint_is_violated_here():
+    assert set(VIOLATIONS) == set(constraints(Task)) | set(constraints(TaskResult))
+
+
+@pytest.fixture
+def unguarded(database):
+    """The tables without their triggers, until the transaction of the test is rolled back."""
+    with connections[database].cursor() as cursor:
+        if connections[database].vendor == "sqlite":
+            for name in guard.sqlite_statements():
+                cursor.execute(f"DROP TRIGGER {name}")
+        else:
+            cursor.execute("ALTER TABLE django_tasks_retry_task DISABLE TRIGGER USER")
+    return database
+
+
+def insert(name, changes):
+    if name in constraints(TaskResult):
+        return TaskResult.objects.create(**{"task_id": uuid4(), "attempts": 1, "finished_at": NOW} | changes)
+    unique = {"id": uuid4(), "run_id": uuid4(), "func_path": "f", "queue": "default", "eta": NOW, "max_attempts": 5}
+    return Task.objects.create(**unique | {"timeout": 1, "created_at": NOW, "updated_at": NOW} | changes)
+
+
+@pytest.mark.parametrize(("name", "changes"), [*VIOLATIONS.items(), *FURTHER])
+def test_a_violation_is_refused_by_name(unguarded, name, changes):
+    enqueue(unique_key="taken")
+    with pytest.raises((IntegrityError, DataError)) as refusal, transaction.atomic(using=unguarded):
+        insert(name, changes)
+    assert words_of(name, unguarded) in str(refusal.value)
+
+
+def words_of(name, using):
+    if name == "dtr_unique_key":  # SQLite names the columns of a unique index
+        return "unique_key"
+    if name == "dtr_texts_are_bounded" and connections[using].vendor == "postgresql":  # where the type sees it first
+        return "value too long"
+    return name
+
+
+@pytest.mark.parametrize(("name", "healthy"), [("dtr_unique_key", {}), ("dtr_result_is_final", {"status": "SUCCESS"})])
+def test_the_same_row_without_a_violation_is_accepted(unguarded, name, healthy):
+    """So that no refusal above has another reason than its violation."""
+    assert insert(name, healthy).pk

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
-from django.db import connections, transaction
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import Lanes
 from tests import tasks
 from tests.model.invariants import violations
-from tests.races.together import in_background, together, wait_until
+from tests.races.together import beside, together, wait_until
 
 CLAIMERS = 8
 
@@ -35,11 +35,10 @@ def test_eight_claimers_get_each_of_two_thousand_tasks_exactly_once(committed):
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 def test_a_claimer_passes_by_what_another_is_claiming_and_does_not_wait(committed):
     Task.objects.enqueue_many([(tasks.noop, [n]) for n in range(20)])
-    with transaction.atomic(using=committed):
-        mine = taskqueue.claim("slow", limit=10)
-        with in_background(lambda: taskqueue.claim("quick", limit=20)) as other:
-            wait_until(other.done, "a claim beside an open claim")
-    theirs = other.result()
+    mine, theirs, waited = beside(
+        committed, partial(taskqueue.claim, "slow", limit=10), partial(taskqueue.claim, "quick", limit=20)
+    )
+    assert not waited
     assert (len(mine), len(theirs)) == (10, 10)
     assert not {lease.id for lease in mine} & {lease.id for lease in theirs}
 
@@ -88,9 +87,9 @@ def test_no_claim_that_begins_after_a_pause_takes_a_task(committed):
 def test_an_operator_waiting_for_a_task_leaves_the_queue_to_claimers(committed):
     """The operator's lock on one task holds up nobody who claims others."""
     first, *others = Task.objects.enqueue_many([(tasks.noop, [n]) for n in range(5)])
-    with transaction.atomic(using=committed):
-        Task.objects.using(committed).select_for_update().get(pk=first.pk)
-        with in_background(lambda: taskqueue.claim("claimer", limit=5)) as claimed:
-            wait_until(claimed.done, "a claim beside a locked task")
-    assert {lease.id for lease in claimed.result()} == {task.pk for task in others}
-    assert connections[committed].get_autocommit()
+    locked = Task.objects.using(committed).select_for_update()
+    _, claimed, waited = beside(
+        committed, partial(locked.get, pk=first.pk), partial(taskqueue.claim, "claimer", limit=5)
+    )
+    assert not waited
+    assert {lease.id for lease in claimed} == {task.pk for task in others}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from django.db import connections
+from django.db import connections, transaction
 
 DEADLINE = 60.0
 
@@ -44,12 +43,21 @@ def together(*actions: Callable[[], Any]) -> list[Any]:
         return [future.result(DEADLINE) for future in futures]
 
 
-@contextmanager
-def in_background(action: Callable[[], Any]):
-    """The future of an action that runs beside the caller."""
+def beside(using: str, first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any, bool]:
+    """Run `second` while the transaction of `first` stays open; then commit. Also tells whether `second` had to wait."""
     with ThreadPoolExecutor(1) as pool:
-        future: Future[Any] = pool.submit(with_own_connections(action))
-        yield future
+        with transaction.atomic(using=using):
+            answer = first()
+            other = pool.submit(with_own_connections(second))
+            wait_until(lambda: other.done() or somebody_waits(using), "the other to be done, or to wait")
+            waited = not other.done()
+        return answer, other.result(DEADLINE), waited
+
+
+def somebody_waits(using: str) -> bool:
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted)")
+        return bool(cursor.fetchone()[0])
 
 
 def wait_until(fact: Callable[[], bool], what: str) -> None:

@@ -13,7 +13,7 @@ class TasksRetryConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import checks, clock, compat, guard  # noqa: F401
+        from . import bridge, checks, clock, compat, guard  # noqa: F401
 
         connection_created.connect(clock.register_on_sqlite, dispatch_uid="django_tasks_retry.clock")
         post_migrate.connect(guard.install_after_migrate, sender=self, dispatch_uid="django_tasks_retry.guard")

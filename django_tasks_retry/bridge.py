@@ -16,6 +16,7 @@ from .errors import InvalidPayload, TaskCancelled
 from .models import Task, TaskEvent
 from .registry import AnyTask
 from .rules.backoff import path_of
+from .rules.failure import capture
 from .rules.policy import policy_of
 from .rules.status import Status
 from .rules.transitions import EventKind
@@ -141,6 +142,19 @@ def running_result(lease: Lease, task: AnyTask) -> AnyResult:
 def earlier_events(lease: Lease) -> list[TaskEvent]:
     told = TaskEvent.objects.using(database(lease.backend)).filter(task_id=lease.id, attempt__lt=lease.attempts)
     return list(told.filter(kind__in=TOLD_IN_RESULTS))
+
+
+def failed_result(lease: Lease, error: BaseException) -> AnyResult:
+    """What a backoff function is shown: the running result with the error that it is asked about."""
+    task = registry.find(lease.func_path)
+    if task is None:
+        raise TaskResultDoesNotExist(str(lease.id))
+    result, failure = running_result(lease, task), capture(error)
+    result.errors.append(task_error(failure.exception, failure.traceback))
+    return result
+
+
+registry.present_leases_as(failed_result)
 
 
 def conclude(result: AnyResult, receipt: Receipt, outcome: Outcome | None) -> bool:

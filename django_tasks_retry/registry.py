@@ -20,6 +20,7 @@ AnyTask: TypeAlias = "DjangoTask[Any, Any]"
 
 _tasks: dict[str, AnyTask] = {}
 _backoff_functions: dict[str, BackoffFunction] = {}
+_presenters: list[Callable[[Any, BaseException], Any]] = []
 
 
 def register(task: AnyTask) -> None:
@@ -90,6 +91,15 @@ def backoff_function(backoff: Backoff) -> BackoffFunction | None:
         return None
     discover()
     return _backoff_functions.get(backoff.path)
+
+
+def present_leases_as(presenter: Callable[[Any, BaseException], Any]) -> None:
+    """Say how a lease is shown to a user's backoff function, in words that only a higher layer knows."""
+    _presenters[:] = [presenter]
+
+
+def presented(lease: Any, error: BaseException) -> Any:
+    return _presenters[0](lease, error) if _presenters else lease
 
 
 def check_backoff(backoff: Backoff | None) -> Backoff | None:

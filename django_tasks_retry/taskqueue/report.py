@@ -167,7 +167,7 @@ def ask(backoff: Backoff, error: BaseException | None, lease: Lease) -> float | 
     function = registry.backoff_function(backoff)
     try:
         if function and error:
-            delay = function(error, lease)
+            delay = function(error, registry.presented(lease, error))
             return None if delay is None else float(delay)
     except Exception:
         logger.exception("backoff function of %s failed; the default backoff applies", lease.func_path)

@@ -44,7 +44,7 @@ def together(*actions: Callable[[], Any]) -> list[Any]:
 
 
 def beside(using: str, first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any, bool]:
-    """Run `second` while the transaction of `first` stays open; then commit. Also tells whether `second` had to wait."""
+    """Run `second` while the transaction of `first` stays open, then commit. Also tells whether `second` waited."""
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic(using=using):
             answer = first()

@@ -22,6 +22,10 @@ class Exponential:
     jitter: float = 0.3
 
     def __post_init__(self) -> None:
+        for name in ("base", "factor", "cap", "jitter"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidPolicy(f"Exponential({name}={value!r}): give a number.")
         if not 0 <= self.base <= MAX_DELAY:
             raise InvalidPolicy(f"Exponential(base={self.base!r}): give seconds, zero or more, at most ten years.")
         if not 1 <= self.factor <= 1000:

@@ -1,0 +1,84 @@
+"""When a repeating task runs next, in Python and in SQL."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connections
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from django_tasks_retry.rules.ids import first_of, uuid7
+from django_tasks_retry.rules.repeat import next_slot
+from django_tasks_retry.taskqueue.database import statement
+from django_tasks_retry.taskqueue.ids import new_id
+
+NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
+slots = st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1), timezones=st.just(UTC))
+intervals = st.integers(1, 10 * 366 * 86_400_000).map(lambda ms: ms / 1000) | st.integers(1, 5000).map(
+    lambda ms: ms / 1000
+)
+
+
+@pytest.mark.parametrize(
+    ("late", "slots_ahead"), [(-5, 1), (0, 1), (59.999999, 1), (60, 2), (60.000001, 2), (119, 2), (3600 * 24, 1441)]
+)
+def test_the_next_slot_is_the_first_one_in_the_future(late, slots_ahead):
+    assert next_slot(NOW, 60, NOW + timedelta(seconds=late)) == NOW + timedelta(seconds=60 * slots_ahead)
+
+
+@given(slots, intervals, slots)
+@example(NOW, 0.1, NOW + timedelta(days=3650))
+@example(NOW, 0.333, NOW + timedelta(days=3650, microseconds=1))
+def test_it_lies_ahead_in_step_and_at_most_one_interval_away(slot, interval, now):
+    step = timedelta(seconds=interval)
+    following = next_slot(slot, interval, now)
+    assert following > now
+    assert (following - slot) % step == timedelta(0)
+    assert following - max(now, slot) <= step
+
+
+def formula() -> str:
+    """The lines of finish.sql that compute the slot, with the clock as a parameter."""
+    sql = statement("finish")
+    begin = sql.index("SELECT t.slot + interval")
+    return sql[begin : sql.index("AS slot", begin)].replace("django_tasks_retry_now()", "%(now)s::timestamptz")
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(slot=slots, interval=intervals, now=slots)
+@example(slot=NOW, interval=0.1, now=NOW + timedelta(seconds=0.3))
+@example(slot=NOW, interval=0.7, now=NOW + timedelta(seconds=4.9))
+@example(slot=NOW, interval=0.007, now=NOW + timedelta(days=20_000))
+def test_the_statement_computes_what_the_rule_says(database, slot, interval, now):
+    if connections[database].vendor != "postgresql":
+        return  # SQLite uses the rule itself
+    parameters = {"slot": slot, "interval": interval, "now": now}
+    with connections[database].cursor() as cursor:
+        cursor.execute(
+            f"{formula()} FROM (SELECT %(slot)s::timestamptz AS slot, %(interval)s::float8 AS interval) t", parameters
+        )
+        assert cursor.fetchone()[0] == next_slot(slot, interval, now)
+
+
+@given(st.integers(0, 2**48 - 2), st.integers(0, 2**74 - 1), st.integers(0, 2**74 - 1))
+def test_ids_sort_by_the_time_they_were_made(milliseconds, bits, more):
+    early, late = uuid7(milliseconds, bits), uuid7(milliseconds + 1, more)
+    assert early < late
+    assert str(early) < str(late)
+    assert first_of(milliseconds) <= early < first_of(milliseconds + 1) <= late
+    assert (early.version, early.variant) == (7, "specified in RFC 4122")
+    assert (uuid7(milliseconds, bits) < uuid7(milliseconds, more)) == (bits < more)
+
+
+def test_ids_rise_within_a_process_even_within_a_millisecond():
+    ids = [new_id() for _ in range(20_000)]
+    assert ids == sorted(set(ids))
+    assert all(made.version == 7 for made in ids)
+
+
+def test_ids_go_on_rising_when_the_clock_is_set_back(monkeypatch):
+    before = new_id()
+    monkeypatch.setattr("django_tasks_retry.taskqueue.ids.time.time_ns", lambda: 1_000_000_000_000)
+    assert new_id() > before

@@ -116,6 +116,8 @@ def reschedule(
                 )
                 announce({task.queue for task, _ in told}, using)
         except IntegrityError as error:
+            if "unique_key" not in str(error):
+                raise
             raise IllegalMove(
                 f"Queue {queue!r} holds an unfinished task with the same unique key. Finish or cancel that one first."
             ) from error

@@ -75,7 +75,7 @@ class QueueMachine(RuleBasedStateMachine):
                 cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         self.start = clock.now(self.using)
         self.model = Model()
-        self.lanes = Lanes()
+        self.lanes = Lanes(slow=float("inf"))
 
     def teardown(self):
         transaction.set_rollback(True, using=self.using)

@@ -18,7 +18,7 @@ CLAIMERS = 8
 
 
 def claim_all(worker, limit=20):
-    lanes, taken = Lanes(), []
+    lanes, taken = Lanes(slow=float("inf")), []
     while leases := taskqueue.claim(worker, limit=limit, lanes=lanes):
         taken += leases
     return taken
@@ -63,7 +63,7 @@ def test_no_claim_that_begins_after_a_pause_takes_a_task(committed):
 
     def claim_until_nothing():
         """Every claim that begins once the pause is known must come back empty."""
-        lanes, late = Lanes(), []
+        lanes, late = Lanes(slow=float("inf")), []
         while True:
             known = bool(paused)
             leases = taskqueue.claim("claimer", limit=2, lanes=lanes)

@@ -10,6 +10,7 @@ from enum import StrEnum
 from ..errors import Abort, TaskTimeout
 from .payload import clip, storable
 
+NAME_LIMIT = 1000
 MESSAGE_LIMIT = 2048
 TRACEBACK_LIMIT = 16 * 1024
 
@@ -46,7 +47,7 @@ def capture(error: BaseException, code: Code | None = None) -> Failure:
     return Failure(
         message=bounded(lambda: str(error), MESSAGE_LIMIT, f"<{kind.__name__} whose text cannot be made>"),
         code=code or code_of(error),
-        exception=storable(f"{kind.__module__}.{kind.__qualname__}")[:200],
+        exception=bounded(lambda: f"{kind.__module__}.{kind.__qualname__}"[:200], NAME_LIMIT, "<nameless>"),
         traceback=bounded(lambda: format_traceback(error), TRACEBACK_LIMIT, "<traceback cannot be made>"),
     )
 
@@ -59,7 +60,8 @@ def bounded(make: Callable[[], str], limit: int, fallback: str) -> str:
     try:
         text = make()
         # Cut before escaping: a 50 MB message must not be scanned as a whole.
-        return clip(storable(text[: limit * 4] + text[-limit * 4 :] if len(text) > limit * 8 else text), limit)
+        cut = max(0, len(text) - limit * 8)
+        return clip(storable(text[: limit * 4] + text[-limit * 4 :] if cut else text), limit, cut)
     except BaseException:  # the error's own code runs here and may raise anything
         return fallback
 

@@ -98,12 +98,12 @@ def noted(text: str) -> str:
     return clip(storable(text), 2048)
 
 
-def clip(text: str, limit: int) -> str:
-    """At most `limit` bytes: the head and the tail, with a mark that tells what was cut."""
+def clip(text: str, limit: int, cut: int = 0) -> str:
+    """At most `limit` bytes: the head and the tail, with a mark that tells what was cut, now and before."""
     raw = text.encode()
     if len(raw) <= limit:
         return text
-    mark = f"\n… {len(raw) - limit:,} bytes cut …\n"
+    mark = f"\n… {len(raw) - limit + cut:,} bytes cut …\n"
     head, tail = limit // 3, limit - limit // 3 - len(mark.encode())
     if tail <= 0:
         return raw[:limit].decode(errors="ignore")

@@ -46,11 +46,18 @@ def held_by(lease: Lease) -> TaskQuerySet:
 
 
 def progress_of(done: float, total: float | None, note: str) -> dict[str, Any]:
-    for name, value in (("done", done), ("total", total)):
-        if isinstance(value, bool) or not isinstance(value, int | float | None):
-            raise InvalidCall(f"progress({name}={value!r}): give a number.")
-    counts: dict[str, Any] = canonical({"done": done, "total": total}, "progress")
-    return {**counts, "note": clip(storable(str(note)), NOTE_LIMIT)}
+    return {
+        "done": checked_number("done", done),
+        "total": None if total is None else checked_number("total", total),
+        "note": clip(storable(str(note)), NOTE_LIMIT),
+    }
+
+
+def checked_number(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidCall(f"progress({name}={value!r}): give a number.")
+    number: float = canonical(value, name)
+    return number
 
 
 def open_transactions(backend: str) -> int:

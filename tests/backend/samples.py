@@ -10,6 +10,7 @@ from django.db import transaction
 from django_tasks_retry import Abort, Snooze, retry
 from django_tasks_retry.bridge import Context
 from django_tasks_retry.compat import task
+from django_tasks_retry.taskqueue import database
 from tests.tasks import noop
 
 SEEN: list[Any] = []
@@ -40,7 +41,7 @@ def lose_then_report(context: Context) -> None:
 
 @task(takes_context=True)
 def report_in_transaction(context: Context) -> None:
-    with transaction.atomic():
+    with transaction.atomic(using=database()):
         context.progress(1, 2)
 
 

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+from django.core.checks import run_checks
+
+from django_tasks_retry.compat import CORE_HAS_TASKS, task_backends
+
+OURS = "django_tasks_retry.backend.RetryBackend"
+
+
+def messages() -> dict[str, str]:
+    found = task_backends["default"].check()
+    assert all(message.hint for message in found)
+    return {message.id: message.msg for message in found}
+
+
+def test_a_default_configuration_has_nothing_to_complain_about(settings):
+    settings.TASKS = {"default": {"BACKEND": OURS}}
+    assert messages() == {}
+
+
+def test_an_app_that_is_not_installed_is_an_error(settings):
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app not in {"django_tasks_retry", "tests"}]
+    assert "not installed" in messages()["django_tasks_retry.E004"]
+
+
+def test_an_unknown_option_is_an_error_with_a_suggestion(settings):
+    settings.TASKS = {"default": {"BACKEND": OURS, "OPTIONS": {"MAX_ATEMPTS": 3}}}
+    assert "Did you mean 'MAX_ATTEMPTS'?" in messages()["django_tasks_retry.E005"]
+
+
+@pytest.mark.parametrize("queue", ["", "x" * 65, 7])
+def test_a_name_that_no_queue_can_have_is_an_error(settings, queue):
+    settings.TASKS = {"default": {"BACKEND": OURS, "QUEUES": ["default", queue]}}
+    assert repr(queue) in messages()["django_tasks_retry.E006"]
+
+
+@pytest.mark.skipif(not CORE_HAS_TASKS, reason="the backport is all there is before Django 6")
+def test_the_backport_beside_the_real_thing_is_a_warning(settings, monkeypatch):
+    from django.apps import apps
+
+    monkeypatch.setattr(apps, "is_installed", lambda name: True)
+    assert "beside" in messages()["django_tasks_retry.W004"]
+
+
+def test_the_checks_run_with_all_others(settings):
+    settings.TASKS = {"default": {"BACKEND": OURS, "OPTIONS": {"MAX_ATEMPTS": 3}}}
+    assert "django_tasks_retry.E005" in {message.id for message in run_checks()}

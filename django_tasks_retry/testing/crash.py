@@ -132,7 +132,7 @@ class Killed(BaseException):
 
 def run_without_record(lease: Lease) -> None:
     """Do all that the task does, and die before it is recorded."""
-    with hooks_run_after(database(lease.backend)):
+    with hooks_run_after():
         outcome = perform(begin_inline(lease), call_and_die)
     error = outcome.error if isinstance(outcome, Failed) else None
     if not isinstance(error, Killed):

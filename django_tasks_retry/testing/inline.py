@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import Any, TypeAlias
 
@@ -11,7 +12,7 @@ from django.db import DatabaseError, connections, transaction
 from django.test import TestCase
 
 from ..conf import options
-from ..taskqueue import Completed, Failed, Lease, Outcome, current_lease, database, finish, release_task
+from ..taskqueue import Completed, Failed, Lease, Outcome, current_lease, finish, release_task
 from ..taskqueue.wakeup import Notifier
 from ..worker.attempt import Attempt, Call, LeaseClock, begin, run_atomically, tell_finished
 
@@ -31,7 +32,7 @@ def begin_inline(lease: Lease) -> Attempt:
 def run_inline(lease: Lease) -> Attempt:
     """Run, record and tell one attempt, as a worker would. Ctrl-C releases the task and is passed on."""
     attempt = begin_inline(lease)
-    with hooks_run_after(database(lease.backend)):
+    with hooks_run_after():
         try:
             attempt.outcome = perform(attempt)
         except KeyboardInterrupt:
@@ -49,7 +50,7 @@ def perform(attempt: Attempt, way: Way = call_function) -> Outcome:
     if not isinstance(begun, Call):
         return begun
     token = current_lease.set(attempt.lease)
-    savepoint = Savepoint(database(attempt.lease.backend))
+    savepoints = Savepoints()
     try:
         outcome = way(attempt, begun)
     except KeyboardInterrupt:
@@ -58,39 +59,39 @@ def perform(attempt: Attempt, way: Way = call_function) -> Outcome:
         outcome = Failed(attempt.lease, error)
     finally:
         current_lease.reset(token)
-    savepoint.close(outcome)
+    savepoints.close(outcome)
     return outcome
 
 
-class Savepoint:
-    """What a task wrote before it failed stays, as it would without the test's transaction around it.
+class Savepoints:
+    """What a task wrote before it failed stays, as it would without the test's transactions around it.
 
-    Only where the database refused a statement must the attempt be undone as a whole, for the test to go on.
+    Only where a database refused a statement must the attempt be undone there as a whole, for the test to go on.
     """
 
-    def __init__(self, using: str) -> None:
-        self.using = using
-        self.id = transaction.savepoint(using)
+    def __init__(self) -> None:
+        open_ones = [each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block]
+        self.ids = {alias: transaction.savepoint(alias) for alias in open_ones}
 
     def close(self, outcome: Outcome) -> None:
-        if not connections[self.using].in_atomic_block:
-            return
         refused = isinstance(outcome, Failed) and isinstance(outcome.error, DatabaseError)
-        if refused or connections[self.using].needs_rollback:
-            transaction.set_rollback(rollback=False, using=self.using)
-            transaction.savepoint_rollback(self.id, self.using)
-        else:
-            transaction.savepoint_commit(self.id, self.using)
+        for alias, savepoint in self.ids.items():
+            if refused or connections[alias].needs_rollback:
+                transaction.set_rollback(rollback=False, using=alias)
+                transaction.savepoint_rollback(savepoint, alias)
+            else:
+                transaction.savepoint_commit(savepoint, alias)
 
 
 @contextmanager
-def hooks_run_after(using: str) -> Iterator[None]:
+def hooks_run_after() -> Iterator[None]:
     """Run what the block leaves to `transaction.on_commit`, which a TestCase would never call."""
-    with TestCase.captureOnCommitCallbacks(using=using) as callbacks:
+    with ExitStack() as stack:
+        left = [stack.enter_context(TestCase.captureOnCommitCallbacks(using=alias)) for alias in connections]
         yield
-    for callback in callbacks:
+    for callback in itertools.chain.from_iterable(left):
         if not is_wake_up(callback):
-            with hooks_run_after(using):
+            with hooks_run_after():
                 callback()
 
 

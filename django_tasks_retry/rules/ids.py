@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime
+
+LATEST = 253_402_300_799_000
+"""The last millisecond that a datetime can hold; ids of other kinds may claim a later one."""
 
 
 def uuid7(milliseconds: int, random_bits: int) -> uuid.UUID:
@@ -16,3 +20,8 @@ def uuid7(milliseconds: int, random_bits: int) -> uuid.UUID:
 def first_of(milliseconds: int) -> uuid.UUID:
     """The smallest id made at this instant."""
     return uuid7(milliseconds, 0)
+
+
+def time_of(task_id: uuid.UUID) -> datetime:
+    """When an id was made."""
+    return datetime.fromtimestamp(min(task_id.int >> 80, LATEST) / 1000, UTC)

@@ -1,21 +1,24 @@
 """The service layer and the only writer of tasks: one verb, one transaction."""
 
 from .claim import Lanes, claim
+from .control import ask_to_stop, pause, resume
 from .database import database
 from .enqueue import Request, enqueue, enqueue_many
-from .finish import Receipt, complete_task, fail_task, finish, release_task
-from .intervene import Changed, cancel, cancel_one, pause, reschedule, resume, retry, retry_one
-from .lease import Lease, current_lease
+from .finish import Receipt, complete_task, complete_within, fail_task, finish, release_task
+from .intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
+from .lease import Fence, Lease, current_lease
 from .prune import prune
 from .recover import Recovered, recover
 from .renew import renew, renew_held
 from .report import Completed, Failed, Outcome, Released
+from .stats import Stat, add_stats, forget_stats
 from .workers import alive_workers, already_reported, beat, cancelled_among, leases_of, sign_off, sign_on
 
 __all__ = [
     "Changed",
     "Completed",
     "Failed",
+    "Fence",
     "Lanes",
     "Lease",
     "Outcome",
@@ -23,20 +26,25 @@ __all__ = [
     "Recovered",
     "Released",
     "Request",
+    "Stat",
+    "add_stats",
     "alive_workers",
     "already_reported",
+    "ask_to_stop",
     "beat",
     "cancel",
     "cancel_one",
     "cancelled_among",
     "claim",
     "complete_task",
+    "complete_within",
     "current_lease",
     "database",
     "enqueue",
     "enqueue_many",
     "fail_task",
     "finish",
+    "forget_stats",
     "leases_of",
     "pause",
     "prune",

@@ -1,4 +1,4 @@
-"""Intervene: what people and code decide about tasks: cancel, retry, reschedule, pause a queue.
+"""Intervene: what people and code decide about tasks: cancel, retry, reschedule.
 
 Acting on many, rows in the wrong status are skipped and counted, never an error.
 """
@@ -16,9 +16,9 @@ from django.db import IntegrityError, transaction
 
 from ..clock import Now, now
 from ..errors import IllegalMove
-from ..models import Queue, Task, TaskResult
+from ..models import Task, TaskResult
 from ..querysets import TaskQuerySet
-from ..rules.payload import noted, storable
+from ..rules.payload import noted
 from ..rules.status import Status
 from ..rules.transitions import EventKind
 from .database import database
@@ -47,13 +47,14 @@ def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: st
             TaskResult.objects.using(using).bulk_create(
                 [result_of(task, Status.CANCELLED, moment, error=cancellation(actor, reason)) for task in tasks]
             )
-            update(
-                tasks, using, actor, status=Status.CANCELLED, finished_at=moment, locked_by=None, lock_expires_at=None
-            )
+            update(tasks, using, actor, **CANCELLED, finished_at=moment, updated_at=moment)
             write_events([event(task, EventKind.CANCELLED, actor, moment, {"reason": reason}) for task in tasks], using)
             announce({f"cancelled:{task.pk}" for task in tasks if task.locked_by}, using)
         changed = tally(changed, chunk, [task.pk for task in tasks])
     return changed
+
+
+CANCELLED: dict[str, Any] = {"status": Status.CANCELLED, "locked_by": None, "lock_expires_at": None}
 
 
 def cancellation(actor: str, reason: str) -> dict[str, str]:
@@ -160,19 +161,6 @@ def retry_one(task: Task, *, by: Any = None, reason: str = "") -> Task:
     raise IllegalMove(f"A {task.status} task cannot be retried: it has not finished. Cancel it first, or let it run.")
 
 
-def pause(queue: str, *, by: Any = None, reason: str = "", backend: str = "default") -> None:
-    """Stop all claims from a queue at once. Running tasks go on."""
-    using = database(backend)
-    decision = {"paused_at": now(using), "paused_by": actor_of(by), "reason": storable(reason)[:200]}
-    Queue.objects.using(using).update_or_create(name=queue, defaults=decision)
-
-
-def resume(queue: str, *, backend: str = "default") -> None:
-    using = database(backend)
-    Queue.objects.using(using).filter(name=queue).update(paused_at=None, paused_by="", reason="")
-    announce({queue}, using)
-
-
 def chunks(ids: Iterable[UUID]) -> Iterator[list[UUID]]:
     rest = iter(ids)
     while chunk := list(islice(rest, CHUNK)):
@@ -186,7 +174,7 @@ def locked(tasks: TaskQuerySet, ids: Sequence[UUID]) -> list[Task]:
 
 def update(tasks: Sequence[Task], using: str, actor: str, **changes: Any) -> None:
     ids = [task.pk for task in tasks]
-    Task.objects.using(using).filter(pk__in=ids).update(**changes, moved_by=actor, updated_at=Now())
+    Task.objects.using(using).filter(pk__in=ids).update(**{"updated_at": Now(), "moved_by": actor, **changes})
 
 
 def tally(changed: Changed, asked: Sequence[UUID], done: list[UUID]) -> Changed:

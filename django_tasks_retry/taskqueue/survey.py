@@ -5,6 +5,7 @@ Every count is capped: beyond the cap nobody needs to know how many, only that t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,7 +14,6 @@ from uuid import UUID
 
 from django.db import connections
 from django.db.models import Q
-from django.utils.dateparse import parse_datetime
 
 from ..clock import Now, now
 from ..models import Task
@@ -37,10 +37,16 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Failures with one fingerprint. `open` counts those that were not retried."""
+    """Failures with one fingerprint, described by the latest. `open` counts those that were not retried."""
 
     fingerprint: str
     sample: UUID
+    func_path: str
+    queue: str
+    last_failed_at: datetime
+    exception: str
+    code: str
+    message: str
     first_failed_at: datetime | None
     failed: int
     open: int
@@ -59,7 +65,7 @@ def depths(using: str) -> list[Depth]:
 
 
 def alike(using: str) -> list[Alike]:
-    """Failures by fingerprint, each count up to CAP + 1."""
+    """Failures by fingerprint, the latest first, each count up to CAP + 1."""
     ops, current = connections[using].ops, now(using)
     parameters: dict[str, Any] = {
         "cap": CAP + 1,
@@ -67,13 +73,21 @@ def alike(using: str) -> list[Alike]:
         "day_ago": ops.adapt_datetimefield_value(current - timedelta(days=1)),
         "hour_ago": ops.adapt_datetimefield_value(current - timedelta(hours=1)),
     }
-    return [read_alike(row, using) for row in run(statement("failures"), parameters, using)]
+    sql = statement("failures")
+    if not is_postgresql(using):
+        sql = JSON_TEXT.sub(r"json_extract(\1, '$.\2')", sql)
+    found = [read_alike(row, using) for row in run(sql, parameters, using)]
+    return sorted(found, key=lambda group: group.last_failed_at, reverse=True)
+
+
+JSON_TEXT = re.compile(r"(\S+) ->> '(\w+)'")
+"""An operator that SQLite has only from 3.38 on."""
 
 
 def read_alike(row: Mapping[str, Any], using: str) -> Alike:
-    first = row["first_failed_at"]
-    known = {"sample": as_uuid(row["sample"]), "first_failed_at": None if first is None else moment(first, using)}
-    return Alike(**{**row, **known})
+    times = {name: row[name] and moment(row[name], using) for name in ("first_failed_at", "last_failed_at")}
+    texts = {name: row[name] or "" for name in ("exception", "code", "message")}
+    return Alike(**{**row, **times, **texts, "sample": as_uuid(row["sample"])})
 
 
 def as_uuid(value: Any) -> UUID:
@@ -81,14 +95,10 @@ def as_uuid(value: Any) -> UUID:
 
 
 def moment(value: Any, using: str) -> datetime:
-    """A time as the models give it; SQLite answers raw statements with texts."""
-    if isinstance(value, datetime):
-        return value
-    parsed = parse_datetime(value)
-    if parsed is None:
-        raise ValueError(f"{value!r} is not a time")
+    """A time as the models give it; SQLite answers raw statements without time zones."""
+    read = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     zone = connections[using].timezone
-    return parsed if zone is None else parsed.replace(tzinfo=zone)
+    return read.replace(tzinfo=zone) if read.tzinfo is None and zone is not None else read
 
 
 def ahead_of(task: Task, using: str) -> int:

@@ -34,33 +34,38 @@ WITH RECURSIVE gone (fingerprint) AS (
     SELECT fingerprint FROM (SELECT fingerprint FROM gone LIMIT %(groups)s) AS first WHERE fingerprint IS NOT NULL
     UNION
     SELECT fingerprint FROM (SELECT fingerprint FROM waiting LIMIT %(groups)s) AS first WHERE fingerprint IS NOT NULL
+), shown (fingerprint, sample) AS (
+    SELECT alike.fingerprint, COALESCE((
+        SELECT t.id FROM django_tasks_retry_task AS t
+        WHERE t.status = 'FAILED' AND t.fingerprint = alike.fingerprint
+        ORDER BY t.finished_at DESC
+        LIMIT 1
+    ), (
+        SELECT t.id FROM django_tasks_retry_task AS t
+        WHERE t.status = 'PENDING' AND t.attempts > 0 AND t.fingerprint = alike.fingerprint
+        ORDER BY t.id DESC
+        LIMIT 1
+    ))
+    FROM alike
 )
-SELECT alike.fingerprint, COALESCE((
-    SELECT t.id FROM django_tasks_retry_task AS t
-    WHERE t.status = 'FAILED' AND t.fingerprint = alike.fingerprint
-    ORDER BY t.finished_at DESC
-    LIMIT 1
-), (
-    SELECT t.id FROM django_tasks_retry_task AS t
-    WHERE t.status = 'PENDING' AND t.attempts > 0 AND t.fingerprint = alike.fingerprint
-    ORDER BY t.id DESC
-    LIMIT 1
-)) AS sample, (
+SELECT shown.fingerprint, shown.sample, task.func_path, task.queue, task.updated_at AS last_failed_at,
+    task.last_error ->> 'exception' AS exception, task.last_error ->> 'code' AS code,
+    task.last_error ->> 'message' AS message, (
     SELECT t.finished_at FROM django_tasks_retry_task AS t
-    WHERE t.status = 'FAILED' AND t.fingerprint = alike.fingerprint
+    WHERE t.status = 'FAILED' AND t.fingerprint = shown.fingerprint
     ORDER BY t.finished_at
     LIMIT 1
 ) AS first_failed_at, (
     SELECT count(capped.id) FROM (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'FAILED' AND t.fingerprint = alike.fingerprint
+        WHERE t.status = 'FAILED' AND t.fingerprint = shown.fingerprint
         ORDER BY t.finished_at DESC
         LIMIT %(cap)s
     ) AS capped
 ) AS failed, (
     SELECT count(capped.id) FROM (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'FAILED' AND t.fingerprint = alike.fingerprint
+        WHERE t.status = 'FAILED' AND t.fingerprint = shown.fingerprint
         ORDER BY t.finished_at DESC
         LIMIT %(cap)s
     ) AS capped
@@ -68,22 +73,22 @@ SELECT alike.fingerprint, COALESCE((
 ) AS open, (
     SELECT count(capped.finished_at) FROM (
         SELECT t.finished_at FROM django_tasks_retry_task AS t
-        WHERE t.status = 'FAILED' AND t.fingerprint = alike.fingerprint AND t.finished_at > %(day_ago)s
+        WHERE t.status = 'FAILED' AND t.fingerprint = shown.fingerprint AND t.finished_at > %(day_ago)s
         ORDER BY t.finished_at DESC
         LIMIT %(cap)s
     ) AS capped
 ) AS failed_today, (
     SELECT count(capped.finished_at) FROM (
         SELECT t.finished_at FROM django_tasks_retry_task AS t
-        WHERE t.status = 'FAILED' AND t.fingerprint = alike.fingerprint AND t.finished_at > %(hour_ago)s
+        WHERE t.status = 'FAILED' AND t.fingerprint = shown.fingerprint AND t.finished_at > %(hour_ago)s
         ORDER BY t.finished_at DESC
         LIMIT %(cap)s
     ) AS capped
 ) AS failed_this_hour, (
     SELECT count(capped.id) FROM (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND t.attempts > 0 AND t.fingerprint = alike.fingerprint
+        WHERE t.status = 'PENDING' AND t.attempts > 0 AND t.fingerprint = shown.fingerprint
         LIMIT %(cap)s
     ) AS capped
 ) AS retrying
-FROM alike
+FROM shown JOIN django_tasks_retry_task AS task ON task.id = shown.sample

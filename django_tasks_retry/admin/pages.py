@@ -1,0 +1,79 @@
+"""Pages of a list that is never counted to its end."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.utils import OperationalError
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from ..models import Task
+from ..rules.ids import time_of
+from ..taskqueue.survey import CAP
+from . import filters
+from .patience import patience
+from .wording import capped
+
+
+class CappedPaginator(Paginator[Task]):
+    """Counts to CAP and no further: by reading ids in the order of the page, so that an index answers."""
+
+    @cached_property
+    def count(self) -> int:
+        tasks: Any = self.object_list
+        self.more = False
+        found = len(tasks.values_list("pk", flat=True)[: CAP + 1])
+        self.more = found > CAP
+        return min(found, CAP)
+
+
+class TaskList(ChangeList):
+    """The change list, bounded: in how far it looks back, and in how long the database may take."""
+
+    too_broad = False
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> Any:
+        tasks = super().get_queryset(request, exclude_parameters)
+        self.narrowed = filters.params_of(self)
+        self.floor = filters.floor(self.narrowed, tasks.db)
+        return tasks if self.floor is None else tasks.filter(pk__gte=self.floor)
+
+    def get_results(self, request: HttpRequest) -> None:
+        try:
+            with patience(self.root_queryset.db):
+                super().get_results(request)
+                self.result_list = list(self.result_list)
+        except OperationalError:
+            self.too_broad, self.queryset = True, self.queryset.none()
+            super().get_results(request)
+            self.result_list = []
+
+    @property
+    def count_text(self) -> str:
+        return capped(self.result_count + getattr(self.paginator, "more", False))
+
+    @property
+    def older_query(self) -> str | None:
+        """Where the capped list ends, the query string that goes on from there."""
+        last_page = self.page_num == self.paginator.num_pages
+        if not (getattr(self.paginator, "more", False) and last_page and self.result_list):
+            return None
+        return self.get_query_string({"older": str(self.result_list[-1].pk)}, ["p"])
+
+    @property
+    def notice(self) -> str:
+        if self.too_broad:
+            return _("The database took too long to answer. Narrow the search: choose a status or a shorter time.")
+        if self.floor is None:
+            return ""
+        text = _("Looked at the newest %(count)s tasks, enqueued since %(time)s.")
+        return text % {"count": capped(filters.LOOK_BACK, filters.LOOK_BACK), "time": time_text(self.floor)}
+
+
+def time_text(task_id: Any) -> str:
+    return f"{timezone.localtime(time_of(task_id)):%Y-%m-%d %H:%M}"

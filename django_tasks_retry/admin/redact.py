@@ -1,0 +1,65 @@
+"""Arguments, results and texts as they may be shown: secrets never are, whoever looks."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from django.http import HttpRequest
+from django.views.debug import SafeExceptionReporterFilter, get_exception_reporter_filter
+
+from .. import registry
+from ..models import Task
+from .wording import visible
+
+# In texts there are no keys to go by, so what is written like one: password=…, "token": …
+PAIR = re.compile(
+    r"(?i)(?P<key>[\w-]*(?:api|auth|token|key|secret|pass|signature|cookie)[\w-]*)(?P<sign>[\"']?\s*[=:]\s*)"
+    r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|(?:Bearer |Basic )?[^\s,;&)\]}\"']+)"
+)
+VALUE_LENGTH = 4000
+
+
+def cleanser(request: HttpRequest) -> SafeExceptionReporterFilter:
+    """Django's own filter, or the one that the project put in its place."""
+    return get_exception_reporter_filter(request)
+
+
+def cleansed(name: str, value: Any, request: HttpRequest) -> Any:
+    return cleanser(request).cleanse_setting(name, value)
+
+
+def scrubbed(text: str) -> str:
+    """A text without the values of what is named like a secret."""
+    hidden = SafeExceptionReporterFilter.cleansed_substitute
+    return PAIR.sub(lambda pair: f"{pair['key']}{pair['sign']}{hidden}", text)
+
+
+def as_json(value: Any, limit: int = VALUE_LENGTH) -> str:
+    return scrubbed(visible(json.dumps(value, ensure_ascii=False, indent=2, default=str), limit))
+
+
+def arguments(task: Task, request: HttpRequest) -> list[tuple[str, str]]:
+    """Name and value of each argument, by the function's signature where this process knows it."""
+    return [
+        (visible(name, 100), as_json(cleansed(name, value, request)))
+        for name, value in [*positional(task), *task.kwargs.items()]
+    ]
+
+
+def positional(task: Task) -> Iterator[tuple[str, Any]]:
+    names = parameter_names(task.func_path)
+    for i, value in enumerate(task.args):
+        yield (names[i] if i < len(names) else f"args[{i}]"), value
+
+
+def parameter_names(func_path: str) -> list[str]:
+    known = registry.find(func_path)
+    if known is None:
+        return []
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [each.name for each in inspect.signature(known.func).parameters.values() if each.kind in places]
+    return names[1:] if known.takes_context else names

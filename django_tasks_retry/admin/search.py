@@ -1,0 +1,96 @@
+"""What can be searched for: only what an index, or a bounded look back, can answer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from .. import registry
+from ..querysets import TaskQuerySet
+from ..rules.status import Status
+from ..taskqueue import survey
+
+HELP = _("Search by id or the beginning of one, queue:NAME, task:NAME, error:TEXT.")
+QUALIFIED = re.compile(r"(?P<key>queue|task|error):(?P<value>\"[^\"]*\"|\S*)", re.IGNORECASE)
+SHORTEST_PREFIX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search box's text, taken apart."""
+
+    ids: list[tuple[UUID, UUID]] = field(default_factory=list)
+    queues: list[str] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    @property
+    def has_index(self) -> bool:
+        return bool(self.ids or self.errors)
+
+    @property
+    def asks_nothing(self) -> bool:
+        return not (self.ids or self.queues or self.tasks or self.errors or self.unknown)
+
+
+def read(text: str) -> Search:
+    search = Search()
+    words = {"queue": search.queues, "task": search.tasks, "error": search.errors}
+    for match in QUALIFIED.finditer(text):
+        words[match["key"].lower()].append(match["value"].strip('"'))
+    for word in QUALIFIED.sub(" ", text).split():
+        span = ids_beginning_with(word)
+        if span:
+            search.ids.append(span)
+        else:
+            search.unknown.append(word)
+    return search
+
+
+def ids_beginning_with(text: str) -> tuple[UUID, UUID] | None:
+    """First and last id of a prefix: a range of the primary key."""
+    digits = text.replace("-", "").lower()
+    if not SHORTEST_PREFIX <= len(digits) <= 32 or re.fullmatch(r"[0-9a-f]+", digits) is None:
+        return None
+    return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+
+
+def narrow(tasks: TaskQuerySet, search: Search) -> TaskQuerySet:
+    if search.unknown:
+        return tasks.none()
+    for first, last in search.ids:
+        tasks = tasks.filter(pk__gte=first, pk__lte=last)
+    if search.queues:
+        tasks = tasks.filter(queue__in=search.queues)
+    for name in search.tasks:
+        tasks = tasks.filter(func_path__in=paths_named(name))
+    for text in search.errors:
+        tasks = tasks.filter(failed_like(text, tasks.db))
+    return tasks
+
+
+def paths_named(name: str) -> list[str]:
+    """Registered functions of that name, in whatever module; else the text as a whole path."""
+    return [path for path in registry.known_paths() if path == name or path.endswith(f".{name}")] or [name]
+
+
+def failed_like(text: str, using: str) -> Q:
+    """Tasks of the failure groups that mention the text."""
+    wanted = text.lower()
+    found = [
+        group.fingerprint
+        for group in survey.alike(using)
+        if wanted in f"{group.exception} {group.code} {group.message}".lower()
+    ]
+    return with_fingerprints(found)
+
+
+def with_fingerprints(fingerprints: list[str]) -> Q:
+    """Failed or waiting for another attempt: the statuses whose indexes know fingerprints."""
+    alike = Q(fingerprint__in=fingerprints)
+    return (alike & Q(status=Status.FAILED)) | (alike & Q(status=Status.PENDING, attempts__gt=0))

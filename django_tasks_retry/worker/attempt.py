@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -26,7 +27,6 @@ from ..taskqueue import (
     current_lease,
     database,
 )
-from .hygiene import fresh_connections
 
 
 @dataclass(slots=True)
@@ -95,10 +95,9 @@ def run(attempt: Attempt) -> Outcome:
         return begun
     token = current_lease.set(attempt.lease)
     try:
-        with fresh_connections():
-            if begun.is_atomic:
-                return run_atomically(attempt, begun)
-            return Completed(attempt.lease, begun())
+        if begun.is_atomic:
+            return run_atomically(attempt, begun)
+        return Completed(attempt.lease, begun())
     except BaseException as error:
         return Failed(attempt.lease, error)
     finally:
@@ -143,11 +142,16 @@ def begin(attempt: Attempt) -> Call | Outcome:
     context = (bridge.context_of(lease, attempt.result),) if task.takes_context else ()
     args = (*context, *lease.args)
     try:
-        inspect.signature(task.func).bind(*args, **lease.kwargs)
+        signature_of(task.func).bind(*args, **lease.kwargs)
     except TypeError as misfit:
         return Failed(lease, capture(misfit, Code.BAD_ARGUMENTS))
     task_started.send_robust(type(task_backends[lease.backend]), task_result=attempt.result)
     return Call(task, args, lease.kwargs)
+
+
+@cache
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 def run_atomically(attempt: Attempt, call: Call) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 from ..taskqueue import Stat, add_stats
 from .attempt import Attempt
@@ -16,7 +17,7 @@ FIELDS = {"done": "completed", "retry": "retried", "failed": "failed"}
 class Counts:
     def __init__(self, backend: str, weather: Weather) -> None:
         self.backend, self.weather = backend, weather
-        self.counted: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self.counted: dict[tuple[str, str], dict[str, Any]] = defaultdict(lambda: defaultdict(int))
         self.adding = Every(ADD_SECONDS, at_once=False)
 
     def count(self, attempt: Attempt, word: str) -> None:
@@ -33,10 +34,7 @@ class Counts:
         """Counts that cannot be added now are kept for the next time; at worst a chart misses a few seconds."""
         if not self.counted or not self.weather.is_fine:
             return
-        stats = [
-            Stat(queue, path, **{k: v if k == "seconds" else int(v) for k, v in numbers.items()})
-            for (queue, path), numbers in self.counted.items()
-        ]
+        stats = [Stat(queue, path, **numbers) for (queue, path), numbers in self.counted.items()]
         try:
             self.weather.ask(lambda: add_stats(stats, backend=self.backend))
         except Trouble:

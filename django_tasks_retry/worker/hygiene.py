@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from django.db import connections
@@ -14,26 +13,29 @@ from django.db.utils import Error
 class Usage:
     """Notices whether a connection was used, without a word to the database."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self.connection = connection
         self.used = False
+        connection.execute_wrappers.append(self)
 
     def __call__(self, execute: Callable[..., Any], *args: Any) -> Any:
         self.used = True
         return execute(*args)
 
 
-@contextmanager
-def fresh_connections() -> Iterator[None]:
-    """Around one attempt, in the thread that runs it."""
-    usages = {alias: Usage() for alias in connections}
-    with ExitStack() as stack:
-        for alias, usage in usages.items():
-            stack.enter_context(connections[alias].execute_wrapper(usage))
-        try:
-            yield
-        finally:
-            for alias, usage in usages.items():
-                tidy(connections[alias], used=usage.used)
+class FreshConnections:
+    """The connections of one thread; entered around each attempt."""
+
+    def __init__(self) -> None:
+        self.usages = [Usage(connections[alias]) for alias in connections]
+
+    def __enter__(self) -> None:
+        for usage in self.usages:
+            usage.used = False
+
+    def __exit__(self, *_: object) -> None:
+        for usage in self.usages:
+            tidy(usage.connection, used=usage.used)
 
 
 def tidy(connection: BaseDatabaseWrapper, *, used: bool) -> None:

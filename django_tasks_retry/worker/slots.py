@@ -14,6 +14,7 @@ from typing import Any
 from ..taskqueue import Failed, Released
 from .attempt import Attempt, run, run_async
 from .board import Board
+from .hygiene import FreshConnections
 
 Report = Callable[[Attempt], None]
 
@@ -53,6 +54,7 @@ class ThreadSlot(threading.Thread):
         self.gate = threading.Lock()
 
     def run(self) -> None:
+        self.connections = FreshConnections()
         while True:
             self.serve(self.line.get())
 
@@ -61,7 +63,8 @@ class ThreadSlot(threading.Thread):
         self.board.started(attempt.lease, attempt.started)
         try:
             self.current = attempt
-            attempt.outcome = run(attempt) if attempt.started < attempt.valid_until else too_late(attempt)
+            with self.connections:
+                attempt.outcome = run(attempt) if attempt.started < attempt.valid_until else too_late(attempt)
         except BaseException as error:
             attempt.outcome = Failed(attempt.lease, error)
         self.close(attempt)

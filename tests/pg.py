@@ -67,9 +67,11 @@ class PgCluster:
         reachable = all(parent.stat().st_mode & 0o001 for parent in found.resolve().parents)
         if os.getuid() != 0 or reachable:
             return found
-        copy = self.root / "install"
-        shutil.copytree(found, copy, symlinks=True)
-        return copy
+        # The programs find the libraries of their wheel by the place where they stand, beside the package.
+        package, copies = found.parent, self.root / "site-packages"
+        for part in (found, *package.parent.glob(f"{package.name}.libs")):
+            shutil.copytree(part, copies / part.relative_to(package.parent), symlinks=True)
+        return copies / found.relative_to(package.parent)
 
     def _as_server(self) -> dict[str, Any]:
         identity = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}

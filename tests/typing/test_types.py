@@ -1,0 +1,91 @@
+"""What a user's type checker says about tasks with a policy: mypy with django-stubs, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mypy", reason="the type tests need mypy and django-stubs")
+
+ROOT = Path(__file__).resolve().parents[2]
+
+USER_CODE = """
+from datetime import timedelta
+from typing import Any
+
+from django.tasks import Task, TaskContext, TaskResult, task
+
+from django_tasks_retry import Abort, Exponential, Retry, Snooze, retry
+from django_tasks_retry.bridge import Context
+
+
+@task(queue_name="emails")
+@retry(max_attempts=4, backoff=[300, 900, 3600], timeout=30, retry_on=(OSError,), abort_on=(ValueError,), atomic=False)
+def send_receipt(order_id: int) -> str:
+    return f"receipt {order_id}"
+
+
+@task
+@retry(backoff=Exponential(base=5, cap=3600), timeout=timedelta(minutes=1))
+async def fetch(url: str, *, depth: int = 1) -> list[str]:
+    raise Retry("later", after=60)
+
+
+def wait(exception: BaseException, task_result: Any) -> float | None:
+    return None
+
+
+@task(takes_context=True)
+@retry(backoff=wait)
+def import_rows(context: TaskContext[Any, Any], rows: int) -> None:
+    assert isinstance(context, Context)
+    context.progress(1, rows, "importing")
+
+
+result: TaskResult[[int], str] = send_receipt.enqueue(42)
+variant: Task[[int], str] = send_receipt.using(priority=5)
+text: str = send_receipt.call(order_id=42)
+fetch.enqueue("https://example.com", depth=2)
+import_rows.enqueue(7)
+"""
+MISTAKES = {
+    'send_receipt.enqueue("x")': "arg-type",
+    "send_receipt.enqueue()": "call-arg",
+    "send_receipt.enqueue(order=42)": "call-arg",
+    'send_receipt.using(priority=5).enqueue("x")': "arg-type",
+    "fetch.enqueue(1)": "arg-type",
+    'import_rows.enqueue("x")': "arg-type",
+    'retry(max_attempts="4")': "arg-type",
+    "retry(attempts=4)": "call-arg",
+    "retry(retry_on=ValueError)": "arg-type",
+    "Snooze()": "call-arg",
+    "Abort()": "call-arg",
+}
+
+
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """By line of the user's module, the code of mypy's complaint."""
+    folder = tmp_path_factory.mktemp("typing")
+    lines = [*USER_CODE.splitlines(), *MISTAKES]
+    (folder / "user.py").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent", "user.py"]
+    told = {"MYPYPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=os.environ | told, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    found = re.findall(r"^user\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)
+    return {lines[int(number) - 1]: code for number, code in found}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_wrong_call_is_an_error(complaints: dict[str, str], mistake: str) -> None:
+    assert complaints.get(mistake) == MISTAKES[mistake]
+
+
+def test_right_calls_are_not(complaints: dict[str, str]) -> None:
+    assert set(complaints) <= set(MISTAKES)

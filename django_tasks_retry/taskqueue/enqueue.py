@@ -291,6 +291,7 @@ def asked(task: Task) -> dict[str, Any]:
     for name in ("args", "kwargs", "metadata"):
         row[name] = dump(row[name])
     row["backoff"] = None if task.backoff is None else dump(task.backoff)
+    row["timeout"], row["interval"] = float(task.timeout), float(task.interval)  # an array has one type
     return row
 
 

@@ -108,7 +108,7 @@ def completed(outcome: Completed) -> Report:
 
 def released(outcome: Released) -> Report:
     data = {"reason": noted(outcome.reason), "refunded": True}
-    delay = min(max(0.0, outcome.delay), MAX_DELAY)
+    delay = min(max(0.0, float(outcome.delay)), MAX_DELAY)
     return Report(outcome.lease, RELEASE, **signed(outcome), delay=delay, events=((EventKind.RELEASED, data),))
 
 

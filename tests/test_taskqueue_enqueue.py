@@ -1,0 +1,164 @@
+"""Enqueue: in the caller's transaction, many at once, in order."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+import pytest
+from django.db import connections, transaction
+from django.test.utils import CaptureQueriesContext
+
+from django_tasks_retry import taskqueue
+from django_tasks_retry.models import Task
+from django_tasks_retry.rules.backoff import Exponential
+from django_tasks_retry.taskqueue import Request, current_lease
+from tests import tasks
+from tests.steps import begin, enqueue, now_of
+
+
+class Oops(Exception):
+    pass
+
+
+@contextmanager
+def undone(using):
+    """A transaction that ends with an exception of its caller's."""
+    with suppress(Oops), transaction.atomic(using=using):
+        yield
+        raise Oops
+
+
+def test_a_task_commits_with_the_data_of_its_caller(committed, django_user_model):
+    with transaction.atomic(using=committed):
+        user = django_user_model.objects.create(username="ada")
+        task = enqueue(tasks.noop, user.pk)
+    assert now_of(task).args == [user.pk]
+
+
+def test_a_task_is_rolled_back_with_the_data_of_its_caller(committed, django_user_model):
+    with undone(committed):
+        django_user_model.objects.create(username="ada")
+        enqueue()
+        Task.objects.enqueue_many([tasks.noop, tasks.noop])
+    assert (Task.objects.count(), django_user_model.objects.count()) == (0, 0)
+
+
+def test_a_task_of_an_undone_savepoint_is_gone(database):
+    with transaction.atomic(using=database):
+        kept = enqueue()
+        with undone(database):
+            enqueue()
+    assert Task.objects.get() == kept
+
+
+def test_nobody_sees_a_task_before_its_commit(committed):
+    with transaction.atomic(using=committed):
+        enqueue()
+        assert Task.objects.count() == 1
+        other = connections[committed].copy()
+        try:
+            with other.cursor() as cursor:
+                cursor.execute("SELECT count(*) FROM django_tasks_retry_task")
+                assert cursor.fetchone()[0] == 0
+        finally:
+            other.close()
+
+
+def test_ten_thousand_tasks_take_few_statements_and_keep_their_order(database):
+    with CaptureQueriesContext(connections[database]) as captured:
+        made = Task.objects.enqueue_many(Request(tasks.noop, [n]) for n in range(10_000))
+    assert len(captured) <= (10 if connections[database].vendor == "postgresql" else 400)
+    assert [task.args for task in made] == [[n] for n in range(10_000)]
+    stored = Task.objects.order_by("eta", "id").values_list("args", flat=True)
+    assert list(stored) == [[n] for n in range(10_000)]
+    assert [lease.args for lease in taskqueue.claim("worker", limit=50)] == [[n] for n in range(50)]
+
+
+def test_one_task_takes_one_statement_on_postgresql(database):
+    with CaptureQueriesContext(connections[database]) as captured:
+        enqueue()
+    assert connections[database].vendor == "sqlite" or len(captured) == 1
+
+
+def test_enqueue_many_reads_requests_dictionaries_pairs_and_functions(database):
+    made = Task.objects.enqueue_many(
+        [
+            Request(tasks.add, [1, 2]),
+            {"func": tasks.add, "args": [3], "kwargs": {"b": 4}, "priority": 5},
+            (tasks.add, [5, 6]),
+            tasks.noop,
+        ]
+    )
+    assert [(task.args, task.kwargs, task.priority) for task in made] == [
+        ([1, 2], {}, 0), ([3], {"b": 4}, 5), ([5, 6], {}, 0), ([], {}, 0),
+    ]  # fmt: skip
+
+
+def test_enqueuing_nothing_is_nothing(database):
+    assert Task.objects.enqueue_many([]) == []
+
+
+def test_the_row_that_comes_back_is_the_row_that_was_written(database):
+    task = enqueue(
+        tasks.add, 1, kwargs={"b": 2}, eta=timedelta(hours=1), queue="bulk", priority=-7, max_attempts=2,
+        backoff=Exponential(1, 3, 9, 0), timeout=timedelta(minutes=2), interval=timedelta(hours=2), unique_key="k",
+        metadata={"tenant": 7},
+    )  # fmt: skip
+    stored = now_of(task)
+    assert {f.attname: getattr(task, f.attname) for f in Task._meta.fields} == {
+        f.attname: getattr(stored, f.attname) for f in Task._meta.fields
+    }
+    assert (stored.queue, stored.priority, stored.timeout, stored.interval) == ("bulk", -7, 120, 7200)
+    assert stored.backoff == {"base": 1, "factor": 3, "cap": 9, "jitter": 0}
+    assert (stored.eta - stored.created_at, stored.slot) == (timedelta(hours=1), stored.eta)
+
+
+def test_a_delay_counts_from_the_clock_of_the_queue(database, travel):
+    travel(86_400)
+    task = enqueue(eta=timedelta(minutes=5))
+    assert task.eta - task.created_at == timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    ("func", "options", "budget"),
+    [
+        (tasks.noop, {}, 5),
+        (tasks.noop, {"max_attempts": 2}, 2),
+        (tasks.noop, {"backoff": [1, 2]}, 3),
+        (tasks.noop, {"backoff": [1, 2], "max_attempts": 9}, 9),
+        (tasks.scheduled, {}, 4),
+        (tasks.scheduled, {"max_attempts": 2}, 2),
+        (tasks.scheduled, {"backoff": [1]}, 2),
+        (tasks.scheduled, {"backoff": Exponential()}, 5),
+    ],
+)
+def test_the_budget_comes_from_the_nearest_word(database, func, options, budget):
+    assert enqueue(func, 1, **options).max_attempts == budget
+
+
+def test_the_defaults_of_the_backend_apply(database, configure):
+    configure(MAX_ATTEMPTS=7, TIMEOUT=12)
+    task = enqueue()
+    assert (task.max_attempts, task.timeout) == (7, 12)
+
+
+def test_whole_and_broken_seconds_in_one_batch(database, configure):
+    configure(TIMEOUT=12)
+    made = Task.objects.enqueue_many([Request(tasks.noop), Request(tasks.noop, timeout=1.5, interval=2.5)])
+    assert [now_of(task).timeout for task in made] == [12, 1.5]
+
+
+def test_a_task_of_its_own_begins_a_run(database):
+    task = enqueue()
+    assert (task.run_id, task.parent_id) == (task.pk, None)
+
+
+def test_tasks_enqueued_inside_a_task_belong_to_its_run(database):
+    task, lease = begin()
+    token = current_lease.set(lease)
+    try:
+        child = enqueue()
+    finally:
+        current_lease.reset(token)
+    assert (child.run_id, child.parent_id) == (task.run_id, task.pk)

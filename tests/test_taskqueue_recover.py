@@ -1,0 +1,104 @@
+"""Recover: lost leases go back at once while attempts are left, and end where none is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django_tasks_retry import taskqueue
+from django_tasks_retry.models import Task
+from tests import tasks
+from tests.steps import begin, claim_one, enqueue, kinds, now_of
+
+
+def many(count, worker="worker", **options):
+    Task.objects.enqueue_many([{"func": tasks.noop, **options} for _ in range(count)])
+    return taskqueue.claim(worker, limit=count)
+
+
+def test_nothing_is_taken_from_a_worker_whose_lease_holds(database, travel):
+    task, _ = begin()
+    travel(59)
+    assert taskqueue.recover() == []
+    assert now_of(task).status == "RUNNING"
+
+
+def test_with_budget_left_the_task_is_due_at_once_and_the_attempt_stays_spent(database, travel):
+    task, _ = begin(max_attempts=2, backoff=[1000])
+    travel(61)
+    [recovered] = taskqueue.recover(actor="keeper")
+    assert (recovered.id, recovered.func_path, recovered.status) == (task.pk, task.func_path, "PENDING")
+    assert (recovered.attempts, recovered.locked_by) == (1, "worker")
+    task = now_of(task)
+    assert (task.attempts, task.refunds, task.last_error, task.eta) == (1, 0, None, task.updated_at)
+    lost = task.events.last()
+    assert (lost.kind, lost.actor, lost.data) == (
+        "task.lease_lost", "keeper", {"cause": "lease expired", "worker": "worker"},
+    )  # fmt: skip
+    assert claim_one().attempts == 2
+
+
+def test_with_the_budget_spent_the_task_fails(database, travel):
+    task, _ = begin(max_attempts=1)
+    travel(61)
+    [recovered] = taskqueue.recover()
+    assert recovered.status == "FAILED"
+    task = now_of(task)
+    assert kinds(task) == ["task.running", "task.lease_lost", "task.failed"]
+    assert task.last_error == task.outcome.error
+    assert set(task.last_error) >= {
+        "ts", "message", "code", "exception", "traceback", "attempt", "max_attempts", "terminal", "backoff_ms",
+        "next_eta",
+    }  # fmt: skip
+    assert (task.last_error["terminal"], task.last_error["code"]) == (True, "LEASE_LOST")
+
+
+def test_a_task_that_kills_every_worker_does_not_run_for_ever(database, travel):
+    task = enqueue(max_attempts=3)
+    for _ in range(3):
+        claim_one()
+        travel(61)
+        taskqueue.recover()
+    assert (now_of(task).status, now_of(task).attempts) == ("FAILED", 3)
+    assert taskqueue.claim("worker") == []
+
+
+def test_refunds_extend_the_life_of_a_task_that_loses_its_lease(database, travel):
+    task = enqueue(max_attempts=1)
+    taskqueue.release_task(claim_one(), "shutdown")
+    claim_one()
+    travel(61)
+    taskqueue.recover()
+    assert (now_of(task).status, now_of(task).attempts, now_of(task).refunds) == ("FAILED", 2, 1)
+
+
+def test_the_leases_of_a_dead_worker_are_taken_back_before_they_expire(database):
+    mine, others = many(3, "house/1"), many(2, "house/2")
+    recovered = taskqueue.recover(actor="house", dead="house/1", cause="killed by signal 9")
+    assert {task.id for task in recovered} == {lease.id for lease in mine}
+    assert Task.objects.running().count() == len(others)
+    event = Task.objects.get(pk=mine[0].id).events.last()
+    assert (event.actor, event.data["cause"]) == ("house", "killed by signal 9")
+
+
+def test_many_at_once_and_no_more_than_asked(database, travel):
+    many(5, max_attempts=1)
+    many(5)
+    travel(61)
+    assert [len(taskqueue.recover(limit=4)) for _ in range(4)] == [4, 4, 2, 0]
+    assert (Task.objects.failed().count(), Task.objects.pending().count()) == (5, 5)
+
+
+def test_named_questions_agree_with_what_is_done(database, travel):
+    leases = many(3)
+    enqueue(eta=timedelta(hours=1))
+    taskqueue.complete_task(leases[0])
+    taskqueue.renew([leases[1]], 1000)
+    travel(61)
+    assert Task.objects.lease_expired().get().pk == leases[2].id
+    assert Task.objects.leased_to("worker").count() == 2
+    taskqueue.recover()
+    assert not Task.objects.lease_expired().exists()
+    assert Task.objects.retrying().get().pk == leases[2].id
+    assert Task.objects.due().get().pk == leases[2].id
+    assert Task.objects.scheduled().count() == 1
+    assert (Task.objects.unfinished().count(), Task.objects.finished().count()) == (3, 1)

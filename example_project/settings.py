@@ -7,12 +7,16 @@ import environ
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
 
-SECRET_KEY = env("SECRET_KEY", default="only-for-the-example")
 DEBUG = env.bool("DEBUG", default=True)
+# Without DEBUG a secret must be given.
+SECRET_KEY = env("SECRET_KEY", default="only-for-the-example") if DEBUG else env("SECRET_KEY")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1"])
 ROOT_URLCONF = "example_project.urls"
 WSGI_APPLICATION = "example_project.wsgi.application"
 STATIC_URL = "static/"
+STATIC_ROOT = env("STATIC_ROOT", default=str(BASE_DIR / "build" / "static"))
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+EMAIL_BACKEND = "example_project.shop.sandbox.MailServer"
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"

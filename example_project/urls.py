@@ -1,4 +1,12 @@
 from django.contrib import admin
 from django.urls import path
 
-urlpatterns = [path("admin/", admin.site.urls)]
+from . import health
+from .shop import views
+
+urlpatterns = [
+    path("", views.orders, name="orders"),
+    path("admin/", admin.site.urls),
+    path("livez", health.live),
+    path("readyz", health.ready),
+]

@@ -1,0 +1,113 @@
+"""The first five minutes: enqueue a lively mix, run a real worker on it, and tell what happened."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+import time
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection
+
+from django_tasks_retry.models import Task
+from example_project.shop import tasks
+from example_project.shop.demo import crew, story
+from example_project.shop.demo.director import Director
+from example_project.shop.demo.screen import Screen
+
+SECONDS = 25.0
+
+
+class Command(BaseCommand):
+    help = "Show the queue at work: migrate, enqueue a lively mix, run a worker, tell what happened."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--serve", action="store_true", help="then keep a web server and a worker up")
+        parser.add_argument("--port", type=int, default=8000, help="of the web server (default: 8000)")
+        parser.add_argument(
+            "--use-database-url", action="store_true", help="write to the database that DATABASE_URL names"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends the processes of the crew, too
+        self.refuse_foreign_database(consent=options["use_database_url"])
+        self.stdout.write(f"Database: {place()}. Everything the demo writes is in there.\n")
+        call_command("migrate", verbosity=0)
+        complete = self.perform()
+        if options["serve"]:
+            self.serve(options["port"])
+        if not complete:
+            raise CommandError("not everything ended as it should; see the table above")
+
+    def refuse_foreign_database(self, *, consent: bool) -> None:
+        if "DATABASE_URL" in os.environ and not consent:
+            raise CommandError(
+                f"DATABASE_URL is set, to {place()}. The demo would migrate it and write orders and tasks into it. "
+                "Unset it to use the example's own SQLite file, or give --use-database-url."
+            )
+
+    def perform(self) -> bool:
+        director = Director()
+        screen = Screen(self.stdout, director)
+        with crew.worker(seconds=SECONDS + 5) as worker:
+            director.begin()
+            try:
+                in_time = director.watch(screen.show, SECONDS, worker.is_running)
+            finally:
+                director.end()
+            if not in_time:
+                self.stderr.write(f"The show was cut short. The worker's last words:\n{worker.last_words()}")
+        return self.tell(director)
+
+    def tell(self, director: Director) -> bool:
+        for line in story.timelines(director):
+            self.stdout.write(line)
+        good, all_scenes = story.verdict(director)
+        self.stdout.write(story.table(director))
+        self.stdout.write(f"\n{good} of {all_scenes} ended as they should.")
+        return good == all_scenes
+
+    def serve(self, port: int) -> None:
+        password = set_up_login()
+        series = Task.objects.enqueue(tasks.welcome_customer, interval=3, unique_key="demo-customers")
+        with crew.web_server(port) as web, crew.worker() as worker:
+            self.stdout.write(f"\nShop:    http://127.0.0.1:{port}/")
+            self.stdout.write(f"Console: http://127.0.0.1:{port}/admin/django_tasks_retry/  (demo / {password})")
+            self.stdout.write("A customer comes every three seconds. Ctrl-C ends it all.")
+            try:
+                while web.is_running() and worker.is_running():
+                    time.sleep(0.5)
+                self.stderr.write(web.last_words() + worker.last_words())
+            except KeyboardInterrupt:
+                self.stdout.write("\nStopping.")
+            finally:
+                end_series(series)
+
+
+def place() -> str:
+    """Which database this is, in words that leave no doubt."""
+    settings = connection.settings_dict
+    if connection.vendor == "sqlite":
+        return f"SQLite file {settings['NAME']}"
+    return f"{connection.display_name} {settings['NAME']} on {settings['HOST'] or 'localhost'}"
+
+
+def set_up_login() -> str:
+    """The demo's own login: a password that everybody knows stays in the example's own file."""
+    password = "demo" if "DATABASE_URL" not in os.environ else secrets.token_urlsafe(9)
+    user, _ = get_user_model().objects.get_or_create(
+        username="demo", defaults={"is_staff": True, "is_superuser": True, "email": "demo@example.com"}
+    )
+    user.set_password(password)
+    user.save()
+    return password
+
+
+def end_series(first: Task) -> None:
+    for task in Task.objects.unfinished().filter(run_id=first.run_id, interval__gt=0):
+        task.cancel(by="demo", reason="the demo is over")

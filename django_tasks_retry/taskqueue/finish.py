@@ -8,29 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from datetime import datetime
+from typing import Any
 
-from django.db import transaction
-from django.db.models import F
-
-from ..clock import held, now
 from ..errors import InvalidPayload, LeaseLost, LostReason
 from ..models import Task
 from ..rules.failure import Failure
 from ..rules.payload import dump
-from ..rules.repeat import next_slot
 from ..rules.status import Status
-from ..rules.transitions import EventKind
 from .database import columns_of, database, is_postgresql, run, statement
-from .enqueue import insert, same_call
-from .events import event, result_of, write_events
+from .finish_sqlite import Moved, record_on_sqlite
 from .lease import Fence, Lease
 from .report import Completed, Failed, Outcome, Released, Report, report_of
-
-
-Moved: TypeAlias = tuple[datetime, datetime]
-"""The task's eta after the move, and when it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,60 +114,6 @@ def row_of(report: Report) -> dict[str, Any]:
         "result": None if report.result == "null" else report.result,  # SQL's NULL, as the ORM writes it
         "next_id": report.next_id,
     }
-
-
-def record_on_sqlite(reports: Sequence[Report], using: str) -> dict[int, Moved]:
-    with transaction.atomic(using=using), held():
-        moved = {n: record_one(report, using) for n, report in enumerate(reports)}
-    return {n: answer for n, answer in moved.items() if answer is not None}
-
-
-def record_one(report: Report, using: str) -> Moved | None:
-    """The same rules under SQLite's write lock. None where the lease does not hold."""
-    moment, lease = now(using), report.lease
-    leased = Task.objects.using(using).filter(
-        pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=moment
-    )
-    task = leased.first()
-    if task is None:
-        return None
-    eta = task.eta if report.is_final else moment + timedelta(seconds=report.delay)
-    error = report.error and {**report.error, "ts": moment.isoformat(), "next_eta": next_eta(report, eta)}
-    if report.is_final:
-        result_of(task, report.move.target, moment, result=report.result, error=error).save(
-            using=using, force_insert=True
-        )
-    leased.update(
-        status=report.move.target,
-        eta=eta,
-        refunds=F("refunds") + report.move.refunds,
-        locked_by=None,
-        lock_expires_at=None,
-        moved_by=report.moved_by,
-        last_error=error or task.last_error,
-        fingerprint=report.fingerprint or task.fingerprint,
-        updated_at=moment,
-        finished_at=moment if report.is_final else None,
-    )
-    write_events(
-        [
-            event(lease, kind, report.actor, moment, {**data, "eta": eta.isoformat()} if kind in DATED else data)
-            for kind, data in report.events
-        ],
-        using,
-    )
-    if report.next_id:
-        slot = next_slot(task.slot or eta, task.interval, moment)
-        insert([same_call(task, id=report.next_id, eta=slot, slot=slot)])
-    return eta, moment
-
-
-DATED = {EventKind.REQUEUED, EventKind.RELEASED}
-"""Events that tell when the task is due again."""
-
-
-def next_eta(report: Report, eta: datetime) -> str | None:
-    return None if report.is_final else eta.isoformat()
 
 
 def why_lost(leases: Sequence[Lease], using: str) -> dict[Fence, LostReason]:

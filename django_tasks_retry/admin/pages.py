@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
@@ -20,7 +20,8 @@ from .patience import patience
 from .wording import capped
 
 
-class CappedPaginator(Paginator[Task]):
+# Only type checkers, and the backport's patches, let Django's Paginator take a parameter.
+class CappedPaginator(Paginator[Task] if TYPE_CHECKING else Paginator):  # type: ignore[misc]
     """Counts to CAP and no further: by reading ids in the order of the page, so that an index answers."""
 
     @cached_property

@@ -23,8 +23,10 @@ INSTALLED_APPS = [
     "django.contrib.admin",
     "django_tasks_retry",
     "tests",
+    "tests.worker",
 ]
 MIDDLEWARE = [
+    "tests.console.csp.strict_policy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -1,0 +1,20 @@
+"""For the worker processes that the tests start: the environment says where they work and how."""
+
+import json
+import os
+
+from tests.router import CurrentDatabase
+from tests.settings import *  # noqa: F403
+from tests.settings import DATABASES, TASKS
+
+CurrentDatabase.current = os.environ["WORKER_DATABASE"]
+DATABASES[CurrentDatabase.current] |= json.loads(os.environ["WORKER_PLACE"])
+TASKS["default"]["OPTIONS"] = json.loads(os.environ["WORKER_OPTIONS"])
+DEBUG = "WORKER_DEBUG" in os.environ
+
+# What a worker does not need would only make it start more slowly.
+INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django_tasks_retry", "tests.worker"]
+MIDDLEWARE: list[str] = []
+TEMPLATES: list[str] = []
+ROOT_URLCONF = __name__
+urlpatterns: list[str] = []

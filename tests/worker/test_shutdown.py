@@ -1,0 +1,91 @@
+"""Signals: the first asks, the second insists, SIGHUP renews."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue import ask_to_stop
+
+from . import tasks
+from .harness import event_of, story, wait_for, wait_for_status, wait_until_finished
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_worker_stops_at_the_first_signal(start, effects, number):
+    worker = start()
+    worker.wait_until_up()
+    worker.signal(number)
+    assert worker.exit_code() == 0
+    assert f"{number.name}: stopping · 0 running" in worker.output
+    assert worker.row.stopped_at is not None
+
+
+def test_a_running_task_finishes_before_the_worker_stops(start, effects):
+    sync, coroutine = Task.objects.enqueue(tasks.wait_at, ["a"]), Task.objects.enqueue(tasks.await_at, ["b"])
+    worker = start()
+    effects.wait_for("begin a")
+    effects.wait_for("begin b")
+    worker.signal(signal.SIGTERM)
+    worker.wait_for_line("SIGTERM: stopping · 2 running")
+    late = Task.objects.enqueue(tasks.canary)
+    tasks.gate("a").touch()
+    tasks.gate("b").touch()
+    assert worker.exit_code() == 0
+    assert [wait_until_finished(task).status for task in (sync, coroutine)] == ["SUCCESS", "SUCCESS"]
+    assert story(late) == []
+    worker.wait_for_line("stopped · 2 done, 0 retried, 0 failed, 0 released")
+
+
+def test_a_stuck_task_is_handed_back_after_the_grace(start, effects):
+    stuck, coroutine = Task.objects.enqueue(tasks.hang_in_c, timeout=60), Task.objects.enqueue(tasks.await_at, ["b"])
+    worker = start("--grace", "300ms")
+    effects.wait_for("hang")
+    effects.wait_for("begin b")
+    worker.signal(signal.SIGTERM)
+    assert worker.exit_code() == 0
+    for task in (stuck, coroutine):
+        task = wait_for_status(task, "PENDING")
+        assert (task.attempts, task.refunds) == (1, 1)
+        assert story(task) == ["running", "released"]
+        assert event_of(task, "released").data["reason"] == "the worker shut down"
+
+
+def test_a_second_signal_hands_back_at_once(start, effects):
+    stuck = Task.objects.enqueue(tasks.hang_in_c, timeout=60)
+    worker = start("--grace", "10m")
+    effects.wait_for("hang")
+    worker.signal(signal.SIGTERM)
+    worker.wait_for_line("SIGTERM: stopping")
+    worker.signal(signal.SIGTERM)
+    assert worker.exit_code() == 1
+    stuck = wait_for_status(stuck, "PENDING")
+    assert stuck.refunds == 1
+
+
+def test_sighup_replaces_children_and_lets_their_tasks_finish(start, effects):
+    task = Task.objects.enqueue(tasks.wait_at, ["a"])
+    worker = start()
+    effects.wait_for("begin a")
+    [old] = worker.children()
+    worker.signal(signal.SIGHUP)
+    wait_for(lambda: set(worker.children()) - {old}, "a new child")
+    canary = Task.objects.enqueue(tasks.say_pid)
+    assert wait_until_finished(canary).outcome.result != old
+    tasks.gate("a").touch()
+    assert wait_until_finished(task).status == "SUCCESS"
+    assert effects.count("begin a") == 1
+    wait_for(lambda: old not in worker.children(), "the old child's end")
+    worker.signal(signal.SIGTERM)
+    assert worker.exit_code() == 0
+
+
+def test_an_operator_can_ask_a_worker_to_stop(start, effects):
+    worker = start()
+    row = worker.wait_until_up()
+    ask_to_stop(row.pk, by="tests")
+    assert worker.exit_code() == 0
+    assert "asked by an operator: stopping" in worker.output
+    assert worker.row.stopped_at is not None

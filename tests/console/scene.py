@@ -1,0 +1,99 @@
+"""A queue in the middle of its day: tasks in every status, workers, a paused queue, statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django_tasks_retry import clock, taskqueue
+from django_tasks_retry.models import Task, TaskStat, Worker
+from tests.console import shop
+
+WORKERS = ("web-1-4711-a1b2c3", "web-2-815-d4e5f6")
+
+
+def attempt(lease: Any) -> None:
+    """Run what was claimed, and report."""
+    function = {shop.send_receipt.func.__qualname__: shop.send_receipt, "import_row": shop.import_row}.get(
+        lease.func_path.rpartition(".")[2]
+    )
+    try:
+        result = function.func(*lease.args, **lease.kwargs) if function else {"articles": 1204}
+    except Exception as error:
+        taskqueue.fail_task(lease, error)
+    else:
+        taskqueue.complete_task(lease, result)
+
+
+def play(using: str) -> dict[str, Task]:
+    """Two hours of a shop's life. Returns the tasks that tests and pictures look at, by name."""
+    at = clock_of(using)
+    at(-120)
+    sign_on()
+    receipts = [
+        Task.objects.enqueue(shop.send_receipt, [4711 + n, f"customer{n}@example.com"], {"api_token": "planted-secret"})
+        for n in range(6)
+    ]
+    rows = [Task.objects.enqueue(shop.import_row, [n], max_attempts=1) for n in range(9)]
+    for minutes in (-119, -117, -111, -95, -34):
+        at(minutes)
+        run(WORKERS[0], limit=20)
+    stocks = [Task.objects.enqueue(shop.sync_stock, [f"W{n}"]) for n in range(30)]
+    at(-3)
+    run(WORKERS[1], limit=40)
+    retrying = Task.objects.enqueue(shop.import_row, [77])
+    at(-0.5)
+    run(WORKERS[1], limit=5)
+    running = [Task.objects.enqueue(shop.sync_stock, [f"north {n}"]) for n in range(3)]
+    taskqueue.claim(f"{WORKERS[0]}/1", limit=2)
+    taskqueue.claim(f"{WORKERS[1]}/1", limit=1)
+    later = Task.objects.enqueue(shop.sync_stock, ["south"], eta=timedelta(hours=5))
+    reports = [Task.objects.enqueue(shop.monthly_report, [f"2026-{n:02}"]) for n in range(1, 4)]
+    cancelled = Task.objects.enqueue(shop.resize_image, [1])
+    cancelled.cancel(by="deploy script", reason="wrong image")
+    waiting = [Task.objects.enqueue(shop.send_receipt, [9000 + n, "late@example.com"]) for n in range(12)]
+    at(0)
+    taskqueue.pause("emails", by="on call", reason="mail provider is down, INC-204")
+    Worker.objects.using(using).update(heartbeat_at=clock.now(using))
+    statistics(using)
+    return {
+        "failed": receipts[0], "import": rows[0], "success": stocks[0], "retrying": retrying, "running": running[0],
+        "scheduled": later, "orphan": reports[0], "cancelled": cancelled, "paused": waiting[0],
+    }  # fmt: skip
+
+
+def run(worker: str, limit: int) -> None:
+    for lease in taskqueue.claim(f"{worker}/1", limit=limit):
+        attempt(lease)
+
+
+def clock_of(using: str) -> Callable[[float], None]:
+    return lambda minutes: clock.shift(timedelta(minutes=minutes), using)
+
+
+def sign_on() -> None:
+    for n, worker in enumerate(WORKERS):
+        taskqueue.sign_on(
+            worker, "default", host=f"web-{n + 1}.example", pid=4711 + n, version="1.0", queues=["default", "emails"],
+            exclude=[], tasks=[], processes=2, slots=8, running=0,
+        )  # fmt: skip
+
+
+def statistics(using: str) -> None:
+    """An hour of attempts, with a bad quarter in it."""
+    now = clock.now(using).replace(second=0, microsecond=0)
+    TaskStat.objects.using(using).bulk_create(
+        TaskStat(
+            minute=now - timedelta(minutes=n),
+            queue=queue,
+            func_path=f"shop.{queue}",
+            completed=int(base * (1.2 + math.sin(n / 6))) if not (queue == "emails" and n < 20) else 0,
+            retried=int(base / 6) if queue == "emails" and 15 < n < 34 else n % 5 // 4,
+            failed=int(base / 9) if queue == "emails" and 10 < n < 24 else 0,
+            seconds=base / 10,
+        )
+        for n in range(60)
+        for queue, base in (("default", 60), ("emails", 40), ("bulk", 14))
+    )

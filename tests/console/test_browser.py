@@ -1,0 +1,164 @@
+"""In a real browser: everything works without scripts, nothing breaks the strictest policy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from django_tasks_retry.models import Queue, Task
+from tests.console import scene
+from tests.console.conftest import make_user
+
+BASE = "/admin/django_tasks_retry"
+PAGES = {
+    "overview": f"{BASE}/overview/",
+    "tasks": f"{BASE}/task/",
+    "failures": f"{BASE}/failuregroup/",
+    "queues": f"{BASE}/queue/",
+    "workers": f"{BASE}/worker/",
+}
+COUNT_VIOLATIONS = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective + " " + event.blockedURI));
+"""
+
+
+@pytest.fixture
+def open_page(browser: Any, live_server: Any, committed: str) -> Iterator[Callable[..., Any]]:
+    """Open pages of the console as an operator who is logged in."""
+    make_user()
+    contexts = []
+
+    def opened(**options: Any) -> Any:
+        context = browser.new_context(base_url=live_server.url, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.goto("/admin/login/?next=/admin/")
+        page.fill("#id_username", "olga")
+        page.fill("#id_password", "pw")
+        page.click("input[type=submit]")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def page(open_page: Callable[..., Any]) -> Any:
+    """Without scripts."""
+    return open_page(java_script_enabled=False)
+
+
+def task_url(task: Task) -> str:
+    return f"{BASE}/task/{task.pk}/change/"
+
+
+def test_a_task_is_retried_without_scripts(page, committed):
+    task = scene.play(committed)["import"]
+    page.goto(task_url(task))
+    page.click("text=Retry…")
+    page.fill(".dtr-deed-retry input[name=reason]", "the file is mended")
+    page.click(".dtr-deed-retry button")
+    assert "1 task retried." in page.inner_text(".messagelist")
+    again = Task.objects.get(retry_of=task)
+    assert str(again.pk) in page.url
+    assert again.events.get().data["reason"] == "the file is mended"
+
+
+def test_a_running_task_is_cancelled_without_scripts(page, committed):
+    task = scene.play(committed)["running"]
+    page.goto(task_url(task))
+    page.click("text=Cancel…")
+    page.click(".dtr-deed-cancel button")
+    task.refresh_from_db()
+    assert task.status == "CANCELLED"
+
+
+def test_all_matching_tasks_are_retried_without_scripts(page, committed):
+    scene.play(committed)
+    failed = Task.objects.failed().count()
+    page.goto(f"{PAGES['tasks']}?status=failed")
+    page.select_option("select[name=action]", "retry_selected")
+    page.check("input[name=select_across]")
+    page.click("button[name=index]")
+    assert f"{failed} tasks will be changed" in page.inner_text("#content")
+    page.fill("input[name=reason]", "after the outage")
+    page.click("button.default")
+    assert f"{failed} tasks retried." in page.inner_text(".messagelist")
+    assert Task.objects.filter(retry_of__isnull=False).count() == failed
+    assert "status=failed" in page.url
+
+
+def test_a_group_of_failures_is_retried_without_scripts(page, committed):
+    scene.play(committed)
+    page.goto(PAGES["failures"])
+    page.click("tr:has-text('ValueError') >> text=Retry all…")
+    page.click("button.default")
+    assert "9 tasks retried." in page.inner_text(".messagelist")
+
+
+def test_a_queue_is_paused_and_resumed_without_scripts(page, committed):
+    scene.play(committed)
+    page.goto(PAGES["queues"])
+    row = page.locator("tr", has=page.locator("a", has_text="bulk"))
+    row.locator("summary").click()
+    row.locator("input[name=reason]").fill("the disk is full")
+    row.locator("button").click()
+    assert Queue.objects.get(name="bulk").reason == "the disk is full"
+    row = page.locator("tr", has=page.locator("a", has_text="bulk"))
+    row.locator("summary").click()
+    row.locator("button").click()
+    assert Queue.objects.get(name="bulk").paused_at is None
+
+
+def test_no_page_violates_the_strictest_policy(open_page, committed):
+    tasks = scene.play(committed)
+    page = open_page()
+    page.add_init_script(COUNT_VIOLATIONS)
+    said = []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    for url in [*PAGES.values(), *(task_url(task) for task in tasks.values())]:
+        response = page.goto(url)
+        assert response.headers["content-security-policy"].startswith("default-src 'self'")
+        assert page.evaluate("window.violations") == [], url
+    assert said == []
+
+
+def test_the_violation_counter_counts(open_page, committed):
+    page = open_page()
+    page.add_init_script(COUNT_VIOLATIONS)
+    page.goto(PAGES["tasks"])
+    page.evaluate("document.body.setAttribute('style', 'color: red')")
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">x</p>')")
+    page.wait_for_function("window.violations.length > 0")
+
+
+def test_pages_fit_a_narrow_screen(open_page, committed):
+    """Wide tables scroll by themselves; the page as a whole does not."""
+    tasks = scene.play(committed)
+    page = open_page(viewport={"width": 400, "height": 900})
+    for url in [PAGES["overview"], PAGES["failures"], PAGES["queues"], PAGES["workers"], task_url(tasks["failed"])]:
+        page.goto(url)
+        assert page.evaluate("document.querySelector('#content-main').scrollWidth <= window.innerWidth"), url
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_screenshots(open_page, committed, scheme, tmp_path):
+    """Pictures of every page, into SCREENSHOTS where that is given."""
+    folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks = scene.play(committed)
+    for width in (1280, 400):
+        page = open_page(color_scheme=scheme, viewport={"width": width, "height": 900})
+        page.evaluate("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
+        pictures = {**PAGES, **{f"task-{name}": task_url(task) for name, task in tasks.items()}}
+        for name, url in pictures.items():
+            page.goto(url)
+            picture = folder / f"{name}-{scheme}-{width}.png"
+            page.screenshot(path=picture, full_page=True)
+            assert picture.stat().st_size > 5000

@@ -104,21 +104,23 @@ def test_an_altered_trigger_is_missed(database):
     is_whole(database)
 
 
+on_postgresql = pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+
+
+@on_postgresql
 def test_a_trigger_that_was_replaced_in_place_is_missed(database):
-    """Which keeps its comment. On SQLite there is no such statement; there the text itself is compared."""
-    if connections[database].vendor == "postgresql":
-        execute(
-            database,
-            "CREATE OR REPLACE TRIGGER dtr_guard_move BEFORE UPDATE ON django_tasks_retry_task FOR EACH ROW "
-            "WHEN (NEW.attempts > 1000) EXECUTE FUNCTION dtr_guard_move()",
-        )
-        is_missed(database, "dtr_guard_move")
+    """Which keeps its comment. SQLite has no such statement."""
+    execute(
+        database,
+        "CREATE OR REPLACE TRIGGER dtr_guard_move BEFORE UPDATE ON django_tasks_retry_task FOR EACH ROW "
+        "WHEN (NEW.attempts > 1000) EXECUTE FUNCTION dtr_guard_move()",
+    )
+    is_missed(database, "dtr_guard_move")
 
 
+@on_postgresql
 def test_a_hollowed_function_is_missed(database):
     """The trigger stands, but what it calls lets everything pass. SQLite's triggers call no functions."""
-    if connections[database].vendor == "sqlite":
-        return
     hollow = "CREATE OR REPLACE FUNCTION dtr_guard_move() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'"
     execute(database, hollow)
     is_missed(database, "dtr_guard_move")
@@ -126,18 +128,16 @@ def test_a_hollowed_function_is_missed(database):
     is_whole(database)
 
 
+@on_postgresql
 def test_a_trigger_of_the_same_name_on_another_table_does_not_count(database):
-    drop(database, "dtr_guard_event" if connections[database].vendor == "postgresql" else "dtr_guard_event_update")
-    if connections[database].vendor == "postgresql":
-        execute(
-            database,
-            "CREATE TRIGGER dtr_guard_event BEFORE UPDATE ON django_tasks_retry_queue FOR EACH ROW "
-            "EXECUTE FUNCTION dtr_guard_append_only()",
-        )
-        seal_all(database)
-        is_missed(database, "dtr_guard_event")
-    else:
-        is_missed(database, "dtr_guard_event_update")
+    drop(database, "dtr_guard_event")
+    execute(
+        database,
+        "CREATE TRIGGER dtr_guard_event BEFORE UPDATE ON django_tasks_retry_queue FOR EACH ROW "
+        "EXECUTE FUNCTION dtr_guard_append_only()",
+    )
+    seal_all(database)
+    is_missed(database, "dtr_guard_event")
 
 
 def seal_all(using):

@@ -217,6 +217,7 @@ def test_an_unfinished_row_deleted(database, status):
     task, _ = task_in(status)
     if connections[database].vendor == "sqlite":  # Django's flush deletes row by row there
         Task.objects.filter(pk=task.pk)._raw_delete(database)
+        assert not Task.objects.filter(pk=task.pk).exists()
         return
     with refused_by_the_database(task, database):
         Task.objects.filter(pk=task.pk)._raw_delete(database)

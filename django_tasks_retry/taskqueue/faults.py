@@ -60,7 +60,7 @@ def remedy_for(error: BaseException) -> Remedy:
 def remedy_without_state(error: Error) -> Remedy:
     """SQLite has no SQLSTATE; a connection that fails to open, or breaks, has none either."""
     text = str(error)
-    if "locked" in text or "busy" in text:
+    if any(word in text for word in ("locked", "busy", "too many", "connection slots")):
         return Remedy.BACK_OFF
     if isinstance(error, InterfaceError) or "connect" in text or "closed" in text or "server" in text:
         return Remedy.RECONNECT

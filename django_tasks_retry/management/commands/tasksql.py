@@ -14,7 +14,7 @@ from django_tasks_retry.models import OperatorEvent, Queue, Task, TaskEvent, Tas
 PLACED = ("queue", "priority")
 """Where a task stands in line: for operators to change, not for workers."""
 
-STATE = tuple(field.column for field in Task._meta.concrete_fields if field.column not in (*THE_CALL, *PLACED))
+STATE = tuple(str(field.column) for field in Task._meta.concrete_fields if field.column not in {*THE_CALL, *PLACED})
 """The columns of a task that moves write."""
 
 Grants = dict[type[Model], tuple[str, ...]]

@@ -45,42 +45,35 @@ def run_inline(lease: Lease) -> Attempt:
 
 
 def perform(attempt: Attempt, way: Way = call_function) -> Outcome:
-    """Call the function and see how it ends, in a savepoint."""
+    """Call the function and see how it ends, in a savepoint of each transaction that the test has open.
+
+    What a task wrote before it failed stays, as it would without the test's transactions around it. Only where a
+    database refused a statement must the attempt be undone as a whole, for the test to go on.
+    """
+    aliases = [each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block]
+    with ExitStack() as savepoints:
+        for alias in aliases:
+            savepoints.enter_context(transaction.atomic(using=alias))
+        outcome = outcome_of(attempt, way)
+        if isinstance(outcome, Failed) and isinstance(outcome.error, DatabaseError):
+            for alias in aliases:
+                transaction.set_rollback(rollback=True, using=alias)
+    return outcome
+
+
+def outcome_of(attempt: Attempt, way: Way) -> Outcome:
     begun = begin(attempt)
     if not isinstance(begun, Call):
         return begun
     token = current_lease.set(attempt.lease)
-    savepoints = Savepoints()
     try:
-        outcome = way(attempt, begun)
+        return way(attempt, begun)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit is the failure of a task, not of the test
-        outcome = Failed(attempt.lease, error)
+        return Failed(attempt.lease, error)
     finally:
         current_lease.reset(token)
-    savepoints.close(outcome)
-    return outcome
-
-
-class Savepoints:
-    """What a task wrote before it failed stays, as it would without the test's transactions around it.
-
-    Only where a database refused a statement must the attempt be undone there as a whole, for the test to go on.
-    """
-
-    def __init__(self) -> None:
-        open_ones = [each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block]
-        self.ids = {alias: transaction.savepoint(alias) for alias in open_ones}
-
-    def close(self, outcome: Outcome) -> None:
-        refused = isinstance(outcome, Failed) and isinstance(outcome.error, DatabaseError)
-        for alias, savepoint in self.ids.items():
-            if refused or connections[alias].needs_rollback:
-                transaction.set_rollback(rollback=False, using=alias)
-                transaction.savepoint_rollback(savepoint, alias)
-            else:
-                transaction.savepoint_commit(savepoint, alias)
 
 
 @contextmanager

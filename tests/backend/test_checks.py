@@ -43,6 +43,6 @@ def test_the_backport_beside_the_real_thing_is_a_warning(settings, monkeypatch):
     assert "beside" in messages()["django_tasks_retry.W004"]
 
 
-def test_the_checks_run_with_all_others(settings):
+def test_the_checks_run_with_all_others(settings, database):
     settings.TASKS = {"default": {"BACKEND": OURS, "OPTIONS": {"MAX_ATEMPTS": 3}}}
     assert "django_tasks_retry.E005" in {message.id for message in run_checks()}

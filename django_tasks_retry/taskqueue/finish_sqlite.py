@@ -15,8 +15,8 @@ from ..models import Task, TaskEvent, TaskResult
 from ..rules.repeat import next_slot
 from ..rules.status import Status
 from ..rules.transitions import COMPLETE, EventKind
-from .enqueue import insert, same_call
 from .events import event, result_of, write_events
+from .insert import insert, same_call
 from .report import Report
 
 Moved: TypeAlias = tuple[datetime, datetime]

@@ -22,8 +22,9 @@ from ..rules.payload import noted
 from ..rules.status import Status
 from ..rules.transitions import EventKind
 from .database import database
-from .enqueue import checked_delay, checked_eta, checked_priority, checked_queue, insert, same_call
+from .enqueue import checked_delay, checked_eta, checked_priority, checked_queue
 from .events import actor_of, event, result_of, write_events
+from .insert import insert, same_call
 from .wakeup import announce
 
 CHUNK = 1000

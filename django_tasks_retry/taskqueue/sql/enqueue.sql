@@ -1,13 +1,12 @@
 -- Enqueue: one INSERT for many calls, all due by the same reading of the clock.
+-- The calls come as one JSON text: as arrays, a parameter per column, they took the client twice the time to write.
 WITH asked AS (
     SELECT *
-    FROM unnest(
-        %(id)s::uuid[], %(func_path)s::text[], %(args)s::jsonb[], %(kwargs)s::jsonb[], %(queue)s::text[],
-        %(priority)s::smallint[], %(backend)s::text[], %(eta)s::timestamptz[], %(due_in)s::float8[],
-        %(max_attempts)s::int[], %(backoff)s::jsonb[], %(timeout)s::float8[], %(interval)s::float8[],
-        %(slot)s::timestamptz[], %(run_id)s::uuid[], %(retry_of_id)s::uuid[], %(parent_id)s::uuid[],
-        %(unique_key)s::text[], %(metadata)s::jsonb[]
-    ) WITH ORDINALITY AS a (
+    FROM ROWS FROM (json_to_recordset(%(asked)s::json) AS (
+        id uuid, func_path text, args jsonb, kwargs jsonb, queue text, priority smallint, backend text, eta timestamptz,
+        due_in float8, max_attempts int, backoff jsonb, timeout float8, interval float8, slot timestamptz, run_id uuid,
+        retry_of_id uuid, parent_id uuid, unique_key text, metadata jsonb
+    )) WITH ORDINALITY AS a (
         id, func_path, args, kwargs, queue, priority, backend, eta, due_in, max_attempts, backoff, timeout, interval, slot,
         run_id, retry_of_id, parent_id, unique_key, metadata, n
     )

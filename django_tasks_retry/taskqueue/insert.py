@@ -1,0 +1,153 @@
+"""Insert: prepared tasks become rows. A unique key that is taken yields the task that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import BooleanField
+from django.db.models.expressions import RawSQL
+
+from ..clock import now
+from ..models import Task
+from ..querysets import TaskQuerySet
+from ..rules.payload import dump
+from .database import database, is_postgresql, run, statement
+from .ids import new_id
+from .wakeup import announce
+
+CHUNK = 2000
+
+
+def same_call(task: Task, **changes: Any) -> Task:
+    """Another task with the same call, policy, queue, priority, interval and run, not yet written."""
+    kept = (
+        "func_path", "args", "kwargs", "queue", "priority", "backend", "max_attempts", "backoff", "timeout", "interval",
+        "slot", "run_id", "unique_key", "metadata",
+    )  # fmt: skip
+    return Task(**{name: getattr(task, name) for name in kept} | {"id": new_id()} | changes)
+
+
+def insert(tasks: Sequence[Task]) -> list[Task]:
+    """Write prepared tasks. Returns them, or the unfinished tasks that hold their unique keys, in the same order."""
+    stored: dict[UUID, Task] = {}
+    for using in {database(task.backend) for task in tasks}:
+        mine = sorted((task for task in tasks if database(task.backend) == using), key=key_order)
+        with one_transaction(mine, using):
+            for start in range(0, len(mine), CHUNK):
+                stored |= insert_chunk(mine[start : start + CHUNK], using)
+        announce({task.queue for task in mine}, using)
+    return [stored[task.pk] for task in tasks]
+
+
+def one_transaction(tasks: Sequence[Task], using: str) -> AbstractContextManager[None]:
+    """A single statement is a transaction by itself, without two more words to the server."""
+    if is_postgresql(using) and len(tasks) <= CHUNK and not any(task.unique_key for task in tasks):
+        return nullcontext()
+    return transaction.atomic(using=using, savepoint=False)
+
+
+def insert_chunk(tasks: Sequence[Task], using: str) -> dict[UUID, Task]:
+    """By the id that was asked for. Goes round again where the holder of a key finished in the meantime."""
+    stored: dict[UUID, Task] = {}
+    waiting = list(tasks)
+    while waiting:
+        write = insert_on_postgresql if is_postgresql(using) else insert_on_sqlite
+        stored |= {task.pk: task for task in write(waiting, using)}
+        waiting = [task for task in waiting if task.pk not in stored]
+        holders = holders_of(waiting, using)
+        stored |= {task.pk: holders[key_of(task)] for task in waiting if key_of(task) in holders}
+        waiting = [task for task in waiting if task.pk not in stored]
+    return stored
+
+
+def key_of(task: Task) -> tuple[str, str | None]:
+    return task.queue, task.unique_key
+
+
+def key_order(task: Task) -> tuple[str, str]:
+    """One order for everybody, so that two that enqueue the same keys cannot deadlock."""
+    return task.queue if task.unique_key else "", task.unique_key or ""
+
+
+def holders_of(tasks: Sequence[Task], using: str) -> dict[tuple[str, str | None], Task]:
+    """The unfinished tasks that hold the unique keys of these."""
+    keyed = [task for task in tasks if task.unique_key]
+    if not keyed:
+        return {}
+    find = keyed_on_postgresql if is_postgresql(using) else keyed_on_sqlite
+    holders = {key_of(task): task for task in find(keyed, Task.objects.using(using).unfinished())}
+    for holder in holders.values():
+        holder.already_enqueued = True
+    return holders
+
+
+def keyed_on_postgresql(tasks: Sequence[Task], unfinished: TaskQuerySet) -> TaskQuerySet:
+    keys = {"queue": [task.queue for task in tasks], "unique_key": [task.unique_key for task in tasks]}
+    return unfinished.filter(pk__in=[row["id"] for row in run(statement("holders"), keys, unfinished.db)])
+
+
+# SQLite takes a partial index only where its condition stands in the question word for word, not as parameters.
+AS_IN_THE_INDEX = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
+
+
+def keyed_on_sqlite(tasks: Sequence[Task], unfinished: TaskQuerySet) -> TaskQuerySet:
+    queues, keys = {task.queue for task in tasks}, {task.unique_key for task in tasks}
+    return unfinished.filter(AS_IN_THE_INDEX, queue__in=queues, unique_key__in=keys)
+
+
+ASKED = (
+    "id", "func_path", "args", "kwargs", "queue", "priority", "backend", "eta", "due_in", "max_attempts", "backoff",
+    "timeout", "interval", "slot", "run_id", "retry_of_id", "parent_id", "unique_key", "metadata",
+)  # fmt: skip
+
+
+# Not in the statement itself: it would cost every plain task a speculative insertion.
+LEAVE_TAKEN_KEYS = (
+    "ON CONFLICT (queue, unique_key) WHERE status IN ('PENDING', 'RUNNING') AND unique_key IS NOT NULL DO NOTHING"
+)
+
+
+def insert_on_postgresql(tasks: Sequence[Task], using: str) -> list[Task]:
+    sql = statement("enqueue")
+    if any(task.unique_key for task in tasks):
+        sql = sql.replace("RETURNING", f"{LEAVE_TAKEN_KEYS}\nRETURNING")
+    asked = [{name: as_json(getattr(task, name)) for name in ASKED} for task in tasks]
+    rows = run(sql, {"asked": dump(asked)}, using)
+    written = {row.pop("id"): row for row in rows}
+    return [as_stored(task, written[task.pk], using) for task in tasks if task.pk in written]
+
+
+def as_json(value: Any) -> Any:
+    match value:
+        case UUID():
+            return str(value)
+        case datetime():
+            return value.isoformat()
+        case _:
+            return value
+
+
+def insert_on_sqlite(tasks: Sequence[Task], using: str) -> list[Task]:
+    """Runs under the write lock, so a key that is free now stays free."""
+    moment, taken, fresh = now(using), set(holders_of(tasks, using)), []
+    for task in tasks:
+        if task.unique_key and key_of(task) in taken:
+            continue
+        taken.add(key_of(task))
+        eta = task.eta or moment + timedelta(seconds=task.due_in)
+        slot = (task.slot or eta) if task.interval else None
+        fresh.append(as_stored(task, {"eta": eta, "slot": slot, "created_at": moment, "updated_at": moment}, using))
+    Task.objects.using(using).bulk_create(fresh)
+    return fresh
+
+
+def as_stored(task: Task, values: Mapping[str, Any], using: str) -> Task:
+    for name, value in values.items():
+        setattr(task, name, value)
+    task._state.adding, task._state.db = False, using
+    return task

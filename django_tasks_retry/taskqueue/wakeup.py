@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterable
 from functools import partial
 
@@ -18,6 +19,7 @@ from django.db import connections, transaction
 from .database import is_postgresql
 
 CHANNEL = "django_tasks_retry"
+COOLDOWN_SECONDS = 0.005  # a lone task is announced at once, a burst two hundred times a second
 IDLE_SECONDS = 2.0
 logger = logging.getLogger("django_tasks_retry.wakeup")
 
@@ -49,6 +51,7 @@ class Notifier:
         try:
             while messages := self.take():
                 self.notify(messages)
+                time.sleep(COOLDOWN_SECONDS)
         finally:
             connections[self.using].close()
 

@@ -422,5 +422,3 @@ hoard: list[bytearray] = []
 def say_pid() -> int:
     mark("pid", os.getpid())
     return os.getpid()
-
-

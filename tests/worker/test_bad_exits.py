@@ -1,0 +1,55 @@
+"""Whatever a task does, the next one runs, and the books tell what happened."""
+
+from __future__ import annotations
+
+from django_tasks_retry.models import Task
+
+from . import tasks
+from .harness import status_of, story, wait_until_finished
+
+LOST, RAISED, UNSTORABLE = "LEASE_LOST", "EXCEPTION", "RESULT_NOT_SERIALIZABLE"
+NUL, SURROGATE = r"a\x00b", r"a\ud800b"
+CASES = {
+    "os._exit": (tasks.exit_at_once, [], LOST, ""),
+    "segfault": (tasks.segfault, [], LOST, ""),
+    "abort": (tasks.abort, [], LOST, ""),
+    "sys.exit": (tasks.system_exit, [], RAISED, "3"),
+    "sys.exit in a coroutine": (tasks.asystem_exit, [], RAISED, "3"),
+    "KeyboardInterrupt": (tasks.interrupt, [], RAISED, ""),
+    "KeyboardInterrupt in a coroutine": (tasks.ainterrupt, [], RAISED, ""),
+    "CancelledError": (tasks.cancel_itself, [], RAISED, ""),
+    "GeneratorExit": (tasks.generator_exit, [], RAISED, ""),
+    "recursion": (tasks.recurse, [], RAISED, "maximum recursion depth exceeded"),
+    "NUL in the error": (tasks.raise_text, [NUL], RAISED, r"a\u0000b"),
+    "surrogate in the error": (tasks.raise_text, [SURROGATE], RAISED, r"a\ud800b"),
+    "NUL in the result": (tasks.return_text, [NUL], UNSTORABLE, "U+0000"),
+    "surrogate in the result": (tasks.return_text, [SURROGATE], UNSTORABLE, "U+D800"),
+    "an object as result": (tasks.return_object, [], UNSTORABLE, "not JSON"),
+    "a result nested too deep": (tasks.return_depth, [], UNSTORABLE, "nested deeper"),
+    "a message of 50 MB": (tasks.raise_50_megabytes, [], RAISED, "bytes cut"),
+    "an error without words": (tasks.raise_unspeakable, [], RAISED, "whose text cannot be made"),
+    "missing arguments": (tasks.take_two, [1], "BAD_ARGUMENTS", "missing a required argument"),
+}
+
+
+def test_after_every_bad_exit_the_next_task_runs_and_the_books_are_right(start, effects):
+    start("--threads", "2")
+    for name, (function, arguments, code, words) in CASES.items():
+        task, canary = Task.objects.enqueue_many([(function, arguments), (tasks.canary, [name])])
+        assert wait_until_finished(canary).status == "SUCCESS", name
+        task = wait_until_finished(task)
+        assert effects.count(name) == 1, name
+        assert (name, task.status, task.outcome.error["code"]) == (name, "FAILED", code)
+        assert words in task.outcome.error["message"], name
+
+
+def test_a_function_that_this_worker_does_not_know_is_left_for_others(start, effects):
+    unknown = Task.objects.enqueue(tasks.canary)
+    Task.objects.filter(pk=unknown.pk).delete()
+    unknown.func_path = "os.system"
+    unknown.save(force_insert=True)
+    canary = Task.objects.enqueue(tasks.canary)
+    worker = start("--drain")
+    assert worker.exit_code() == 0
+    assert (status_of(unknown), story(unknown)) == ("PENDING", [])
+    assert status_of(canary) == "SUCCESS"

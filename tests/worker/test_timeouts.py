@@ -1,0 +1,57 @@
+"""Soft timeouts reach the function; hard ones reach its process, and spare the neighbours."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_tasks_retry.models import Task
+
+from . import tasks
+from .harness import event_of, story, wait_for, wait_until_finished
+
+SOFT = [tasks.loop_for_ever, tasks.await_for_ever, tasks.await_in_a_group]
+CAUGHT = [tasks.tidy_up_after_timeout, tasks.atidy_up_after_timeout]
+HARD = [tasks.hang_in_c, tasks.hold_the_interpreter, tasks.block_the_loop]
+
+
+def test_a_soft_timeout_is_raised_inside_the_function(start, effects):
+    soft, caught = [Task.objects.enqueue(f) for f in SOFT], [Task.objects.enqueue(f) for f in CAUGHT]
+    worker = start("--drain", timeout_grace=20.0)
+    assert worker.exit_code() == 0
+    for task in soft:
+        task = wait_until_finished(task)
+        assert (task.func_path, task.status, task.outcome.error["code"]) == (task.func_path, "FAILED", "TIMEOUT")
+        assert "longer than its timeout of 0.3 s" in task.outcome.error["message"]
+        assert event_of(task, "failed").actor == event_of(task, "running").actor
+    for task in caught:
+        assert wait_until_finished(task).outcome.result == "tidied up"
+    assert "child" not in worker.output
+
+
+@pytest.mark.parametrize("function", HARD, ids=lambda task: task.func.__name__)
+def test_a_function_that_does_not_yield_costs_its_process_not_its_neighbours(start, effects, function):
+    neighbours = [Task.objects.enqueue(tasks.wait_at, ["a"]), Task.objects.enqueue(tasks.await_at, ["b"])]
+    worker = start(timeout_grace=0.3)
+    effects.wait_for("begin a")
+    effects.wait_for("begin b")
+    [child] = worker.children()
+    stuck = Task.objects.enqueue(function, max_attempts=1)
+    stuck = wait_until_finished(stuck)
+    assert (stuck.status, stuck.outcome.error["code"]) == ("FAILED", "TIMEOUT")
+    assert event_of(stuck, "failed").actor == worker.row.pk
+    canary = Task.objects.enqueue(tasks.say_pid)
+    assert wait_until_finished(canary).outcome.result != child
+    tasks.gate("a").touch()
+    tasks.gate("b").touch()
+    for task in neighbours:
+        task = wait_until_finished(task)
+        assert (task.status, task.attempts - task.refunds) == ("SUCCESS", 1)
+    wait_for(lambda: child not in worker.children(), "the end of the child with the stuck function")
+
+
+def test_a_timeout_is_retried_like_any_failure(start, effects):
+    task = Task.objects.enqueue(tasks.hang_in_c)
+    start(timeout_grace=0.2)
+    task = wait_until_finished(task)
+    assert (task.status, task.attempts, effects.count("hang")) == ("FAILED", 3, 3)
+    assert story(task) == ["running", "failed", "requeued"] * 2 + ["running", "failed"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import select
+import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+from asgiref.sync import SyncToAsync
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import Error
@@ -32,10 +35,50 @@ class FreshConnections:
     def __enter__(self) -> None:
         for usage in self.usages:
             usage.used = False
+            if has_hung_up(usage.connection):
+                abandon(usage.connection)
 
     def __exit__(self, *_: object) -> None:
         for usage in self.usages:
             tidy(usage.connection, used=usage.used)
+
+    def abandon(self) -> None:
+        """After an interruption, which may have struck in the middle of a statement."""
+        for usage in self.usages:
+            abandon(usage.connection)
+
+
+class SharedConnections:
+    """The connections of the one thread in which coroutines make their synchronous calls."""
+
+    def __init__(self) -> None:
+        self.connections: FreshConnections | None = None
+
+    def tidy(self) -> None:
+        """Behind the calls that stand in that thread's line, and before any that comes later."""
+        thread = SyncToAsync.single_thread_executor
+        if thread._threads:
+            thread.submit(self.tidy_here)
+
+    def tidy_here(self) -> None:
+        first = self.connections is None
+        shared = self.connections = self.connections or FreshConnections()
+        for usage in shared.usages:
+            tidy(usage.connection, used=usage.used or first)
+            usage.used = False
+            usage.connection.health_check_done = False  # type: ignore[attr-defined]
+
+
+def has_hung_up(connection: BaseDatabaseWrapper) -> bool:
+    """Where a server ended the connection while nobody used it, its farewell waits in the socket."""
+    if connection.connection is None or connection.vendor != "postgresql":
+        return False
+    try:
+        poll = select.poll()
+        poll.register(connection.connection.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+    except Exception:  # the driver's word for a connection that is closed
+        return True
 
 
 def tidy(connection: BaseDatabaseWrapper, *, used: bool) -> None:
@@ -54,7 +97,18 @@ def tidy(connection: BaseDatabaseWrapper, *, used: bool) -> None:
 
 
 def left_open(connection: BaseDatabaseWrapper) -> bool:
-    return connection.in_atomic_block or connection.needs_rollback or not connection.get_autocommit()
+    if connection.in_atomic_block or connection.needs_rollback or not connection.get_autocommit():
+        return True
+    return connection.vendor == "sqlite" and left_open_on_sqlite(connection.connection)
+
+
+def left_open_on_sqlite(connection: sqlite3.Connection) -> bool:
+    """Also where the task closed it behind Django's back."""
+    try:
+        connection.total_changes  # noqa: B018 - raises where it is closed
+    except sqlite3.Error:
+        return True
+    return connection.in_transaction
 
 
 def abandon(connection: BaseDatabaseWrapper) -> None:

@@ -11,10 +11,11 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
+from ..errors import TaskCancelled
 from ..taskqueue import Failed, Released
 from .attempt import Attempt, run, run_async
 from .board import Board
-from .hygiene import FreshConnections
+from .hygiene import FreshConnections, SharedConnections
 
 Report = Callable[[Attempt], None]
 
@@ -68,6 +69,8 @@ class ThreadSlot(threading.Thread):
         except BaseException as error:
             attempt.outcome = Failed(attempt.lease, error)
         self.close(attempt)
+        if attempt.interruption is not None:
+            self.connections.abandon()
         explain(attempt)
         self.report_to(attempt)
 
@@ -95,10 +98,22 @@ def too_late(attempt: Attempt) -> Released:
 
 
 def explain(attempt: Attempt) -> None:
-    """An interruption is raised by its class alone; here it gets its words."""
+    """An interruption is raised by its class alone; here it gets its words. One for want of a lease is no failure."""
     error = attempt.outcome.error if isinstance(attempt.outcome, Failed) else None
-    if attempt.interruption is not None and type(error) is type(attempt.interruption):
-        error.args = attempt.interruption.args
+    interruption = attempt.interruption
+    if interruption is None or not isinstance(error, BaseException) or not stems_from(error, type(interruption)):
+        return
+    if isinstance(interruption, TaskCancelled):
+        attempt.outcome = Released(attempt.lease, str(interruption))
+    else:
+        attempt.outcome = Failed(attempt.lease, interruption.with_traceback(error.__traceback__))
+
+
+def stems_from(error: BaseException, kind: type[BaseException]) -> bool:
+    """A task group wraps what interrupts it."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(kind)[1] is None
+    return type(error) is kind
 
 
 def raise_in(thread_id: int, error: type[BaseException] | None) -> None:
@@ -111,6 +126,7 @@ class LoopSlots:
     def __init__(self, board: Board, report: Report) -> None:
         self.board, self.report = board, report
         self.running: dict[Attempt, asyncio.Task[None]] = {}
+        self.connections = SharedConnections()
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True, name="django_tasks_retry.loop").start()
 
@@ -131,11 +147,13 @@ class LoopSlots:
         attempt.started = monotonic()
         self.board.started(attempt.lease, attempt.started)
         try:
-            attempt.outcome = await interruptible(run_async(attempt), attempt)
+            in_time = attempt.started < attempt.valid_until
+            attempt.outcome = await interruptible(run_async(attempt), attempt) if in_time else too_late(attempt)
         except BaseException as error:
             attempt.outcome = Failed(attempt.lease, error)
         explain(attempt)
         del self.running[attempt]
+        self.connections.tidy()
         attempt.ended = monotonic()
         self.board.ended(attempt.lease)
         self.report(attempt)
@@ -156,5 +174,7 @@ def interruptible(inner: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
             value = yield waits_for
         except asyncio.CancelledError as cancelled:
             error = attempt.interruption or cancelled
+            if attempt.interruption and (task := asyncio.current_task()):
+                task.uncancel()
         except BaseException as raised:
             error = raised

@@ -18,6 +18,7 @@ def prepare_connections() -> None:
         connection = connections[alias]
         connection.close()
         connection.settings_dict["CONN_MAX_AGE"] = None
+        connection.settings_dict["CONN_HEALTH_CHECKS"] = True
         if connection.vendor == "postgresql":
             given = {key: value for key, value in connection.settings_dict["OPTIONS"].items() if key != "pool"}
             connection.settings_dict["OPTIONS"] = POSTGRESQL_TIMEOUTS | given

@@ -80,22 +80,32 @@ def field_names(task_class: Any) -> tuple[str, ...]:
 
 def as_result(row: Task, task: AnyTask, events: Sequence[TaskEvent] = ()) -> AnyResult:
     """The row's result. `task` is any variant of the row's function."""
-    result: AnyResult = TaskResult(
-        task=variant(task, row),
-        id=str(row.pk),
-        status=IN_DJANGO[Status(row.status)],
-        enqueued_at=row.created_at,
-        started_at=row.started_at,
-        last_attempted_at=row.last_attempt_at,
-        finished_at=row.finished_at,
-        args=row.args,
-        kwargs=row.kwargs,
-        backend=row.backend,
-        errors=list(errors_of(events)),
-        worker_ids=workers_of(events),
-    )
+    result = new_result(row, task, IN_DJANGO[Status(row.status)], events)
     if row.status == Status.SUCCESS:
         object.__setattr__(result, "_return_value", row.outcome.result)
+    return result
+
+
+def new_result(
+    of: Task | Lease, task: AnyTask, status: TaskResultStatus, events: Sequence[TaskEvent] = ()
+) -> AnyResult:
+    result: AnyResult = TaskResult(
+        task=variant(task, of),
+        id=str(of.id),
+        status=status,
+        enqueued_at=of.created_at,
+        started_at=of.started_at,
+        last_attempted_at=of.last_attempt_at,
+        finished_at=None if isinstance(of, Lease) else of.finished_at,
+        args=[],
+        kwargs={},
+        backend=of.backend,
+        errors=list(errors_of(events)) if events else [],
+        worker_ids=workers_of(events) if events else [],
+    )
+    # Set after the fact: the framework would normalise once more what is canonical already.
+    object.__setattr__(result, "args", of.args)
+    object.__setattr__(result, "kwargs", of.kwargs)
     return result
 
 
@@ -123,20 +133,9 @@ def task_error(exception: str, traceback: str) -> TaskError:
 def running_result(lease: Lease, task: AnyTask) -> AnyResult:
     """What signals and the context see of the attempt that begins. Asks the database only about earlier attempts."""
     earlier = earlier_events(lease) if lease.attempts > 1 else ()
-    return TaskResult(
-        task=variant(task, lease),
-        id=str(lease.id),
-        status=TaskResultStatus.RUNNING,
-        enqueued_at=lease.created_at,
-        started_at=lease.started_at,
-        last_attempted_at=lease.last_attempt_at,
-        finished_at=None,
-        args=lease.args,
-        kwargs=lease.kwargs,
-        backend=lease.backend,
-        errors=list(errors_of(earlier)),
-        worker_ids=[*workers_of(earlier), lease.locked_by],
-    )
+    result = new_result(lease, task, TaskResultStatus.RUNNING, earlier)
+    result.worker_ids.append(lease.locked_by)
+    return result
 
 
 def earlier_events(lease: Lease) -> list[TaskEvent]:

@@ -100,9 +100,11 @@ class Model:
         row.refunds += 1
         row.move("PENDING", actor, "released", eta=self.now + delay)
 
+    def running(self) -> list[Row]:
+        return [row for row in self.rows.values() if row.status == "RUNNING"]
+
     def recover(self, actor: str, dead: str | None) -> set[UUID]:
-        running = [row for row in self.rows.values() if row.status == "RUNNING"]
-        lost = [row for row in running if (row.locked_by == dead if dead else (row.expires or 0) <= self.now)]
+        lost = [row for row in self.running() if (row.locked_by == dead if dead else (row.expires or 0) <= self.now)]
         for row in lost:
             if row.budget_left:
                 row.move("PENDING", actor, "lease_lost", eta=self.now)

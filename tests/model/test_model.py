@@ -19,7 +19,6 @@ from hypothesis.stateful import (
     initialize,
     invariant,
     multiple,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -36,7 +35,6 @@ from tests.model.model import Model, Row
 MINUTE = 60.0
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
 PHASES = (Phase.generate, Phase.shrink) if os.environ.get("MODEL_SHRINK", "1") == "1" else (Phase.generate,)
-WORKERS = ("alone", "sup/1")
 BACKOFFS = {
     (1,): [MINUTE],
     (0, 2): [0, 2 * MINUTE],
@@ -44,6 +42,7 @@ BACKOFFS = {
 }
 
 minutes = st.integers(0, 3)
+workers = st.sampled_from(["alone", "sup/1"])
 calls = st.fixed_dictionaries(
     {
         "eta": st.sampled_from([0, 0, 0, 2]),
@@ -65,17 +64,27 @@ class QueueMachine(RuleBasedStateMachine):
     leases = Bundle("leases")
     using = "default"
 
-    @initialize()
-    def begin(self):
+    def __init__(self):
+        super().__init__()
         self.atomic = transaction.atomic(using=self.using)
         self.atomic.__enter__()
         clock.shift(timedelta(0), self.using)
-        with connections[self.using].cursor() as cursor:
-            if connections[self.using].vendor == "postgresql":
+        if connections[self.using].vendor == "postgresql":
+            with connections[self.using].cursor() as cursor:
                 cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         self.start = clock.now(self.using)
         self.model = Model()
         self.lanes = Lanes(slow=float("inf"))
+
+    @initialize(target=tasks, some=st.lists(calls, min_size=2, max_size=3))
+    def some_tasks(self, some):
+        return multiple(*[self.enqueued(call) for call in some])
+
+    @initialize(target=leases, call=calls, worker=workers)
+    def some_lease(self, call, worker):
+        """Every rule is possible from the first step on."""
+        self.enqueued({**call, "eta": 0, "max_attempts": 3})
+        return self.claimed(worker, 3, 1, remembering=True)
 
     def teardown(self):
         transaction.set_rollback(True, using=self.using)
@@ -92,43 +101,42 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.model.enqueue(row)
         return row.id
 
-    @precondition(lambda self: sum(row.unfinished for row in self.model.rows.values()) < 6)
-    @rule(target=tasks, call=calls)
-    def enqueue(self, call):
-        delays, eta = call.pop("delays"), call.pop("eta")
-        timing = {"eta": timedelta(minutes=eta), "interval": call.pop("interval") * MINUTE}
-        task = taskqueue.enqueue(Request(functions.noop, backoff=BACKOFFS[delays], **timing, **call))
-        row = Row(task.pk, delays=delays, eta=self.model.now + eta, interval=int(task.interval / MINUTE), **call)
+    def enqueued(self, call):
+        timing = {"eta": timedelta(minutes=call["eta"]), "interval": call["interval"] * MINUTE}
+        wishes = {name: call[name] for name in ("queue", "priority", "max_attempts", "unique_key")}
+        task = taskqueue.enqueue(Request(functions.noop, backoff=BACKOFFS[call["delays"]], **timing, **wishes))
         known = task.pk in self.model.rows
+        row = Row(task.pk, delays=call["delays"], eta=self.model.now + call["eta"], interval=call["interval"], **wishes)
         assert task.already_enqueued == known == (not self.model.enqueue(row))
         return task.pk
 
-    @rule(target=leases, worker=st.sampled_from(WORKERS), limit=st.integers(1, 3), lasts=st.integers(1, 3))
-    def claim(self, worker, limit, lasts):
+    @rule(target=tasks, call=calls)
+    def enqueue(self, call):
+        crowded = sum(row.unfinished for row in self.model.rows.values()) > 4
+        return multiple() if crowded else self.enqueued(call)
+
+    @rule(target=leases, worker=workers, limit=st.integers(1, 3), lasts=st.integers(1, 2), remembering=st.booleans())
+    def claim(self, worker, limit, lasts, remembering):
+        return self.claimed(worker, limit, lasts, remembering=remembering)
+
+    def claimed(self, worker, limit, lasts, *, remembering):
+        """From remembered lanes it may serve an older order for a moment, but never less than there is."""
         due = self.model.due()
-        leases = taskqueue.claim(worker, limit=limit, lease=lasts * MINUTE)
+        leases = taskqueue.claim(worker, limit=limit, lease=lasts * MINUTE, lanes=self.lanes if remembering else None)
         taken = [self.model.rows[lease.id] for lease in leases]
         left = [row for row in due if row not in taken]
         assert all(row in due for row in taken)
-        assert all(row.priority <= min(one.priority for one in taken) for row in left if taken)
-        assert not any(one.eta > row.eta for one in taken for row in left if same_lane(one, row))
-        return self.started(leases, due, limit, worker, lasts)
-
-    @rule(target=leases, worker=st.sampled_from(WORKERS), limit=st.integers(1, 3))
-    def claim_from_remembered_lanes(self, worker, limit):
-        """May serve an older order for a moment, but never comes back with less than there is."""
-        due = self.model.due()
-        leases = taskqueue.claim(worker, limit=limit, lease=MINUTE, lanes=self.lanes)
-        return self.started(leases, due, limit, worker, 1)
-
-    def started(self, leases, due, limit, worker, lasts):
         assert len({lease.id for lease in leases}) == len(leases) == min(limit, len(due))
-        for lease in leases:
-            self.model.claim(self.model.rows[lease.id], worker, lasts)
+        if not remembering:
+            assert all(row.priority <= one.priority for one in taken for row in left)
+            assert not any(one.eta > row.eta for one in taken for row in left if same_lane(one, row))
+        for row in taken:
+            self.model.claim(row, worker, lasts)
         return multiple(*leases)
 
-    @rule(some=st.lists(leases, min_size=1, max_size=4, unique_by=lambda lease: lease.fence), lasts=minutes)
+    @rule(some=st.lists(leases, min_size=1, max_size=4), lasts=minutes)
     def renew(self, some, lasts):
+        some = list({lease.fence: lease for lease in some}.values())
         lost = taskqueue.renew(some, lasts * MINUTE)
         for lease in some:
             if row := self.model.held(lease.fence):
@@ -146,11 +154,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(
         target=tasks,
-        reports=st.lists(st.tuples(leases, outcomes), min_size=1, max_size=3, unique_by=lambda one: one[0].fence),
+        reports=st.lists(st.tuples(leases, outcomes), min_size=1, max_size=3),
         delay=minutes,
         by_supervisor=st.booleans(),
     )
     def report(self, reports, delay, by_supervisor):
+        reports = list({lease.fence: (lease, name) for lease, name in reports}.values())
         actors = [sup_of(lease) if by_supervisor else None for lease, _ in reports]
         told = [outcome_of(*report, delay, actor) for report, actor in zip(reports, actors, strict=True)]
         receipts = taskqueue.finish(told)
@@ -177,18 +186,15 @@ class QueueMachine(RuleBasedStateMachine):
             case _:
                 return self.model.release(row, actor, delay)
 
-    @rule()
-    def recover_expired(self):
-        back = taskqueue.recover()
-        assert {one.id for one in back} == self.model.recover("queue", None)
+    @rule(dead=st.sampled_from([None, "sup/1"]))
+    def recover(self, dead):
+        actor = "sup" if dead else "queue"
+        back = taskqueue.recover(actor=actor, dead=dead)
+        assert {one.id for one in back} == self.model.recover(actor, dead)
 
-    @rule()
-    def recover_from_the_dead(self):
-        back = taskqueue.recover(actor="sup", dead="sup/1")
-        assert {one.id for one in back} == self.model.recover("sup", "sup/1")
-
-    @rule(ids=st.lists(tasks, min_size=1, max_size=3, unique=True))
+    @rule(ids=st.lists(tasks, min_size=1, max_size=2))
     def cancel(self, ids):
+        ids = list(dict.fromkeys(ids))
         changed = taskqueue.cancel(ids, by="operator", reason="why not")
         cancelled = [row for row in map(self.model.rows.get, ids) if row.unfinished]
         for row in cancelled:
@@ -292,7 +298,7 @@ def test_the_queue_behaves_like_the_model(committed):
     run_state_machine_as_test(
         OnThisDatabase,
         settings=settings(
-            max_examples=EXAMPLES or 100,
+            max_examples=EXAMPLES or 60,
             stateful_step_count=40,
             derandomize=not EXAMPLES,
             phases=PHASES,

@@ -53,7 +53,8 @@ DEMANDS = {
 }
 ALSO = {
     CLAIM: "OLD.eta <= now()",
-    RENEW: "NEW.locked_by = OLD.locked_by AND NEW.lock_expires_at >= OLD.lock_expires_at AND NEW.eta = OLD.eta",
+    RENEW: "NEW.locked_by = OLD.locked_by AND NEW.lock_expires_at >= OLD.lock_expires_at AND NEW.eta = OLD.eta "
+    "AND NEW.queue = OLD.queue AND NEW.priority = OLD.priority",
 }
 BUDGET_LEFT = "OLD.attempts - OLD.refunds < OLD.max_attempts"
 

@@ -111,6 +111,8 @@ def test_a_rewritten_call(database, status, column):
         {"locked_by": "thief", "moved_by": "thief:1+"},
         {"lock_expires_at": F("lock_expires_at") - timedelta(seconds=30)},
         {"eta": F("eta") + timedelta(days=1)},
+        {"queue": "bulk"},
+        {"priority": 9},
         TO_PENDING,
         {**TO_PENDING, "moved_by": "thief"},
         {**TO_PENDING, "refunds": F("refunds") + 1, "moved_by": "thief:1"},

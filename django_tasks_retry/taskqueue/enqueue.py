@@ -151,9 +151,9 @@ def checked_priority(priority: int) -> int:
 
 def checked_eta(eta: datetime) -> datetime:
     if not isinstance(eta, datetime) or timezone.is_naive(eta) == settings.USE_TZ:
-        wanted = "aware" if settings.USE_TZ else "naive"
+        wanted = "an aware" if settings.USE_TZ else "a naive"
         raise InvalidCall(
-            f"eta={eta!r}: give an {wanted} datetime (USE_TZ is {settings.USE_TZ}), such as "
+            f"eta={eta!r}: give {wanted} datetime (USE_TZ is {settings.USE_TZ}), such as "
             "timezone.now() + timedelta(minutes=5), or a timedelta."
         )
     if not FIRST_YEAR <= eta.year <= LAST_YEAR:

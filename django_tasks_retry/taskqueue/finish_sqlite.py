@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from django.db import transaction
-from django.db.models import CharField, F, Value
-from django.db.models.functions import Cast, Concat
+from django.db.models import F
 
 from ..clock import held, now
 from ..models import Task, TaskEvent, TaskResult
@@ -25,8 +24,6 @@ Moved: TypeAlias = tuple[datetime, datetime]
 DATED = {EventKind.REQUEUED, EventKind.RELEASED}
 """Events that tell when the task is due again."""
 
-SIGNATURE = Concat(F("locked_by"), Value(":"), Cast("attempts", CharField()))
-
 
 def record_on_sqlite(reports: Sequence[Report], using: str) -> dict[int, Moved]:
     """What was written, by the place of the accepted reports."""
@@ -36,9 +33,9 @@ def record_on_sqlite(reports: Sequence[Report], using: str) -> dict[int, Moved]:
         moves = accepted_moves(reports, tasks, moment)
         # The result first: the guard wants to see it when the task finishes.
         TaskResult.objects.using(using).bulk_create([move.result for move in moves if move.report.is_final])
-        complete_together([move for move in moves if move.is_plain_completion], moment, using)
+        complete_together([move for move in moves if move.is_completion], moment, using)
         for move in moves:
-            if not move.is_plain_completion:
+            if not move.is_completion:
                 Task.objects.using(using).filter(pk=move.task.pk).update(**move.changes)
         write_events([told for move in moves for told in move.events], using)
         for move in moves:
@@ -62,11 +59,12 @@ def alive(task: Task, moment: datetime) -> bool:
 
 
 def complete_together(moves: Sequence[SqliteMove], moment: datetime, using: str) -> None:
-    """The usual end, in one statement for all."""
-    if moves:
-        Task.objects.using(using).filter(pk__in=[move.task.pk for move in moves]).update(
+    """The usual end, in one statement for all who state the same lease; the guard compares it with each row."""
+    for signature in {move.report.moved_by for move in moves}:
+        ids = [move.task.pk for move in moves if move.report.moved_by == signature]
+        Task.objects.using(using).filter(pk__in=ids).update(
             status=Status.SUCCESS,
-            moved_by=SIGNATURE,
+            moved_by=signature,
             locked_by=None,
             lock_expires_at=None,
             updated_at=moment,
@@ -82,8 +80,8 @@ class SqliteMove:
         self.eta = task.eta if report.is_final else moment + timedelta(seconds=report.delay)
 
     @property
-    def is_plain_completion(self) -> bool:
-        return self.report.move is COMPLETE and self.report.moved_by == self.report.lease.signature
+    def is_completion(self) -> bool:
+        return self.report.move is COMPLETE
 
     @property
     def error(self) -> dict[str, Any] | None:

@@ -50,32 +50,8 @@ def either(first: Q, second: Q) -> Q:
 class Task(models.Model):
     """One call of one function, kept until it is pruned."""
 
+    # What was asked for. The guard lets no statement change it.
     id = models.UUIDField(primary_key=True, editable=False)
-    func_path = models.CharField(_("task"), max_length=MAX_LENGTHS["func_path"])
-    args = models.JSONField(_("arguments"), default=list)
-    kwargs = models.JSONField(_("keyword arguments"), default=dict)
-    queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
-    priority = models.SmallIntegerField(_("priority"), default=0)
-    backend = models.CharField(_("backend"), max_length=64, default="default")
-    status = models.CharField(_("status"), max_length=9, choices=STATUS_CHOICES, default=Status.PENDING.value)
-    eta = models.DateTimeField(_("not before"))
-    attempts = models.PositiveIntegerField(_("attempts"), default=0)
-    max_attempts = models.PositiveIntegerField(_("budget"))
-    refunds = models.PositiveIntegerField(_("refunds"), default=0)
-    backoff = models.JSONField(_("backoff"), null=True)
-    timeout = models.FloatField(_("timeout"), help_text=_("Seconds an attempt may take."))
-    interval = models.FloatField(_("interval"), default=0, help_text=_("Seconds between repetitions; 0 for none."))
-    slot = models.DateTimeField(_("slot"), null=True, help_text=_("The instant a repeating task was meant to run."))
-    locked_by = models.CharField(_("locked by"), max_length=MAX_LENGTHS["locked_by"], null=True)
-    lock_expires_at = models.DateTimeField(_("lock expires at"), null=True)
-    moved_by = models.CharField(
-        _("moved by"), max_length=160, null=True, help_text=_("Who made the last move; workers state their lease.")
-    )
-    last_error = models.JSONField(_("last error"), null=True)
-    fingerprint = models.CharField(
-        _("fingerprint"), max_length=16, null=True, help_text=_("Alike for failures that are alike; of the last one.")
-    )
-    progress = models.JSONField(_("progress"), null=True)
     run_id = models.UUIDField(_("run"))
     retry_of = models.ForeignKey(
         "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="retries"
@@ -83,13 +59,41 @@ class Task(models.Model):
     parent = models.ForeignKey(
         "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="children"
     )
+    func_path = models.CharField(_("task"), max_length=MAX_LENGTHS["func_path"])
+    args = models.JSONField(_("arguments"), default=list)
+    kwargs = models.JSONField(_("keyword arguments"), default=dict)
     unique_key = models.CharField(_("unique key"), max_length=MAX_LENGTHS["unique_key"], null=True)
     metadata = models.JSONField(_("metadata"), default=dict)
+    backend = models.CharField(_("backend"), max_length=64, default="default")
+    max_attempts = models.PositiveIntegerField(_("budget"))
+    backoff = models.JSONField(_("backoff"), null=True)
+    timeout = models.FloatField(_("timeout"), help_text=_("Seconds an attempt may take."))
+    interval = models.FloatField(_("interval"), default=0, help_text=_("Seconds between repetitions; 0 for none."))
+    slot = models.DateTimeField(_("slot"), null=True, help_text=_("The instant a repeating task was meant to run."))
     created_at = models.DateTimeField(_("created at"))
-    updated_at = models.DateTimeField(_("updated at"))
+    # Where it stands in line.
+    queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
+    priority = models.SmallIntegerField(_("priority"), default=0)
+    eta = models.DateTimeField(_("not before"))
+    refunds = models.PositiveIntegerField(_("refunds"), default=0)
+    # How far it has come. Every claim and report changes these; PostgreSQL logs an update from the first changed column
+    # to the last one, so they stand together at the end.
+    status = models.CharField(_("status"), max_length=9, choices=STATUS_CHOICES, default=Status.PENDING.value)
+    attempts = models.PositiveIntegerField(_("attempts"), default=0)
     started_at = models.DateTimeField(_("started at"), null=True)
     last_attempt_at = models.DateTimeField(_("last attempt at"), null=True)
+    locked_by = models.CharField(_("locked by"), max_length=MAX_LENGTHS["locked_by"], null=True)
+    lock_expires_at = models.DateTimeField(_("lock expires at"), null=True)
+    moved_by = models.CharField(
+        _("moved by"), max_length=160, null=True, help_text=_("Who made the last move; workers state their lease.")
+    )
+    updated_at = models.DateTimeField(_("updated at"))
     finished_at = models.DateTimeField(_("finished at"), null=True)
+    last_error = models.JSONField(_("last error"), null=True)
+    fingerprint = models.CharField(
+        _("fingerprint"), max_length=16, null=True, help_text=_("Alike for failures that are alike; of the last one.")
+    )
+    progress = models.JSONField(_("progress"), null=True)
 
     objects = TaskManager()
 

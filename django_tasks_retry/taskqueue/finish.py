@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from ..errors import InvalidPayload, LeaseLost, LostReason
@@ -97,7 +98,13 @@ def record_on_postgresql(reports: Sequence[Report], using: str) -> dict[int, Mov
         for kind, data in report.events
     ]
     parameters = columns_of(rows, list(rows[0])) | columns_of(told, ("of", "kind", "actor", "data"))
-    return {row["n"]: (row["eta"], row["ts"]) for row in run(statement("finish"), parameters, using)}
+    sql = statement("finish") if any(report.next_id for report in reports) else without_repeating(statement("finish"))
+    return {row["n"]: (row["eta"], row["ts"]) for row in run(sql, parameters, using)}
+
+
+@cache
+def without_repeating(sql: str) -> str:
+    return sql.partition("-- Repeating tasks only")[0] + sql.partition("-- End of repeating tasks.\n")[2]
 
 
 def row_of(report: Report) -> dict[str, Any]:

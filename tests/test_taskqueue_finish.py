@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from django.db import transaction
 
@@ -125,6 +127,18 @@ def test_leases_of_one_worker_are_told_apart_by_their_task(database):
     assert first.signature == second.signature
     Task.objects.get(pk=first.id).cancel()
     assert [r.lost for r in taskqueue.finish([Completed(first), Completed(second)])] == ["CANCELLED", None]
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_a_lease_in_another_name_is_rejected(database, report):
+    task, lease = begin()
+    foreign = replace(lease, locked_by="somebody else")
+    before = everything(task)
+    with pytest.raises(LeaseLost) as lost:
+        REPORTS[report](foreign)
+    assert lost.value.reason == "RECLAIMED"
+    assert taskqueue.renew([foreign]) == {foreign.fence: LostReason.RECLAIMED}
+    assert everything(task) == before
 
 
 def test_renewing_many_tells_which_are_lost(database, travel):

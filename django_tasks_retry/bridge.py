@@ -17,7 +17,6 @@ from .models import Task, TaskEvent
 from .registry import AnyTask
 from .rules.backoff import path_of
 from .rules.failure import capture
-from .rules.policy import policy_of
 from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Completed, Lease, Outcome, Receipt, database
@@ -221,6 +220,5 @@ class Context(TaskContext[Any, Any] if TYPE_CHECKING else TaskContext):  # type:
 
 
 def context_of(lease: Lease, result: AnyResult) -> Context:
-    """The context of an attempt that begins. What an atomic task writes is its own transaction from the start."""
-    outside = -1 if policy_of(result.task.func).atomic else open_transactions(lease.backend)
-    return Context(task_result=result, lease=lease, transactions=outside)
+    """The context of an attempt that begins. Made before an atomic task opens its transaction."""
+    return Context(task_result=result, lease=lease, transactions=open_transactions(lease.backend))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.models import Group
-from django.db import transaction
+from django.db import connections, transaction
 
 from django_tasks_retry import Abort, Snooze, retry
 from django_tasks_retry.bridge import Context
@@ -132,6 +132,13 @@ def add_group_and_fail(name: str) -> None:
 def add_group_twice(name: str) -> None:
     Group.objects.create(name=name)
     Group.objects.create(name=name)
+
+
+@task
+@retry(max_attempts=1)
+def ask_for_nowhere() -> None:
+    with connections[database()].cursor() as cursor:
+        cursor.execute("SELECT * FROM nowhere")
 
 
 @task

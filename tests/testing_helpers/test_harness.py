@@ -102,6 +102,12 @@ def test_a_refused_statement_does_not_break_the_test(database, tasks):
     assert plain.noop.enqueue()
 
 
+def test_a_refused_query_does_not_break_the_test(database, tasks):
+    result = samples.ask_for_nowhere.enqueue()
+    tasks.run_due()
+    assert tasks.history(result) == ["failed"]
+
+
 def test_what_a_task_leaves_for_its_commit_is_done(database, tasks):
     samples.add_group_on_commit.enqueue("a")
     tasks.run_due()

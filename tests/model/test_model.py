@@ -152,6 +152,12 @@ class QueueMachine(RuleBasedStateMachine):
         for row in held:
             self.model.renew(row, lasts)
 
+    @rule(target=leases, lease=leases)
+    def let_go_and_claim_again(self, lease):
+        """Often the same worker gets the same task: then its old and new leases differ in the attempt alone."""
+        self.reported([(lease, "release")], 0)
+        return self.claimed(lease.locked_by, 3, 2, remembering=False)
+
     @rule(
         target=tasks,
         reports=st.lists(st.tuples(leases, outcomes), min_size=1, max_size=3),
@@ -160,6 +166,9 @@ class QueueMachine(RuleBasedStateMachine):
     )
     def report(self, reports, delay, by_supervisor):
         reports = list({lease.fence: (lease, name) for lease, name in reports}.values())
+        return multiple(*self.reported(reports, delay, by_supervisor=by_supervisor))
+
+    def reported(self, reports, delay, *, by_supervisor=False):
         actors = [sup_of(lease) if by_supervisor else None for lease, _ in reports]
         told = [outcome_of(*report, delay, actor) for report, actor in zip(reports, actors, strict=True)]
         receipts = taskqueue.finish(told)
@@ -173,7 +182,7 @@ class QueueMachine(RuleBasedStateMachine):
             row = self.model.rows[lease.id]
             expected = (row.status, None) if held else (None, self.model.why_lost(lease.fence))
             assert (receipt.lease, receipt.status, receipt.lost) == (lease, *expected)
-        return multiple(*next_ids)
+        return next_ids
 
     def apply(self, row, name, delay, actor):
         match name:

@@ -1,0 +1,51 @@
+"""`python -m tests.mutants [part of a name …]`: plant every bug, and show which test caught it."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.harness import Verdict, copy_of_the_package, judge, run_tests
+from tests.mutants.mutant import BOTH, Mutant
+
+
+def main(wanted: list[str]) -> int:
+    mutants = [mutant for mutant in MUTANTS if not wanted or any(part in mutant.name for part in wanted)]
+    check_that_all_is_green(mutants)
+    say("| mutant | planted in | caught by | guard refuses it | result |\n|---|---|---|---|---|")
+    began, verdicts = time.monotonic(), []
+    for mutant in mutants:
+        verdicts.append(judge(mutant))
+        say(row(verdicts[-1]))
+    survivors = [verdict for verdict in verdicts if not verdict.caught]
+    say(f"\n{len(verdicts) - len(survivors)} of {len(verdicts)} caught in {time.monotonic() - began:.0f} s")
+    for verdict in survivors:
+        say(f"\n{verdict.mutant.name}:\n" + "\n".join(run.tail for run in verdict.runs))
+    return 1 if survivors else 0
+
+
+def check_that_all_is_green(mutants: list[Mutant]) -> None:
+    """A test that is red without any bug catches nothing."""
+    tests = sorted({test for mutant in mutants for test in mutant.caught_by})
+    with copy_of_the_package() as root:
+        for guard in (True, False):
+            run = run_tests(root, tests, guard=guard, on=BOTH)
+            if run.red:
+                sys.exit(f"red without a planted bug ({'with' if guard else 'without'} the guard):\n{run.tail}")
+
+
+def row(verdict: Verdict) -> str:
+    mutant = verdict.mutant
+    tests = ", ".join(test.partition("::")[2] for test in mutant.caught_by)
+    refused = "yes" if verdict.refused else "—"
+    return f"| {mutant.name} | {mutant.files} | {tests} | {refused} | {'caught' if verdict.caught else 'SURVIVED'} |"
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""Bugs about attempts, delays and clocks."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import MODEL, PG, PROMISES, Edit, Mutant
+
+BUDGETS = (
+    Mutant(
+        "release does not refund the attempt",
+        (
+            Edit("taskqueue/finish.py", '"refund": report.move.refunds,', '"refund": 0,'),
+            Edit("taskqueue/finish_sqlite.py", '"refunds": F("refunds") + self.report.move.refunds,', ""),
+        ),
+        (MODEL,),
+    ),
+    Mutant(
+        "a lost lease refunds the attempt, for ever",
+        (
+            Edit(
+                "taskqueue/sql/recover.sql",
+                "        locked_by = NULL,\n",
+                "        refunds = t.refunds + 1, locked_by = NULL,\n",
+            ),
+            Edit(
+                "taskqueue/recover.py",
+                '"locked_by": None, "lock_expires_at"',
+                '"refunds": task.refunds + 1, "locked_by": None, "lock_expires_at"',
+            ),
+        ),
+        (MODEL,),
+        guarded=True,
+    ),
+    Mutant(
+        "a failure forgets that the budget is spent",
+        (Edit("rules/verdict.py", "if spent >= max_attempts or", "if spent > max_attempts or"),),
+        (MODEL,),
+        guarded=True,
+    ),
+    Mutant(
+        "refunds count towards the backoff",
+        (Edit("taskqueue/lease.py", "return self.attempts - self.refunds", "return self.attempts"),),
+        (MODEL,),
+    ),
+    Mutant(
+        "a requeued task is due at once",
+        (Edit("taskqueue/report.py", "delay=delay or 0.0,", "delay=0.0,"),),
+        (MODEL,),
+    ),
+    Mutant(
+        "jitter removed",
+        (Edit("rules/backoff.py", " * (1 + self.jitter * chance)", ""),),
+        (PROMISES + "test_tasks_that_fail_together_do_not_come_back_together",),
+    ),
+)
+
+CLOCKS = (
+    Mutant(
+        "the host's clock decides which leases are lost",
+        (
+            Edit(
+                "taskqueue/sql/recover.sql",
+                "THEN lock_expires_at <= django_tasks_retry_now() ELSE",
+                "THEN lock_expires_at <= clock_timestamp() ELSE",
+            ),
+            Edit(
+                "querysets.py",
+                "filter(lock_expires_at__lte=Now())",
+                'filter(lock_expires_at__lte=__import__("django.utils.timezone").utils.timezone.now())',
+            ),
+        ),
+        (MODEL,),
+    ),
+    Mutant(
+        "the clock stands still within a transaction",
+        (Edit("clock.py", "SELECT pg_catalog.statement_timestamp()", "SELECT pg_catalog.now()"),),
+        (PROMISES + "test_a_lease_runs_out_even_inside_a_transaction_that_began_before",),
+        on=PG,
+    ),
+    Mutant(
+        "a repeating task drifts",
+        (
+            Edit(
+                "taskqueue/sql/finish.sql",
+                "SELECT t.slot + interval '1 second' * t.interval * GREATEST(",
+                "SELECT django_tasks_retry_now() + interval '1 second' * t.interval * LEAST(",
+            ),
+            Edit("rules/repeat.py", "return slot + ", "return now + timedelta(seconds=interval) or slot + "),
+        ),
+        (MODEL,),
+    ),
+    Mutant(
+        "a repeating task catches up on every slot it missed",
+        (
+            Edit("taskqueue/sql/finish.sql", "t.interval * GREATEST(", "t.interval * LEAST("),
+            Edit("rules/repeat.py", "max(1, ", "min(1, "),
+        ),
+        (MODEL,),
+    ),
+)

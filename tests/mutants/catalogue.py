@@ -1,0 +1,10 @@
+"""The planted bugs. Each is one that a queue has shipped, or that this one could."""
+
+from __future__ import annotations
+
+from tests.mutants.books import BOOKS
+from tests.mutants.budgets import BUDGETS, CLOCKS
+from tests.mutants.claiming import CLAIMING, KEYS_AND_ORDER
+from tests.mutants.leases import FENCES, LEASES
+
+MUTANTS = (*FENCES, *LEASES, *BUDGETS, *CLAIMING, *CLOCKS, *BOOKS, *KEYS_AND_ORDER)

@@ -1,0 +1,146 @@
+"""Bugs about who gets a task, about unique keys and about the order of locks."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import CLAIMS, INTERLEAVED, MODEL, OPERATORS, PG, PROMISES, REPORTS, SQLITE, Edit, Mutant
+
+CLAIMING = (
+    Mutant(
+        "no SKIP LOCKED: claimers wait for each other",
+        (Edit("taskqueue/sql/claim.sql", "        FOR UPDATE SKIP LOCKED\n", "        FOR UPDATE\n"),),
+        (CLAIMS + "test_a_claimer_passes_by_what_another_is_claiming_and_does_not_wait",),
+        on=PG,
+    ),
+    Mutant(
+        "no row lock: two claimers get one task",
+        (Edit("taskqueue/sql/claim.sql", "        FOR UPDATE SKIP LOCKED\n", ""),),
+        (INTERLEAVED,),
+        guarded=True,
+        on=PG,
+    ),
+    Mutant(
+        "a claim overshoots its limit",
+        (
+            Edit("taskqueue/sql/claim.sql", "    ) AS task\n    LIMIT %(limit)s::int\n", "    ) AS task\n"),
+            Edit(
+                "taskqueue/claim.py",
+                "due_in(lane, limit - len(tasks), terms, using)",
+                "due_in(lane, limit, terms, using)",
+            ),
+        ),
+        (CLAIMS + "test_a_claim_never_takes_more_than_its_limit_from_many_lanes",),
+    ),
+    Mutant(
+        "a task is claimed before its eta",
+        (
+            Edit("taskqueue/sql/claim.sql", "            AND t.eta <= django_tasks_retry_now()\n", ""),
+            Edit("taskqueue/sql/lanes.sql", "WHERE eta <= django_tasks_retry_now()", ""),
+            Edit("querysets.py", "return self.pending().filter(eta__lte=Now())", "return self.pending()"),
+            Edit("taskqueue/sql/lanes_sqlite.sql", "WHERE head.eta <= django_tasks_retry_now()", ""),
+        ),
+        (MODEL,),
+        guarded=True,
+    ),
+    Mutant(
+        "urgent tasks wait like all others",
+        (
+            Edit(
+                "taskqueue/claim.py",
+                "self.lanes.sort(key=lambda lane: -lane.priority)",
+                "self.lanes.sort(key=lambda lane: 0)",
+            ),
+        ),
+        (MODEL,),
+    ),
+    Mutant(
+        "the floors of the lanes are never forgotten",
+        (Edit("taskqueue/claim.py", "if len(leases) < limit and lanes.may_look():", "if not lanes.lanes:"),),
+        (MODEL,),
+        on=PG,
+    ),
+    Mutant(
+        "tasks of unknown functions are claimed",
+        (
+            Edit("taskqueue/sql/claim.sql", "            AND t.func_path = ANY (%(known)s::text[])\n", ""),
+            Edit("taskqueue/claim.py", "unpaused.filter(func_path__in=terms.known)", "unpaused"),
+        ),
+        (PROMISES + "test_a_task_of_an_unknown_function_is_left_for_a_worker_that_knows_it",),
+    ),
+    Mutant(
+        "a paused queue is claimed from",
+        (
+            Edit("taskqueue/sql/claim.sql", "AND q.paused_at IS NOT NULL", "AND q.paused_at IS NOT NULL AND FALSE"),
+            Edit("taskqueue/claim.py", "paused_at__isnull=False", "paused_at__isnull=True"),
+        ),
+        (CLAIMS + "test_no_claim_that_begins_after_a_pause_takes_a_task",),
+    ),
+)
+
+KEYS_AND_ORDER = (
+    Mutant(
+        "retry opens the old row again",
+        (
+            Edit(
+                "taskqueue/intervene.py",
+                "            copies = [same_call(",
+                "            finished.update(attempts=0)\n            copies = [same_call(",
+            ),
+        ),
+        (MODEL,),
+        guarded=True,
+    ),
+    Mutant(
+        "unique keys are looked up, not indexed",
+        (
+            Edit(
+                "migrations/0001_initial.py",
+                'fields=("queue", "unique_key"),',
+                'fields=("queue", "unique_key", "id"),',
+            ),
+            Edit(
+                "taskqueue/insert.py",
+                '        sql = sql.replace("RETURNING", f"{LEAVE_TAKEN_KEYS}\\nRETURNING")',
+                "        tasks = [task for task in tasks if key_of(task) not in holders_of(tasks, using)]",
+            ),
+        ),
+        (OPERATORS + "test_eight_enqueue_one_unique_key_and_get_one_task",),
+        on=PG,
+    ),
+    Mutant(
+        "renewals go in the caller's order",
+        (Edit("taskqueue/renew.py", "leases = sorted(leases, key=lambda lease: lease.id)", "leases = list(leases)"),),
+        (REPORTS + "test_reports_and_others_about_the_same_many_tasks_never_deadlock",),
+        on=PG,
+    ),
+    Mutant(
+        "unique keys are written in the caller's order",
+        (
+            Edit(
+                "taskqueue/insert.py",
+                'return task.queue if task.unique_key else "", task.unique_key or ""',
+                'return "", ""',
+            ),
+        ),
+        (OPERATORS + "test_two_enqueue_the_same_keys_in_opposite_order",),
+        on=PG,
+    ),
+    Mutant(
+        "operators lock tasks in their own order",
+        (Edit("taskqueue/intervene.py", '.order_by("pk").select_for_update()', ".select_for_update()"),),
+        (OPERATORS + "test_two_operators_cancel_the_same_tasks_in_opposite_order",),
+        on=PG,
+    ),
+    Mutant(
+        "the guard is not put back on a table that was remade",
+        (
+            Edit(
+                "guard.py",
+                "    if not missing(using):\n",
+                "    if using in INSTALLED or INSTALLED.append(using):\n",
+            ),
+            Edit("guard.py", '\nFRESH = "', '\nINSTALLED = []\nFRESH = "'),
+        ),
+        (PROMISES + "test_a_table_that_was_remade_has_its_guard_again_after_migrate",),
+        on=SQLITE,
+    ),
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import connections
 
 from ..clock import Now, held
 from ..errors import InvalidCall, LeaseLost
@@ -27,7 +27,7 @@ def holds(lease: Lease) -> bool:
 def report_progress(lease: Lease, done: float, total: float | None = None, note: str = "") -> None:
     """Record the holder's progress; LeaseLost where the lease no longer holds."""
     progress = progress_of(done, total, note)
-    with transaction.atomic(using=database(lease.backend), savepoint=False), held():
+    with held():
         written = held_by(lease).update(progress=progress, moved_by=f"{lease.signature}{KEPT}", updated_at=Now())
     if not written:
         raise_lost(lease)

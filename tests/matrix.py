@@ -128,12 +128,17 @@ def suite(python: Path, arguments: list[str]) -> tuple[int, str]:
     return process.returncode, re.sub(r"^=+ | =+$", "", last)
 
 
+def table(outcomes: list[Outcome]) -> str:
+    width = max(len(outcome.leg.name) for outcome in outcomes)
+    return "\n".join(
+        f"{outcome.leg.name:{width}}  {outcome.word:13}  {outcome.seconds:6.0f} s  {outcome.detail}"
+        for outcome in outcomes
+    )
+
+
 def main(arguments: list[str]) -> int:
     outcomes = [run(leg, arguments) for leg in LEGS]
-    width = max(len(outcome.leg.name) for outcome in outcomes)
-    say("")
-    for outcome in outcomes:
-        say(f"{outcome.leg.name:{width}}  {outcome.word:13}  {outcome.seconds:6.0f} s  {outcome.detail}")
+    say(f"\n{table(outcomes)}")
     return int(any(outcome.is_failure for outcome in outcomes))
 
 

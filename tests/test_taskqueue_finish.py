@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import transaction
 
-from django_tasks_retry import taskqueue
+from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.errors import Abort, LeaseLost, LostReason
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.status import Status
@@ -158,6 +159,27 @@ def test_a_renewal_never_shortens_a_lease(database):
     task, lease = begin()
     assert taskqueue.renew([lease], 1) == {}
     assert now_of(task).lock_expires_at == task.lock_expires_at
+
+
+class HastyClock(datetime):
+    """Ten seconds pass with each reading."""
+
+    readings = 0
+
+    @classmethod
+    def now(cls, tz=None):
+        cls.readings += 1
+        return datetime.now(tz) + timedelta(seconds=10 * cls.readings)
+
+
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+def test_one_reading_of_the_clock_judges_a_move(database, monkeypatch):
+    """The check and the guard agree whether a lease holds. On PostgreSQL the statement's own time sees to that."""
+    enqueue()
+    monkeypatch.setattr(clock, "datetime", HastyClock)
+    lease = claim_one(lease=15)
+    assert taskqueue.renew([lease], 15) == {}
+    assert taskqueue.finish([Completed(lease)])[0].accepted
 
 
 def test_a_report_belongs_to_the_transaction_of_its_caller(database):

@@ -28,7 +28,7 @@ from ..conf import options
 from ..models import Queue, Task
 from ..rules.status import Status
 from ..rules.transitions import CLAIM, KEPT, EventKind
-from .database import database, fetch, is_postgresql, run, statement
+from .database import database, fetch, is_postgresql, statement
 from .events import event, write_events
 from .lease import COLUMNS, Lease, read_lease
 
@@ -140,7 +140,7 @@ def take(lanes: Lanes, limit: int, terms: Terms, using: str) -> list[Lease]:
 
 
 def urgency(lease: Lease) -> Any:
-    return -lease.priority, lease.eta, lease.id
+    return -lease.priority, lease.eta, lease.id.int
 
 
 def take_on_postgresql(lanes: Sequence[Lane], limit: int, terms: Terms, using: str) -> list[Lease]:
@@ -155,7 +155,7 @@ def take_on_postgresql(lanes: Sequence[Lane], limit: int, terms: Terms, using: s
         "worker": terms.worker_id,
         "lease": terms.seconds,
     }
-    return [read_lease(row) for row in run(statement("claim"), parameters, using)]
+    return [read_lease(row) for row in fetch(statement("claim"), parameters, using)]
 
 
 def take_on_sqlite(lanes: Sequence[Lane], limit: int, terms: Terms, using: str) -> list[Lease]:

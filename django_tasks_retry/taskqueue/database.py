@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
@@ -57,8 +57,3 @@ def unprepared(cursor: Any) -> Iterator[None]:
         yield
     finally:
         connection.prepare_threshold = threshold
-
-
-def columns_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
-    """Rows as one array per column, as `unnest` takes them."""
-    return {name: [row[name] for row in rows] for name in names}

@@ -17,7 +17,7 @@ from ..models import Task
 from ..rules.failure import Failure
 from ..rules.payload import dump
 from ..rules.status import Status
-from .database import columns_of, database, is_postgresql, run, statement
+from .database import database, fetch, is_postgresql, statement
 from .finish_sqlite import Moved, record_on_sqlite
 from .lease import Fence, Lease
 from .report import Completed, Failed, Outcome, Released, Report, report_of
@@ -44,7 +44,7 @@ def finish(outcomes: Sequence[Outcome]) -> list[Receipt]:
     if not outcomes:
         return []
     # In the order of their ids, so that two that write about the same tasks cannot deadlock.
-    order = sorted(range(len(outcomes)), key=lambda n: outcomes[n].lease.id)
+    order = sorted(range(len(outcomes)), key=lambda n: outcomes[n].lease.id.int)
     receipts = dict(zip(order, answers([report_of(outcomes[n]) for n in order]), strict=True))
     return [receipts[n] for n in range(len(outcomes))]
 
@@ -91,15 +91,14 @@ def accepted(receipt: Receipt) -> Receipt:
 
 def record_on_postgresql(reports: Sequence[Report], using: str) -> dict[int, Moved]:
     """What was written, by the place of the accepted reports."""
-    rows = [row_of(report) for report in reports]
     told = [
-        {"of": n, "kind": kind.value, "actor": report.actor, "data": dump(data)}
+        {"of": n, "kind": kind, "actor": report.actor, "data": data}
         for n, report in enumerate(reports)
         for kind, data in report.events
     ]
-    parameters = columns_of(rows, list(rows[0])) | columns_of(told, ("of", "kind", "actor", "data"))
+    parameters = {"reports": dump([row_of(report) for report in reports]), "told": dump(told)}
     sql = statement("finish") if any(report.next_id for report in reports) else without_repeating(statement("finish"))
-    return {row["n"]: (row["eta"], row["ts"]) for row in run(sql, parameters, using)}
+    return {n: (eta, ts) for n, eta, ts in fetch(sql, parameters, using)}
 
 
 @cache
@@ -109,17 +108,17 @@ def without_repeating(sql: str) -> str:
 
 def row_of(report: Report) -> dict[str, Any]:
     return {
-        "id": report.lease.id,
+        "id": str(report.lease.id),
         "worker": report.lease.locked_by,
         "attempt": report.lease.attempts,
         "moved_by": report.moved_by,
-        "status": report.move.target.value,
+        "status": report.move.target,
         "delay": report.delay,
         "refund": report.move.refunds,
-        "error": None if report.error is None else dump(report.error),
+        "error": report.error,
         "fingerprint": report.fingerprint,
         "result": None if report.result == "null" else report.result,  # SQL's NULL, as the ORM writes it
-        "next_id": report.next_id,
+        "next_id": report.next_id and str(report.next_id),
     }
 
 

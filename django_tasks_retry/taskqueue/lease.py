@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -57,13 +57,16 @@ class Lease:
 
 
 COLUMNS = [field.name for field in fields(Lease)]
-JSON_COLUMNS = ("args", "kwargs", "backoff", "metadata")
+JSON_PLACES = [COLUMNS.index(name) for name in ("args", "kwargs", "backoff", "metadata")]
 
 
-def read_lease(row: Mapping[str, Any]) -> Lease:
-    """A lease from a raw row, in which JSON arrives as text."""
-    decoded = {name: json.loads(row[name]) if isinstance(row[name], str) else row[name] for name in JSON_COLUMNS}
-    return Lease(**{**row, **decoded})
+def read_lease(row: Sequence[Any]) -> Lease:
+    """A lease from a raw row of `COLUMNS`, in which JSON arrives as text."""
+    values = list(row)
+    for place in JSON_PLACES:
+        if isinstance(values[place], str):
+            values[place] = json.loads(values[place])
+    return Lease(*values)
 
 
 current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=None)

@@ -1,13 +1,13 @@
 -- Finish: outcomes of many leases, written under their fences; the answer lists those that were accepted.
 -- The fence leaves `status` out on purpose (a lease implies RUNNING by constraint): naming it would let the planner
 -- walk the partial index dtr_leases with its dead entries instead of the primary key.
+-- The reports come as JSON texts: as arrays, a parameter per column, they took the client three times as long to write.
 WITH report AS (
     SELECT r.*
-    FROM unnest(
-        %(id)s::uuid[], %(worker)s::text[], %(attempt)s::int[], %(moved_by)s::text[], %(status)s::text[],
-        %(delay)s::float8[], %(refund)s::int[], %(error)s::jsonb[], %(fingerprint)s::text[], %(result)s::jsonb[],
-        %(next_id)s::uuid[]
-    ) WITH ORDINALITY AS r (id, worker, attempt, moved_by, status, delay, refund, error, fingerprint, result, next_id, n)
+    FROM ROWS FROM (json_to_recordset(%(reports)s::json) AS (
+        id uuid, worker text, attempt int, moved_by text, status text, delay float8, refund int, error jsonb,
+        fingerprint text, result text, next_id uuid
+    )) WITH ORDINALITY AS r (id, worker, attempt, moved_by, status, delay, refund, error, fingerprint, result, next_id, n)
 ), moved AS (
     UPDATE django_tasks_retry_task AS t
     SET status = r.status,
@@ -28,7 +28,7 @@ WITH report AS (
         AND t.locked_by = r.worker
         AND t.attempts = r.attempt
         AND t.lock_expires_at > django_tasks_retry_now()
-    RETURNING r.n - 1 AS n, t.id, t.status, t.eta, t.attempts, t.last_attempt_at, t.finished_at, r.result,
+    RETURNING r.n - 1 AS n, t.id, t.status, t.eta, t.attempts, t.last_attempt_at, t.finished_at, r.result::jsonb AS result,
         CASE WHEN r.error IS NULL THEN NULL ELSE t.last_error END AS error, r.next_id
 ), results AS (
     INSERT INTO django_tasks_retry_taskresult (task_id, status, result, error, attempts, last_attempt_at, finished_at)
@@ -37,7 +37,7 @@ WITH report AS (
     INSERT INTO django_tasks_retry_taskevent (task_id, kind, ts, attempt, actor, data)
     SELECT m.id, e.kind, django_tasks_retry_now(), m.attempts, e.actor,
         CASE WHEN e.kind IN ('task.requeued', 'task.released') THEN e.data || jsonb_build_object('eta', m.eta) ELSE e.data END
-    FROM unnest(%(of)s::int[], %(kind)s::text[], %(actor)s::text[], %(data)s::jsonb[])
+    FROM ROWS FROM (json_to_recordset(%(told)s::json) AS (of int, kind text, actor text, data jsonb))
         WITH ORDINALITY AS e (of, kind, actor, data, n)
     JOIN moved AS m ON m.n = e.of
     ORDER BY e.n

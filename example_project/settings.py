@@ -1,5 +1,6 @@
 """Settings of the example project. `DATABASE_URL` chooses PostgreSQL; without it everything runs on SQLite."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import environ
@@ -41,6 +42,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
+if find_spec("whitenoise"):  # serves static files where there is no DEBUG and no other server for them
+    MIDDLEWARE.insert(1, "whitenoise.middleware.WhiteNoiseMiddleware")
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",

@@ -98,6 +98,7 @@ def test_no_role_can_touch_the_guard_or_the_call(become, role):
     refused("TRUNCATE django_tasks_retry_task")
     refused("ALTER TABLE django_tasks_retry_task DISABLE TRIGGER ALL")
     refused("DROP FUNCTION dtr_guard_move() CASCADE")
+    refused("SET session_replication_role = replica")
 
 
 def test_a_producer_cannot_move_and_a_worker_cannot_decide(become):

@@ -1,0 +1,169 @@
+"""Makes the parts of the documentation that the code already knows: `python docs/generate.py`.
+
+`tests/test_docs.py` fails where the files in `docs/generated/` differ from what this makes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "generated"
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+OPTIONS = {
+    "DATABASE": "Alias of ``DATABASES`` that holds the tasks. ``None`` asks the database routers.",
+    "LEASE": "Seconds that a claim holds without being renewed. Workers renew four times as often. "
+    "After the loss of a whole machine its tasks run again this much later.",
+    "MAX_ATTEMPTS": "Attempts that a task may spend, the first included. A task's own policy comes first.",
+    "RETRY_BASE": "Seconds before the second attempt.",
+    "RETRY_FACTOR": "By how much the delay grows from one attempt to the next.",
+    "RETRY_CAP": "The longest delay, before jitter.",
+    "RETRY_JITTER": "Share by which each delay is spread, up and down, so that failures do not come back in step.",
+    "TIMEOUT": "Seconds an attempt may take. A task's own policy comes first.",
+    "TIMEOUT_GRACE": "Seconds that a function may take to yield to ``TaskTimeout`` before its process is replaced.",
+    "MAX_ARGS_SIZE": "Bytes of a call's arguments as JSON. Larger ones are refused at enqueue.",
+    "MAX_RESULT_SIZE": "Bytes of a return value as JSON. A larger one fails the attempt.",
+    "KEEP_SUCCESS": "Seconds that successful tasks are kept. ``None`` keeps them for ever.",
+    "KEEP_FAILED": "Seconds that failed tasks are kept.",
+    "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
+}
+
+FLAGS = {
+    "--queues": "Queues to serve, by name or pattern. Default: all.",
+    "--exclude": "Queues to leave alone. Stronger than ``--queues``.",
+    "--backend": "The alias in ``TASKS``.",
+    "--processes": "Child processes.",
+    "--threads": "Plain functions that run at once, per process.",
+    "--async-slots": "Coroutines that run at once, per process.",
+    "--drain": "Stop when nothing is due. Tasks that wait for a later eta do not count.",
+    "--once": "Run at most one task, then stop.",
+    "--max-tasks": "Stop after this many attempts.",
+    "--max-time": "Stop after this time.",
+    "--max-memory": "Replace a child process that has grown past this.",
+    "--grace": "What running tasks are given at shutdown before they are handed back.",
+    "--poll": "How often to look for work where no wake-up comes.",
+    "--no-listen": "Poll only. For a pooler in transaction mode.",
+    "--reload": "Restart when code changes. On by default where ``DEBUG`` is, unless the run has an end.",
+    "--no-reload": "Do not restart when code changes.",
+    "--heartbeat-file": "A file touched every second by the supervisor's main loop. "
+    "Probe it with ``python -m django_tasks_retry.alive``.",
+    "--log-format": "``text`` or ``json``, to standard error. Default: text, unless the project configured the logger.",
+    "--name": "A label for this worker. Default: the host's name.",
+}
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], widths: str = "auto") -> str:
+    """A list-table of reStructuredText."""
+    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
+    for row in [headings, *rows]:
+        lines += [f"   {'*' if n == 0 else ' '} - {cell}" for n, cell in enumerate(row)]
+    return "\n".join(lines) + "\n"
+
+
+def literal(value: Any) -> str:
+    return f"``{value}``"
+
+
+def settings_table() -> str:
+    from django_tasks_retry.conf import DEFAULTS, QueueOptions
+
+    known = [(field.name.upper(), str(field.type), getattr(DEFAULTS, field.name)) for field in fields(QueueOptions)]
+    rows = [(literal(key), literal(kind), shown(default), OPTIONS[key]) for key, kind, default in known]
+    return table(("Key", "Type", "Default", "Meaning"), rows, "22 16 18 44")
+
+
+def shown(default: Any) -> str:
+    """Retention reads better in days."""
+    days = f" ({default / 86400:g} days)" if isinstance(default, float) and default >= 86400 else ""
+    return f"{literal(default)}{days}"
+
+
+def moves_table() -> str:
+    from django_tasks_retry.rules.transitions import MOVES
+
+    rows = [
+        (
+            literal(move.source) if move.source else "(new)",
+            move.name,
+            literal(move.target),
+            move.who.value,
+            ", ".join(literal(kind) for kind in move.events) or "none",
+            counted(move),
+            move.note,
+        )
+        for move in MOVES
+    ]
+    return table(("From", "Move", "To", "Who may", "Events, in order", "Counts", "Notes"), rows)
+
+
+def counted(move: Any) -> str:
+    parts = [f"attempts + {move.attempts}"] * bool(move.attempts) + [f"refunds + {move.refunds}"] * bool(move.refunds)
+    return ", ".join(parts) or "as they are"
+
+
+def runworker_table() -> str:
+    rows = [
+        (", ".join(literal(text) for text in action.option_strings), default_of(action), FLAGS[name_of(action)])
+        for action in runworker_options()
+    ]
+    return table(("Option", "Default", "Meaning"), rows, "26 16 58")
+
+
+def runworker_options() -> list[argparse.Action]:
+    """Without what Django gives to every command."""
+    from django.core.management.base import BaseCommand
+
+    from django_tasks_retry.management.commands.runworker import Command
+
+    common = {name_of(action) for action in BaseCommand().create_parser("manage.py", "runworker")._actions}
+    ours = Command().create_parser("manage.py", "runworker")._actions
+    return [action for action in ours if name_of(action) not in common]
+
+
+def name_of(action: argparse.Action) -> str:
+    return next((text for text in action.option_strings if text.startswith("--")), action.dest)
+
+
+def default_of(action: argparse.Action) -> str:
+    if action.nargs == 0 or action.default in (None, "", ()):
+        return ""
+    value = ",".join(action.default) if isinstance(action.default, tuple) else action.default
+    return literal(f"{value:g} s" if isinstance(value, float) else value)
+
+
+def states_diagram() -> str:
+    from diagram import draw
+
+    from django_tasks_retry.rules.transitions import MOVES
+
+    return draw(MOVES)
+
+
+MADE = {
+    "settings.rst": settings_table,
+    "moves.rst": moves_table,
+    "runworker.rst": runworker_table,
+    "states.svg": states_diagram,
+}
+
+
+def make() -> dict[str, str]:
+    """Name → content of each generated file."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    return {name: build() for name, build in MADE.items()}
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
+    import django
+
+    django.setup()
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in make().items():
+        (FOLDER / name).write_text(text)

@@ -1,0 +1,191 @@
+"""The documentation is true: what it shows runs, what it lists is what the code has."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from django.apps import apps
+from django.core.management import BaseCommand, get_commands, load_command_class
+
+import django_tasks_retry
+from django_tasks_retry import compat, conf, errors
+from django_tasks_retry.rules.failure import Code
+from django_tasks_retry.rules.status import Status
+from django_tasks_retry.rules.transitions import MOVES, EventKind
+from tests.docs.pages import DOCS, README, ROOT, Snippet, documented, name_of, pages, snippets
+from tests.docs.project import Project
+from tests.example.programs import environment
+
+sys.path.insert(0, str(DOCS))
+generate = importlib.import_module("generate")
+sys.path.remove(str(DOCS))
+
+PLAYED = [name_of(page) for page in pages() if any(s.language == "python" and not s.caption for s in snippets(page))]
+CHECK_ID = re.compile(r"django_tasks_retry\.[EW]\d{3}")
+APP = apps.get_app_config("django_tasks_retry")
+
+
+def page(name: str) -> str:
+    return (DOCS / f"{name}.rst").read_text()
+
+
+def listed_in(name: str, pattern: str) -> list[str]:
+    """The literals of this form that stand first in a table's row."""
+    return re.findall(rf"^   \* - ``({pattern})``", page(name), re.MULTILINE)
+
+
+# What runs
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory) -> dict[str, str]:
+    """Page → why its snippets failed, of all pages that have any."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.docs.play", *PLAYED],
+        cwd=ROOT,
+        env=environment(DATABASE_URL=f"sqlite:///{tmp_path_factory.mktemp('docs') / 'docs.sqlite3'}"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_the_snippets_of_each_page_run(name, played):
+    assert name not in played, played[name]
+
+
+def test_the_tutorial_can_be_followed_to_the_letter(tmp_path):
+    Project(tmp_path).follow(snippets(DOCS / "tutorial.rst"))
+
+
+def test_the_readme_start_can_be_followed_in_an_existing_project(tmp_path):
+    project = Project(tmp_path)
+    project.run("django-admin startproject mysite .", [])
+    project.run("python manage.py startapp shop", [])
+    project.write("mysite/settings.py", "INSTALLED_APPS += ['shop']\n")
+    files = [file for snippet in snippets(README) if snippet.language == "python" for file in titled(snippet)]
+    assert [file.caption for file in files] == ["settings.py", "shop/tasks.py", "shop/views.py"]
+    for file in files:
+        project.write({"settings.py": "mysite/settings.py"}.get(file.caption, file.caption), file.text)
+    project.run("python manage.py migrate", [])
+    project.run('python manage.py shell -c "import shop.views"', [])
+    project.run("python manage.py runworker --drain", ["2 done"])
+
+
+def titled(snippet: Snippet) -> list[Snippet]:
+    """A block of several files, each under a comment with its name."""
+    parts = re.split(r"^# ([\w/]+\.py)\b.*\n", snippet.text, flags=re.MULTILINE)
+    return [Snippet("python", text, name) for name, text in zip(parts[1::2], parts[2::2], strict=True)]
+
+
+# What is listed
+
+
+def test_generated_parts_are_made_from_the_code_as_it_is():
+    for name, text in generate.make().items():
+        assert (DOCS / "generated" / name).read_text() == text, f"{name} is stale: run python docs/generate.py"
+
+
+def test_every_option_is_described_and_no_other():
+    assert set(generate.OPTIONS) == set(conf.KEYS)
+    assert set(generate.FLAGS) == {generate.name_of(action) for action in generate.runworker_options()}
+
+
+def test_the_contract_page_shows_every_legal_move():
+    assert ".. include:: generated/moves.rst" in page("contract")
+    assert ".. image:: generated/states.svg" in page("contract")
+    assert generate.moves_table().count("   * - ") == len(MOVES) + 1
+    told = re.search(r"<desc>(.*)</desc>", generate.states_diagram())[1]
+    assert all(f"{move.source or 'new'} to {move.target}" in told and move.name in told for move in MOVES)
+
+
+def test_statuses_events_codes_and_reasons_are_listed():
+    tables = listed_in("reference/events", "[A-Z_]+")
+    assert tables == [*Status, *Code, *errors.LostReason]
+    assert listed_in("reference/events", r"task\.\w+") == list(EventKind)
+
+
+def test_every_system_check_is_listed():
+    assert listed_in("reference/checks", CHECK_ID.pattern) == sorted(set(CHECK_ID.findall(source())))
+
+
+def test_every_command_and_its_options_are_documented():
+    text = page("reference/commands") + (DOCS / "generated" / "runworker.rst").read_text()
+    ours = [name for name, app in get_commands().items() if app == "django_tasks_retry"]
+    for name in ours:
+        assert f"``manage.py {name}``" in text
+        for flag in flags_of(name):
+            assert f"``{flag}``" in text, f"{name} {flag}"
+
+
+def flags_of(name: str) -> set[str]:
+    """Without those that Django gives to every command."""
+    return option_strings(load_command_class("django_tasks_retry", name)) - option_strings(BaseCommand())
+
+
+def option_strings(command: BaseCommand) -> set[str]:
+    return {flag for action in command.create_parser("manage.py", "x")._actions for flag in action.option_strings}
+
+
+def test_every_public_name_is_documented():
+    text = page("reference/api")
+    for name in django_tasks_retry.__all__:
+        assert re.search(rf"``@?{name}\b", text), name
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and issubclass(value, errors.TaskQueueError):
+            assert f"``{name}``" in text, name
+
+
+def test_every_signal_is_documented():
+    for signal in ("task_enqueued", "task_started", "task_finished"):
+        assert hasattr(compat, signal)
+        assert f"``{signal}``" in page("reference/signals")
+
+
+def test_every_permission_that_the_console_asks_for_is_documented():
+    own = {codename for model in APP.get_models() for codename, _ in model._meta.permissions}
+    shown = {"view_task", "view_queue", "view_worker"}
+    listed = set(re.findall(r"``django_tasks_retry\.([a-z]+_[a-z_]+)``", page("howto/operate")))
+    assert listed == own | shown
+
+
+def test_no_page_names_a_setting_a_check_or_an_event_that_does_not_exist():
+    text = documented() + README.read_text()
+    assert set(CHECK_ID.findall(text)) <= set(CHECK_ID.findall(source()))
+    assert set(re.findall(r"``(task\.[a-z_]+)``", text)) <= set(EventKind)
+    assert set(re.findall(r"``((?:KEEP|RETRY|MAX|TIMEOUT|LEASE)_?[A-Z_]*)``", text)) <= {*conf.KEYS, *Code}
+
+
+def source() -> str:
+    return "".join(path.read_text() for path in sorted((ROOT / "django_tasks_retry").rglob("*.py")))
+
+
+# The README
+
+
+def test_the_readme_is_short_and_has_its_two_commands():
+    lines = README.read_text().splitlines()
+    assert len(lines) <= 150
+    commands = [line for line in lines if line.startswith("python3 -m venv .venv")]
+    assert [command.split()[-1] for command in commands] == ["demo", "pytest"]
+
+
+def test_what_the_readme_links_to_is_there():
+    targets = re.findall(r"\]\((?!https?://)([^)#]+)[^)]*\)|(?:src|srcset)=\"([^\"]+)\"", README.read_text())
+    missing = [target for pair in targets for target in pair if target and not (ROOT / target).exists()]
+    assert not missing
+
+
+def test_tests_that_the_documentation_names_exist():
+    named = re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", README.read_text() + documented())
+    for path, function in named:
+        assert function in ((ROOT / path).read_text() if function else ""), f"{path}::{function}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -67,7 +67,7 @@ def activity(place: Place, scale: Scale) -> Activity:
     return gathered(rows, starts, scale)
 
 
-def gathered(rows: Iterable[dict[str, Any]], starts: list[datetime], scale: Scale) -> Activity:
+def gathered(rows: Iterable[Mapping[str, Any]], starts: list[datetime], scale: Scale) -> Activity:
     everything = [Bucket(start) for start in starts]
     queues: dict[str, list[Bucket]] = defaultdict(lambda: [Bucket(start) for start in starts])
     for row in rows:

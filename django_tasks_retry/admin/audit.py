@@ -11,13 +11,16 @@ from django.db import models
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
+from .wording import line
+
+SAID = 500
 EACH = 100
 """Up to so many objects are logged one by one; more are logged as what they are, one decision."""
 
 
 def log(request: HttpRequest, model: type[models.Model], objects: Sequence[tuple[str, str]], said: str) -> None:
     """Write the decision about (id, name) pairs."""
-    kind = ContentType.objects.get_for_model(model, for_concrete_model=False)
+    kind, said = ContentType.objects.get_for_model(model, for_concrete_model=False), line(said, SAID)
     if len(objects) > EACH:
         summary = _("%(count)s objects, from %(first)s to %(last)s") % {
             "count": len(objects), "first": objects[0][1], "last": objects[-1][1],

@@ -35,6 +35,8 @@ Choices = list[tuple[str, Any]]
 
 
 class ConsoleFilter(admin.SimpleListFilter):
+    template = "django_tasks_retry/filter.html"
+
     if TYPE_CHECKING:
         parameter_name: str
 
@@ -169,7 +171,7 @@ class RetriedFilter(ConsoleFilter):
 
 
 FILTERS: tuple[type[ConsoleFilter], ...] = (
-    StandingFilter, QueueFilter, FunctionFilter, WindowFilter, AlikeFilter, RetriedFilter, OlderFilter,
+    StandingFilter, QueueFilter, WindowFilter, FunctionFilter, AlikeFilter, RetriedFilter, OlderFilter,
 )  # fmt: skip
 
 

@@ -51,11 +51,11 @@ class OverviewAdmin(TasksPermission):
         workers: list[Worker] = list(alive_workers(place.backend).order_by("id")[:1000])
         done = activity(place, SCALES[chosen])
         rows = queue_rows(depths, decided, workers, done, place.now)
-        alike = survey.alike(place.using)
+        alike, stored = survey.alike(place.using), survey.stored(place.using)
         return {
-            "is_empty": not Task.objects.using(place.using).values_list("pk")[:1],
+            "is_empty": not stored,
             "now": place.now,
-            "cards": self.cards(place, rows, workers, alike),
+            "cards": self.cards(place, rows, workers, alike, stored),
             "concerns": concerns(rows, depths, workers, survey.expired_leases(place.using)),
             "chart": attempts_chart(done.everything),
             "scale": done.scale,
@@ -71,7 +71,7 @@ class OverviewAdmin(TasksPermission):
         return groups(alike[:TOP], place, can_see_payload=self.has_payload_permission(request), with_places=False)
 
     def cards(
-        self, place: Place, rows: Sequence[QueueRow], workers: Sequence[Worker], alike: Sequence[Alike]
+        self, place: Place, rows: Sequence[QueueRow], workers: Sequence[Worker], alike: Sequence[Alike], stored: int
     ) -> list[Card]:
         tasks = Task.objects.using(place.using)
         running = len(tasks.running().order_by("locked_by").values_list("pk", flat=True)[: survey.CAP + 1])
@@ -90,7 +90,7 @@ class OverviewAdmin(TasksPermission):
             ),
             Card(_("Failed"), capped(failed), _("in 24 hours"), self.page_of("failuregroup"), tone(failed, "bad")),
             Card(_("Workers"), number(len(workers)), _("alive"), self.page_of("worker"), tone(not workers, "bad")),
-            Card(_("Stored"), about(survey.stored(place.using)), _("tasks"), self.page_of("task")),
+            Card(_("Stored"), about(stored), _("tasks"), self.page_of("task")),
         ]
 
     def page_of(self, model: str) -> str:

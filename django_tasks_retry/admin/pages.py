@@ -10,6 +10,7 @@ from django.core.paginator import Paginator
 from django.db.utils import OperationalError
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from ..models import Task
@@ -38,6 +39,10 @@ class TaskList(ChangeList):
 
     too_broad = False
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.title = capfirst(str(self.opts.verbose_name_plural))
+
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> Any:
         tasks = super().get_queryset(request, exclude_parameters)
         self.narrowed = filters.params_of(self)
@@ -55,8 +60,13 @@ class TaskList(ChangeList):
             self.result_list = []
 
     @property
+    def is_empty(self) -> bool:
+        """True in a new install, which shows how to begin."""
+        return not (self.result_count or self.narrowed or self.too_broad)
+
+    @property
     def count_text(self) -> str:
-        return capped(self.result_count + getattr(self.paginator, "more", False))
+        return capped(self.result_count + getattr(self.paginator, "more", False), CAP)
 
     @property
     def older_query(self) -> str | None:

@@ -11,6 +11,7 @@ from django.utils.translation import ngettext
 from ..conf import options
 from ..models import Task
 from ..rules.backoff import Backoff, Custom, Exponential, Schedule, from_json
+from ..rules.status import Status
 from .wording import ago, duration, line
 
 SHOWN = 10
@@ -44,16 +45,16 @@ def retry_preview(task: Task, now: datetime) -> RetryPreview:
         return RetryPreview(policy, [], 0, "")
     if isinstance(backoff, Custom):
         return RetryPreview(policy, [], 0, _("The function decides after each failure, until the budget is spent."))
-    steps: list[Step] = []
     earliest = latest = max(task.eta, now)
-    # A pending task has its next attempt at its eta; the ones after follow by the policy.
-    first = spent + (2 if task.status == "PENDING" else 1)
-    for attempt in range(first, task.max_attempts + 1):
-        shortest, longest = backoff.delay(attempt - 1, -1), backoff.delay(attempt - 1, 1)
+    steps, attempt = [], spent + 1
+    if task.status == Status.PENDING:
+        steps.append(Step(attempt, "", ago(earliest, now) if earliest > now else _("now")))
+        attempt += 1
+    for following in range(attempt, task.max_attempts + 1):
+        shortest, longest = backoff.delay(following - 1, -1), backoff.delay(following - 1, 1)
         earliest, latest = later(earliest, shortest), later(latest, longest)
-        if len(steps) < SHOWN:
-            steps.append(Step(attempt, span(shortest, longest), due_text(earliest, latest, now)))
-    return RetryPreview(policy, steps, max(0, task.max_attempts + 1 - first - len(steps)), gives_up(latest, now))
+        steps.append(Step(following, span(shortest, longest), due_text(earliest, latest, now)))
+    return RetryPreview(policy, steps[:SHOWN], max(0, len(steps) - SHOWN), gives_up(latest, now))
 
 
 def later(moment: datetime, seconds: float) -> datetime:

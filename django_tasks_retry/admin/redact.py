@@ -16,9 +16,10 @@ from ..models import Task
 from .wording import visible
 
 # In texts there are no keys to go by, so what is written like one: password=…, "token": …
+# A name begins at the edge of a word and is not endless, so that a flood of letters is read only once.
 PAIR = re.compile(
-    r"(?i)(?P<key>[\w-]*(?:api|auth|token|key|secret|pass|signature|cookie)[\w-]*)(?P<sign>[\"']?\s*[=:]\s*)"
-    r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|(?:Bearer |Basic )?[^\s,;&)\]}\"']+)"
+    r"(?i)(?<![\w-])(?P<key>[\w-]{0,40}?(?:api|auth|token|key|secret|pass|signature|cookie)[\w-]{0,40})"
+    r"(?P<sign>[\"']?\s{0,8}[=:]\s{0,8})(?P<value>\"[^\"\n]*\"|'[^'\n]*'|(?:Bearer |Basic )?[^\s,;&)\]}\"']+)"
 )
 VALUE_LENGTH = 4000
 

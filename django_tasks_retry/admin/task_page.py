@@ -95,6 +95,8 @@ def event_rows(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool
     names = names_of({event.actor for event in events})
     rows, before = [], task.created_at
     for event in events:
+        if event.kind == EventKind.REQUEUED:
+            continue  # the failure before it tells when the next attempt is due
         error = event.data.get("error") or {}
         rows.append(
             EventRow(

@@ -50,6 +50,7 @@ class TaskAdmin(BulkAdmin):
     paginator = CappedPaginator
     ordering = ["-id"]
     sortable_by = ()
+    empty_value_display = ""
     search_fields = ["id"]
     search_help_text = search.HELP
     actions = ["retry_selected", "cancel_selected", "run_now_selected"]
@@ -88,18 +89,14 @@ class TaskAdmin(BulkAdmin):
             )
             if deed is not None and self.has_view_permission(request):
                 return self.ask_about_selected(request, deed)
-        context = {"console_pages": self.console_pages(request), "is_empty": self.is_empty(request)}
-        return super().changelist_view(request, {**context, **(extra_context or {})})
-
-    def is_empty(self, request: HttpRequest) -> bool:
-        """A new install shows how to begin; only where nothing else was asked is it worth a query."""
-        return not request.GET and not Task.objects.using(using()).values_list("pk")[:1]
+        context = {"console_pages": self.console_pages(request), **(extra_context or {})}
+        return super().changelist_view(request, context)
 
     # Columns
 
     @admin.display(description=gettext_lazy("id"))
     def short_id(self, task: Task) -> SafeString:
-        return format_html('<code title="{}">{}</code>', task.pk, str(task.pk)[:13])
+        return format_html('<code title="{}">{}</code>', task.pk, str(task.pk)[:18])
 
     @admin.display(description=gettext_lazy("task"))
     def name(self, task: Task) -> SafeString:
@@ -200,8 +197,8 @@ class TaskAdmin(BulkAdmin):
         if request.method != "GET" or not self.has_view_permission(request, task):
             raise PermissionDenied
         context = task_page.context(task, place, request, can_see_payload=self.has_payload_permission(request))
-        shared = {"original": task, "change": True, "has_view_permission": True, IS_POPUP_VAR: False}
-        title = f"{line(short_path(task.func_path), 80)} {str(task.pk)[:13]}"
+        title = f"{line(short_path(task.func_path), 80)} {str(task.pk)[:18]}"
+        shared = {"original": title, "change": True, "has_view_permission": True, IS_POPUP_VAR: False}
         return self.page(request, "task", title, {**shared, **context})
 
 

@@ -8,12 +8,12 @@ from datetime import datetime
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from ..models import Task, TaskEvent
 from ..rules.status import Status
 from ..rules.transitions import EventKind
-from .wording import between
+from .wording import between, duration
 
 WIDTH = 1000.0
 SLIVER = 5.0
@@ -56,7 +56,6 @@ class Timeline:
     bars: list[Bar]
     start: datetime
     end: datetime
-    total: str
     summary: str
     kinds: list[tuple[str, str]]
 
@@ -67,14 +66,18 @@ def timeline(task: Task, events: Sequence[TaskEvent], now: datetime, *, is_cut: 
     end = max([span.end for span in spans], default=begin)
     total = max((end - begin).total_seconds(), 1e-6)
     attempts = [span for span in spans if span.is_attempt]
-    ran = sum((span.end - span.start).total_seconds() for span in attempts)
-    told = {"count": len(attempts), "total": between(begin, end), "share": round(100 * ran / total)}
+    running = sum((span.end - span.start).total_seconds() for span in attempts)
+    text = ngettext(
+        "%(count)s attempt within %(total)s, running for %(running)s.",
+        "%(count)s attempts within %(total)s, running for %(running)s in all.",
+        len(attempts),
+    )
+    told = {"count": len(attempts), "total": between(begin, end), "running": duration(running)}
     return Timeline(
         [bar(span, begin, total) for span in spans],
         begin,
         end,
-        between(begin, end),
-        _("%(count)s attempts within %(total)s; %(share)s %% of the time was spent running.") % told,
+        text % told,
         [(kind, str(KINDS[kind])) for kind in KINDS if any(span.kind == kind for span in spans)],
     )
 

@@ -66,13 +66,18 @@ def duration(seconds: float) -> str:
     if seconds < 10:
         return _("%(s)s s") % {"s": number_format(seconds, decimal_pos=1)}
     whole = round(seconds)
+    days, hours, minutes = whole // 86400, whole % 86400 // 3600, whole % 3600 // 60
     if whole < 60:
         return _("%(s)s s") % {"s": whole}
     if whole < 3600:
-        return _("%(min)s min %(s)s s") % {"min": whole // 60, "s": whole % 60}
+        return two(_("%(min)s min") % {"min": minutes}, _("%(s)s s") % {"s": whole % 60}, whole % 60)
     if whole < 86400:
-        return _("%(h)s h %(min)s min") % {"h": whole // 3600, "min": whole % 3600 // 60}
-    return _("%(d)s d %(h)s h") % {"d": number(whole // 86400), "h": whole % 86400 // 3600}
+        return two(_("%(h)s h") % {"h": hours}, _("%(min)s min") % {"min": minutes}, minutes)
+    return two(_("%(d)s d") % {"d": number(days)}, _("%(h)s h") % {"h": hours}, hours)
+
+
+def two(large: str, small: str, amount: int) -> str:
+    return f"{large} {small}" if amount else large
 
 
 def between(start: datetime, end: datetime) -> str:

@@ -13,10 +13,10 @@ from django.test import Client
 from django_tasks_retry import registry
 from tests.console import scene, shop
 
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
 PERMISSIONS = ("view_task", "view_queue", "view_worker", "view_task_payload")
 
 
@@ -32,11 +32,11 @@ def played(database: str) -> dict[str, Any]:
     return scene.play(database)
 
 
-def make_user(name: str = "olga", *, permissions: tuple[str, ...] | None = None) -> Any:
+def make_user(name: str = "olga", *, permissions: tuple[str, ...] | None = None, password: str | None = None) -> Any:
     users = get_user_model().objects
     if permissions is None:
-        return users.create_superuser(name, password="pw")
-    user = users.create_user(name, password="pw", is_staff=True)
+        return users.create_superuser(name, password=password)
+    user = users.create_user(name, password=password, is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     return user
 

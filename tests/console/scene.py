@@ -14,17 +14,18 @@ from tests.console import shop
 WORKERS = ("web-1-4711-a1b2c3", "web-2-815-d4e5f6")
 
 
-def attempt(lease: Any) -> None:
-    """Run what was claimed, and report."""
-    function = {shop.send_receipt.func.__qualname__: shop.send_receipt, "import_row": shop.import_row}.get(
-        lease.func_path.rpartition(".")[2]
-    )
+def outcome_of(lease: Any) -> taskqueue.Outcome:
+    """What running it leads to."""
+    name = lease.func_path.rpartition(".")[2]
     try:
-        result = function.func(*lease.args, **lease.kwargs) if function else {"articles": 1204}
+        result = getattr(shop, name).func(*lease.args, **lease.kwargs)
     except Exception as error:
-        taskqueue.fail_task(lease, error)
-    else:
-        taskqueue.complete_task(lease, result)
+        return taskqueue.Failed(lease, error)
+    return taskqueue.Completed(lease, result)
+
+
+def enqueue(function: Any, *calls: list[Any], **options: Any) -> list[Task]:
+    return Task.objects.enqueue_many([{"func": function, "args": call, **options} for call in calls])
 
 
 def play(using: str) -> dict[str, Task]:
@@ -32,28 +33,26 @@ def play(using: str) -> dict[str, Task]:
     at = clock_of(using)
     at(-120)
     sign_on()
-    receipts = [
-        Task.objects.enqueue(shop.send_receipt, [4711 + n, f"customer{n}@example.com"], {"api_token": "planted-secret"})
-        for n in range(6)
-    ]
-    rows = [Task.objects.enqueue(shop.import_row, [n], max_attempts=1) for n in range(9)]
+    orders = [[4711 + n, f"customer{n}@example.com"] for n in range(6)]
+    receipts = enqueue(shop.send_receipt, *orders, kwargs={"api_token": "planted-secret"})
+    rows = enqueue(shop.import_row, *([n] for n in range(9)), max_attempts=1)
     for minutes in (-119, -117, -111, -95, -34):
         at(minutes)
         run(WORKERS[0], limit=20)
-    stocks = [Task.objects.enqueue(shop.sync_stock, [f"W{n}"]) for n in range(30)]
+    stocks = enqueue(shop.sync_stock, *([f"W{n}"] for n in range(30)))
     at(-3)
     run(WORKERS[1], limit=40)
     retrying = Task.objects.enqueue(shop.import_row, [77])
     at(-0.5)
     run(WORKERS[1], limit=5)
-    running = [Task.objects.enqueue(shop.sync_stock, [f"north {n}"]) for n in range(3)]
+    running = enqueue(shop.sync_stock, *([f"north {n}"] for n in range(3)))
     taskqueue.claim(f"{WORKERS[0]}/1", limit=2)
     taskqueue.claim(f"{WORKERS[1]}/1", limit=1)
     later = Task.objects.enqueue(shop.sync_stock, ["south"], eta=timedelta(hours=5))
-    reports = [Task.objects.enqueue(shop.monthly_report, [f"2026-{n:02}"]) for n in range(1, 4)]
+    reports = enqueue(shop.monthly_report, *([f"2026-{n:02}"] for n in range(1, 4)))
     cancelled = Task.objects.enqueue(shop.resize_image, [1])
     cancelled.cancel(by="deploy script", reason="wrong image")
-    waiting = [Task.objects.enqueue(shop.send_receipt, [9000 + n, "late@example.com"]) for n in range(12)]
+    waiting = enqueue(shop.send_receipt, *([9000 + n, "late@example.com"] for n in range(12)))
     at(0)
     taskqueue.pause("emails", by="on call", reason="mail provider is down, INC-204")
     Worker.objects.using(using).update(heartbeat_at=clock.now(using))
@@ -65,8 +64,7 @@ def play(using: str) -> dict[str, Task]:
 
 
 def run(worker: str, limit: int) -> None:
-    for lease in taskqueue.claim(f"{worker}/1", limit=limit):
-        attempt(lease)
+    taskqueue.finish([outcome_of(lease) for lease in taskqueue.claim(f"{worker}/1", limit=limit)])
 
 
 def clock_of(using: str) -> Callable[[float], None]:

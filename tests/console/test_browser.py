@@ -23,14 +23,14 @@ PAGES = {
 }
 COUNT_VIOLATIONS = """
 window.violations = [];
-document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective + " " + event.blockedURI));
+document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
 """
 
 
 @pytest.fixture
 def open_page(browser: Any, live_server: Any, committed: str) -> Iterator[Callable[..., Any]]:
     """Open pages of the console as an operator who is logged in."""
-    make_user()
+    make_user(password="pw")
     contexts = []
 
     def opened(**options: Any) -> Any:

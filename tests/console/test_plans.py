@@ -1,0 +1,103 @@
+"""The console stays fast: few statements, none of which reads a table of tasks from end to end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from django_tasks_retry.models import Task
+from tests.console import scene
+
+BASE = "/admin/django_tasks_retry"
+ROWS = {"postgresql": 300_000, "default": 20_000}
+TASK_TABLES = re.compile(r"django_tasks_retry_task(?:result|event)?\b")
+LISTS = [
+    "", "?p=3", "?status=failed", "?status=retrying", "?status=running", "?status=success", "?status=cancelled",
+    "?status=scheduled", "?status=ready", "?queue=emails", "?queue=rare", "?queue=rare&status=success", "?window=24h",
+    "?window=15m&queue=rare", "?status=failed&window=7d", "?task=tests.tasks.noop", "?task=nobody.knows", "?q=018bcfe5",
+    "?q=queue:rare", "?q=task:noop", "?q=error:boom", "?alike=00000000000000a1",
+    "?older=018bcfe8-0000-7000-8000-000000000000", "?older=018bcfe8-0000-7000-8000-000000000000&queue=rare",
+]  # fmt: skip
+
+FILL = Path(__file__).with_name("fill.sql").read_text()
+
+
+@pytest.fixture
+def full(database: str) -> str:
+    """Many tasks of every kind, without the guard, which would ask each how it came to be."""
+    if database != "postgresql":
+        scene.play(database)
+        return database
+    with connections[database].cursor() as cursor:
+        cursor.execute("ALTER TABLE django_tasks_retry_task DISABLE TRIGGER USER")
+        cursor.execute(FILL, {"rows": ROWS[database]})
+        cursor.execute("ALTER TABLE django_tasks_retry_task ENABLE TRIGGER USER")
+        cursor.execute("ANALYZE django_tasks_retry_task")
+    return database
+
+
+def asked(client: Any, url: str, using: str) -> list[str]:
+    """The statements about tasks that a page needs."""
+    with CaptureQueriesContext(connections[using]) as queries:
+        assert client.get(url).status_code == 200, url
+    return [query["sql"] for query in queries if TASK_TABLES.search(query["sql"])]
+
+
+def check_plan(sql: str, using: str) -> None:
+    with connections[using].cursor() as cursor:
+        if using == "postgresql":
+            cursor.execute("EXPLAIN " + sql.replace("%", "%%"), [])
+            plan = "\n".join(row[0] for row in cursor.fetchall())
+            assert "Seq Scan on django_tasks_retry_task" not in plan, f"{sql}\n{plan}"
+        else:
+            cursor.execute("EXPLAIN QUERY PLAN " + sql.replace("%", "%%"), [])
+            plan = [row[3] for row in cursor.fetchall()]
+            walks = [step for step in plan if step.startswith("SCAN django_tasks_retry_task") and "INDEX" not in step]
+            assert not walks, f"{sql}\n{plan}"
+        assert "COUNT(*)" not in sql
+        assert "DISTINCT" not in sql
+
+
+def test_the_list_asks_at_most_three_questions_and_none_reads_the_table(full, operator):
+    for query in LISTS:
+        statements = asked(operator, f"{BASE}/task/{query}", full)
+        assert len(statements) <= 3, (query, statements)
+        for sql in statements:
+            check_plan(sql, full)
+
+
+def test_failures_ask_at_most_three_questions_and_none_reads_the_table(full, operator):
+    statements = asked(operator, f"{BASE}/failuregroup/", full)
+    assert len(statements) <= 3
+    for sql in statements:
+        check_plan(sql, full)
+
+
+def test_the_overview_asks_at_most_twelve_questions_and_none_reads_the_table(full, operator):
+    statements = asked(operator, f"{BASE}/overview/", full)
+    assert len(statements) <= 12
+    for sql in statements:
+        check_plan(sql, full)
+
+
+def test_no_other_page_reads_the_table(full, operator):
+    some = [
+        Task.objects.filter(status=status).first()
+        for status in ("PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELLED")
+    ]
+    child = Task.objects.filter(parent__isnull=False).first()
+    pages = [f"task/{task.pk}/change/" for task in [*some, child] if task is not None]
+    for page in ["queue/", "worker/", *pages]:
+        for sql in asked(operator, f"{BASE}/{page}", full):
+            check_plan(sql, full)
+
+
+def test_the_list_does_not_fetch_what_it_does_not_show(full, operator):
+    for sql in asked(operator, f"{BASE}/task/?status=failed", full):
+        for column in ('"args"', '"kwargs"', '"metadata"', "traceback", '"result"'):
+            assert column not in sql

@@ -1,0 +1,138 @@
+"""The list: what it shows, filters and finds."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+import pytest
+
+from django_tasks_retry.admin import pages
+from django_tasks_retry.models import Task
+from tests import tasks
+from tests.console import shop
+
+LIST = "/admin/django_tasks_retry/task/"
+
+
+def found(client, **query) -> set[str]:
+    return {str(task.pk) for task in client.get(LIST, query).context["cl"].result_list}
+
+
+def test_the_derived_statuses_split_the_pending_tasks(played, operator):
+    assert str(played["scheduled"].pk) in found(operator, status="scheduled")
+    assert found(operator, status="retrying") == {str(played["retrying"].pk)}
+    ready = found(operator, status="ready")
+    assert str(played["orphan"].pk) in ready
+    assert not ready & (found(operator, status="scheduled") | found(operator, status="retrying"))
+    assert len(ready) + 2 == Task.objects.pending().count()
+
+
+@pytest.mark.parametrize("status", ["running", "success", "failed", "cancelled"])
+def test_the_other_statuses_are_those_of_the_rows(status, played, operator):
+    rows = Task.objects.filter(status=status.upper()).order_by("-pk")[:25]
+    assert found(operator, status=status) == {str(pk) for pk in rows.values_list("pk", flat=True)}
+    assert found(operator, status=status)
+
+
+def test_filters_combine(played, operator):
+    assert found(operator, queue="emails", status="failed") == {
+        str(pk) for pk in Task.objects.failed().filter(queue="emails").values_list("pk", flat=True)
+    }
+    path = played["orphan"].func_path
+    assert len(found(operator, task=path)) == 3
+    assert found(operator, task=path, queue="emails") == set()
+
+
+def test_a_time_window_goes_by_the_queues_clock(database, operator, travel):
+    task = Task.objects.enqueue(tasks.noop)
+    assert found(operator, window="15m") == {str(task.pk)}
+    travel(3600)
+    assert found(operator, window="15m") == set()
+    assert found(operator, window="24h") == {str(task.pk)}
+
+
+def test_an_id_or_its_beginning_finds_the_task(played, operator):
+    task = str(played["import"].pk)
+    for text in (task, task.upper(), task.replace("-", ""), task[:20]):
+        assert task in found(operator, q=text)
+    assert found(operator, q=task) == {task}
+    assert found(operator, q=str(uuid.uuid4())) == set()
+
+
+def test_qualifiers_search_queue_task_and_error(played, operator):
+    assert len(found(operator, q="task:monthly_report")) == 3
+    assert found(operator, q="task:monthly_report queue:emails") == set()
+    assert found(operator, q="queue:reports") == found(operator, queue="reports")
+    assert found(operator, q="error:IBAN") == found(operator, q="error:valueerror")
+    assert str(played["retrying"].pk) in found(operator, q="error:iban")
+    assert str(played["import"].pk) in found(operator, q="error:iban")
+
+
+def test_free_text_is_answered_with_help_not_with_a_scan(played, operator):
+    response = operator.get(LIST, {"q": "customer0@example.com"})
+    assert list(response.context["cl"].result_list) == []
+    assert "is not an id" in response.content.decode()
+
+
+def test_rows_tell_status_attempts_time_and_error(played, operator):
+    page = operator.get(LIST, {"q": f"{played['import'].pk}"}).content.decode()
+    assert "1/1" in page
+    assert "ValueError: row 0: &#x27;0&#x27; is not an IBAN" in page
+    assert '<span aria-hidden="true">✕</span> Failed' in page
+    assert "in 4 h 59 min" in operator.get(LIST, {"status": "scheduled"}).content.decode()
+
+
+def test_an_empty_install_shows_how_to_begin(database, operator):
+    for page in (LIST, "/admin/django_tasks_retry/overview/"):
+        shown = operator.get(page).content.decode()
+        assert "from yourapp.tasks import hello" in shown
+        assert "hello.enqueue(" in shown
+        assert "python manage.py runworker" in shown
+
+
+def test_counts_stop_at_the_cap_and_the_list_goes_on(database, operator, monkeypatch):
+    monkeypatch.setattr(pages, "CAP", 60)
+    every = Task.objects.enqueue_many([(tasks.noop,)] * 70)
+    response = operator.get(LIST, {"p": 3})
+    changelist = response.context["cl"]
+    assert changelist.result_count == 60
+    assert changelist.count_text.endswith("+")
+    assert changelist.older_query
+    rest = operator.get(LIST + changelist.older_query).context["cl"]
+    assert {task.pk for task in rest.result_list} == {task.pk for task in every[:10]}
+
+
+def test_filters_offer_what_settings_and_registry_know(database, operator):
+    Task.objects.enqueue(tasks.noop)
+    page = operator.get(LIST).content.decode()
+    for queue in ("default", "emails", "reports", "bulk"):
+        assert f"?queue={queue}" in page
+    assert f"?task={shop.__name__}.send_receipt" in page
+
+
+def test_nonsense_in_the_address_is_no_error(played, operator):
+    for query in (
+        {"status": "nonsense"},
+        {"window": "nonsense"},
+        {"older": "nonsense"},
+        {"p": "999"},
+        {"alike": "nonsense"},
+        {"o": "1.2"},
+        {"all": ""},
+        {"queue": "x" * 500},
+    ):
+        response = operator.get(LIST, query, follow=True)
+        assert response.status_code == 200, query
+
+
+def test_old_ids_can_be_looked_at_by_keyset(database, operator):
+    first, second = Task.objects.enqueue_many([(tasks.noop,)] * 2)
+    assert found(operator, older=str(second.pk)) == {str(first.pk)}
+    assert found(operator, window="1h", older=str(second.pk)) == {str(first.pk)}
+
+
+def test_a_task_of_long_ago_is_still_found(database, operator, travel):
+    task = Task.objects.enqueue(tasks.noop, eta=timedelta(days=30))
+    travel(86400 * 20)
+    assert found(operator, status="scheduled") == {str(task.pk)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -33,11 +33,23 @@ def renew(
     return why_lost([lease for lease in leases if lease.fence not in extended], using)
 
 
-def renew_held(worker_ids: Sequence[str], seconds: float, *, actor: str, backend: str = "default") -> set[UUID]:
-    """Extend every lease of these workers, for their supervisor. Returns the tasks they still hold."""
+def renew_held(
+    worker_ids: Sequence[str],
+    seconds: float,
+    *,
+    actor: str,
+    backend: str = "default",
+    known: Collection[UUID] | None = None,
+) -> set[UUID]:
+    """Extend every lease of these workers, for their supervisor. Returns the tasks they still hold.
+
+    Where the tasks that they know of are given, others run out: a claim whose answer was lost, an outcome refused.
+    """
     using = database(backend)
     with transaction.atomic(using=using), held():
         leased = Task.objects.using(using).running().filter(locked_by__in=worker_ids, lock_expires_at__gt=Now())
+        if known is not None:
+            leased = leased.filter(pk__in=known)
         ids = set(leased.order_by("pk").select_for_update().values_list("pk", flat=True))
         expiry = Greatest(F("lock_expires_at"), Now() + timedelta(seconds=seconds))
         leased.filter(pk__in=ids).update(lock_expires_at=expiry, moved_by=f"{actor}{KEPT}")

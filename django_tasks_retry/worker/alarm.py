@@ -38,10 +38,14 @@ def alarm(seconds: float) -> Iterator[None]:
     def ring(*_: Any) -> None:
         raise TimedOut(f"the server did not answer within {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.signal(signal.SIGALRM, ring)
+    # Rings again, for the error may lead to a ROLLBACK that is not answered either.
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except TimedOut:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # it may have rung on the very way out
+        raise

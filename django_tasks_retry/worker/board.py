@@ -15,7 +15,9 @@ from uuid import UUID
 
 from ..taskqueue import Fence, Lease
 
-ENTRY = struct.Struct("=i i 16s d d")
+ENTRY = struct.Struct("=i i 16s d d d")
+STATE, TIMES = struct.Struct("=i"), struct.Struct("=d d")
+TIMES_AT = ENTRY.size - TIMES.size
 
 
 class State(IntEnum):
@@ -30,6 +32,7 @@ class Entry:
     state: State
     attempts: int
     task_id: UUID
+    claimed: float
     started: float
     deadline: float
 
@@ -37,32 +40,39 @@ class Entry:
 class Board:
     def __init__(self, size: int) -> None:
         self.size = size
-        self.memory = mmap.mmap(-1, ENTRY.size * size)
+        self.memory = mmap.mmap(-1, ENTRY.size * size + STATE.size)
         self.free = list(range(size))
         self.places: dict[Fence, int] = {}
 
-    def claimed(self, lease: Lease) -> None:
+    @property
+    def claims(self) -> int:
+        """How many tasks were claimed so far."""
+        return int(STATE.unpack_from(self.memory, ENTRY.size * self.size)[0])
+
+    def claimed(self, lease: Lease, now: float) -> None:
+        STATE.pack_into(self.memory, ENTRY.size * self.size, self.claims + 1)
         place = self.free.pop()
         self.places[lease.fence] = place
-        self._write(place, State.CLAIMED, lease)
+        ENTRY.pack_into(self.memory, place * ENTRY.size, State.CLAIMED, lease.attempts, lease.id.bytes, now, 0.0, 0.0)
 
     def started(self, lease: Lease, now: float) -> None:
-        self._write(self.places[lease.fence], State.STARTED, lease, now, now + lease.timeout)
+        place = self.places[lease.fence] * ENTRY.size
+        TIMES.pack_into(self.memory, place + TIMES_AT, now, now + lease.timeout)
+        STATE.pack_into(self.memory, place, State.STARTED)
 
     def ended(self, lease: Lease) -> None:
         """The function has returned; its outcome is yet to be written."""
-        self._write(self.places[lease.fence], State.ENDED, lease)
+        place = self.places.get(lease.fence)
+        if place is not None:  # else it was given back meanwhile
+            STATE.pack_into(self.memory, place * ENTRY.size, State.ENDED)
 
     def settled(self, lease: Lease) -> None:
         place = self.places.pop(lease.fence)
         self.memory[place * ENTRY.size : (place + 1) * ENTRY.size] = bytes(ENTRY.size)
         self.free.append(place)
 
-    def _write(self, place: int, state: State, lease: Lease, started: float = 0.0, deadline: float = 0.0) -> None:
-        ENTRY.pack_into(self.memory, place * ENTRY.size, state, lease.attempts, lease.id.bytes, started, deadline)
-
     def entries(self) -> Iterator[Entry]:
         for place in range(self.size):
-            state, attempts, task_id, started, deadline = ENTRY.unpack_from(self.memory, place * ENTRY.size)
+            state, attempts, task_id, *times = ENTRY.unpack_from(self.memory, place * ENTRY.size)
             if state != State.FREE:
-                yield Entry(State(state), attempts, UUID(bytes=task_id), started, deadline)
+                yield Entry(State(state), attempts, UUID(bytes=task_id), *times)

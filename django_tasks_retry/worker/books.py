@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from django.db.utils import Error
-
 from ..taskqueue import Receipt, already_reported, finish
 from .attempt import Attempt
-from .weather import Trouble, Weather
+from .weather import Refused, Trouble, Weather
 
 logger = logging.getLogger("django_tasks_retry")
 
@@ -30,11 +28,11 @@ class Books:
         batch = self.pending
         try:
             self.settle(batch, self.answers(batch))
+        except Refused:
+            return self.write_one_by_one(batch)
         except Trouble:
             self.in_doubt = True
             return []
-        except Error:
-            return self.write_one_by_one(batch)
         self.pending, self.in_doubt = self.pending[len(batch) :], False
         return batch
 
@@ -44,12 +42,13 @@ class Books:
         for attempt in batch:
             try:
                 self.settle([attempt], self.answers([attempt]))
-            except Trouble:
-                break
-            except Error:
+            except Refused:
                 logger.exception(
                     "outcome of %s %s refused; its lease will expire", attempt.lease.func_path, attempt.lease.id
                 )
+            except Trouble:
+                self.in_doubt = True
+                break
             answered.append(attempt)
         self.pending = [attempt for attempt in self.pending if attempt not in answered]
         return answered

@@ -9,18 +9,26 @@ from contextlib import suppress
 from typing import Any
 
 Message = dict[str, Any]
+MOST_UNSENT = 64 * 1024
 
 
 class Channel:
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
         self.buffer = b""
+        self.unsent = b""
         self.closed = False
 
     def send(self, **message: Any) -> None:
-        """Losing a message to a peer that is gone is no error: its end is noticed elsewhere."""
+        """Losing a message to a peer that is gone is no error: its end is noticed elsewhere.
+
+        A peer that does not read gets the rest of a message with the next one; in the end, nothing more.
+        """
+        if len(self.unsent) < MOST_UNSENT:
+            self.unsent += json.dumps(message).encode() + b"\n"
         with suppress(OSError):
-            self.socket.sendall(json.dumps(message).encode() + b"\n")
+            while self.unsent:
+                self.unsent = self.unsent[self.socket.send(self.unsent) :]
 
     def receive(self) -> Iterator[Message]:
         """The messages that have arrived; waits for the first bytes."""

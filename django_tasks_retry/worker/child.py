@@ -18,6 +18,7 @@ from ..conf import options as queue_options
 from ..errors import TaskCancelled, TaskTimeout
 from ..taskqueue import Fence, Lease, Released, database
 from . import journal
+from .alarm import BoundedWeather
 from .appetite import Appetite
 from .attempt import Attempt, LeaseClock, is_coroutine
 from .board import Board
@@ -29,7 +30,6 @@ from .memory import resident_bytes
 from .options import WorkerOptions
 from .slots import LoopSlots, ThreadSlots
 from .teller import Teller
-from .weather import Weather
 
 EXIT_FENCED = 70
 HOSTAGE_SECONDS = 1.0
@@ -39,8 +39,9 @@ CAREFUL_TASKS = 5
 class Child:
     def __init__(self, worker_id: str, channel: Channel, board: Board, options: WorkerOptions) -> None:
         self.options, self.board, self.channel = options, board, channel
-        self.clock = LeaseClock(queue_options(options.backend).lease)
-        self.weather = Weather(database(options.backend))
+        lease = queue_options(options.backend).lease
+        self.clock = LeaseClock(lease)
+        self.weather = BoundedWeather(database(options.backend), seconds=max(1.0, min(30.0, lease / 2)))
         self.books = Books(self.weather)
         self.inbox: SimpleQueue[Attempt | Message] = SimpleQueue()
         self.in_flight: dict[Fence, Attempt] = {}
@@ -96,6 +97,8 @@ class Child:
                 item = self.inbox.get_nowait()
         except Empty:
             pass
+        # What was given up for stuck may end after all; its outcome was recorded by others.
+        ended = [attempt for attempt in ended if attempt.lease.fence in self.in_flight]
         for attempt in ended:
             self.appetite.learn(attempt.run_time)
         self.settle([attempt for attempt in ended if attempt.receipt])
@@ -111,7 +114,10 @@ class Child:
             if any(work.hungry and room for work, room in self.openings()):
                 return 0.0
         for attempt in self.in_flight.values():
-            until = min(until, attempt.deadline if not attempt.interruption else until, attempt.valid_until)
+            if attempt.is_running and attempt.interruption is None:
+                until = min(until, attempt.deadline, attempt.valid_until - self.clock.margin)
+            elif attempt.is_running:
+                until = min(until, attempt.valid_until)
         return max(0.0, until - now)
 
     def obey(self, message: Message) -> None:
@@ -135,11 +141,14 @@ class Child:
         self.give_back(self.threads.take_back(), reason)
         for attempt in [a for a in self.in_flight.values() if str(a.lease.id) in abandoned]:
             del self.in_flight[attempt.lease.fence]
+            if attempt.is_async:
+                self.loop.ask_for_sign_of_life()
 
     def give_back(self, attempts: Iterable[Attempt], reason: str) -> None:
         for attempt in attempts:
             attempt.outcome = Released(attempt.lease, reason)
-            attempt.started = attempt.ended = monotonic()
+            attempt.ended = monotonic()
+            attempt.started = attempt.started or attempt.ended
             self.books.add([attempt])
 
     # What goes on
@@ -165,8 +174,23 @@ class Child:
                 hostages = hostages or now - attempt.claimed > HOSTAGE_SECONDS
         if hostages:
             self.give_back(self.threads.take_back(), "waited behind long tasks")
-        if self.options.max_memory and resident_bytes() > self.options.max_memory:
-            self.stop("worker is being replaced, it outgrew its memory")
+        if self.loop.is_blocked:
+            self.give_back_coroutines()
+        if self.options.max_memory and self.tally and resident_bytes() > self.options.max_memory:
+            self.leave("its process is replaced, it outgrew its memory")
+
+    def give_back_coroutines(self) -> None:
+        """A function that does not yield keeps all coroutines of this process from going on."""
+        waiting = [a for a in self.in_flight.values() if a.is_async and not a.ended and a.outcome is None]
+        for attempt in waiting:
+            self.interrupt(attempt, TaskCancelled("Another coroutine blocked the event loop."))
+        self.give_back(waiting, "another coroutine blocked the event loop")
+
+    def leave(self, reason: str) -> None:
+        """Stop, and let the supervisor know so that it starts another child."""
+        if not self.stopping:
+            self.stop(reason)
+            self.channel.send(leaving=reason)
 
     def watch(self, attempt: Attempt, now: float) -> None:
         if attempt.interruption is None and now >= attempt.deadline:
@@ -211,7 +235,8 @@ class Child:
             room = dict(self.openings())[work]
             limit = room if self.tasks_left is None else min(room, self.tasks_left)
             if limit > 0 and work.is_due:
-                self.take_on(work.claim(limit))
+                asked = monotonic()  # leases run from before the answer arrives
+                self.take_on(work.claim(limit), asked)
         if self.is_idle and self.weather.is_fine and (last_look or self.tasks_left == 0):
             self.stopping, self.farewell = True, "drained"
 
@@ -219,12 +244,11 @@ class Child:
     def is_idle(self) -> bool:
         return not self.in_flight and not self.books.pending
 
-    def take_on(self, leases: list[Lease]) -> None:
-        now = monotonic()
+    def take_on(self, leases: list[Lease], claimed: float) -> None:
         for lease in leases:
-            attempt = Attempt(lease, now, self.clock)
+            attempt = Attempt(lease, claimed, self.clock)
             self.in_flight[lease.fence] = attempt
-            self.board.claimed(lease)
+            self.board.claimed(lease, claimed)
             (self.loop if attempt.is_async else self.threads).submit(attempt)
         if self.tasks_left is not None:
             self.tasks_left -= len(leases)

@@ -39,6 +39,7 @@ class ChildProcess:
     leaving: str | None = None
     killed: bool = False
     timed_out: set[UUID] = field(default_factory=set)
+    share: int | None = None
 
     def entries(self, *states: State) -> list[Entry]:
         return [entry for entry in self.board.entries() if entry.state in states]
@@ -73,7 +74,7 @@ def start_child(worker_id: str, options: WorkerOptions, close_others: Callable[[
         live_as_child(worker_id, theirs, board, options, supervisor_pid)
     theirs.close()
     ours.socket.settimeout(0)
-    return ChildProcess(pid, worker_id, ours, board)
+    return ChildProcess(pid, worker_id, ours, board, share=options.max_tasks)
 
 
 def live_as_child(worker_id: str, channel: Channel, board: Board, options: WorkerOptions, parent: int) -> None:
@@ -90,7 +91,7 @@ def live_as_child(worker_id: str, channel: Channel, board: Board, options: Worke
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except (OSError, ValueError):
+            except (AttributeError, OSError, ValueError):  # closed, or never open
                 continue
         os._exit(code)
 

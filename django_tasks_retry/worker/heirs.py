@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
 from uuid import UUID
 
 from ..rules.failure import Code, Failure
@@ -12,25 +15,42 @@ from .fork import ChildProcess
 from .weather import Trouble, Weather
 
 logger = logging.getLogger("django_tasks_retry")
+SECOND_LOOK_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estate:
+    """What a child left behind, to be looked at from `due` on."""
+
+    child: ChildProcess
+    cause: str
+    due: float = 0.0
 
 
 class Heirs:
     def __init__(self, supervisor_id: str, backend: str, weather: Weather) -> None:
         self.actor, self.backend, self.weather = supervisor_id, backend, weather
-        self.estates: list[tuple[ChildProcess, str]] = []
+        self.estates: list[Estate] = []
 
     def inherit(self, child: ChildProcess, cause: str) -> None:
-        self.estates.append((child, cause))
+        self.estates.append(Estate(child, cause))
+
+    @property
+    def has_urgent(self) -> bool:
+        return any(not estate.due for estate in self.estates)
 
     def settle(self) -> int:
         """Give back what dead children held; try again next time where the database is away. Returns the tasks."""
         given_back = 0
-        while self.estates and self.weather.is_fine:
-            try:
-                given_back += self.give_back(*self.estates[0])
-            except Trouble:
+        for estate in [estate for estate in self.estates if estate.due <= monotonic()]:
+            if not self.weather.is_fine:
                 break
-            del self.estates[0]
+            with suppress(Trouble):
+                given_back += self.give_back(estate.child, estate.cause)
+                self.estates.remove(estate)
+                if estate.child.farewell is None and not estate.due:
+                    # A claim may still have been under way in the server when the process died.
+                    self.estates.append(Estate(estate.child, "the claimer died", monotonic() + SECOND_LOOK_SECONDS))
         return given_back
 
     def give_back(self, child: ChildProcess, cause: str) -> int:

@@ -31,12 +31,13 @@ class Keeper:
     def renew(self, children: Sequence[ChildProcess]) -> None:
         """Renew what the children hold, and tell them what they no longer do."""
         before = {child: {entry.task_id for entry in child.running()} for child in children}
+        known = {entry.task_id for child in children for entry in child.board.entries()}
         asked = monotonic()
-        if any(list(child.board.entries()) for child in children):
-            ids = [child.id for child in children]
+        if known:
+            workers = [child.id for child in children]
             try:
                 held = self.weather.ask(
-                    lambda: renew_held(ids, self.options.lease, actor=self.actor, backend=self.backend)
+                    lambda: renew_held(workers, self.options.lease, actor=self.actor, backend=self.backend, known=known)
                 )
                 self.tell_lost(before, held)
             except Trouble:
@@ -59,6 +60,8 @@ class Keeper:
         overdue = monotonic() - self.options.timeout_grace
         for entry in child.running():
             if entry.deadline < overdue and entry.task_id not in child.timed_out:
+                if child.leaving is None:  # lest it claims the next attempt itself
+                    child.ask_to_leave("its process is replaced after a neighbour's timeout")
                 if not self.weather.is_fine or not self.heirs.record_timeout(child, entry):
                     return
                 child.timed_out.add(entry.task_id)
@@ -71,5 +74,5 @@ class Keeper:
     def enforce_fence(self, child: ChildProcess) -> None:
         """Leases that could not be renewed run out: nothing may go on under them."""
         now = monotonic()
-        if any(max(entry.started, self.renewed_at) + self.options.lease < now for entry in child.running()):
+        if any(max(entry.claimed, self.renewed_at) + self.options.lease < now for entry in child.running()):
             child.kill()

@@ -13,27 +13,29 @@ from django.db.utils import Error
 
 from ..taskqueue.database import is_postgresql
 from ..taskqueue.wakeup import CHANNEL
+from .alarm import alarm
 from .timer import Every
 
 logger = logging.getLogger("django_tasks_retry")
 
 
 class Listener:
-    def __init__(self, using: str, *, wanted: bool) -> None:
-        self.using = using
+    def __init__(self, using: str, *, wanted: bool, seconds: float) -> None:
+        self.using, self.seconds = using, seconds
         self.wanted = wanted and is_postgresql(using)
         self.connection: Any = None
         self.try_again = Every(5.0)
 
-    def fileno(self) -> int | None:
-        return None if self.connection is None else int(self.connection.fileno())
+    def fileno(self) -> int:
+        return int(self.connection.fileno())
 
     def keep_open(self) -> bool:
         """Open where closed, every few seconds. True when it has just been opened."""
         if self.connection is not None or not self.wanted or not self.try_again.is_due():
             return False
         try:
-            self.open()
+            with alarm(self.seconds):
+                self.open()
         except (Error, OSError) as error:
             logger.debug("cannot listen for wake-ups: %s", error)
             self.close()
@@ -53,7 +55,7 @@ class Listener:
         token = f"test:{secrets.token_hex(8)}"
         with connections[self.using].cursor() as cursor:
             cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, token])
-        for note in self.connection.notifies(timeout=2.0):
+        for note in self.connection.notifies(timeout=self.seconds / 2):
             if note.payload == token:
                 return
         self.wanted = False

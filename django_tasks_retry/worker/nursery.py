@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from math import ceil
 from time import monotonic
 
 from .fork import ChildProcess, start_child
@@ -23,6 +24,7 @@ class Nursery:
         self.supervisor_id, self.options, self.in_child = supervisor_id, options, in_child
         self.children: list[ChildProcess] = []
         self.wanted = options.processes
+        self.tasks_left = options.max_tasks
         self.forked = 0
         self.crashes = 0
         self.crashed_at = float("-inf")
@@ -33,10 +35,14 @@ class Nursery:
 
     def staff(self) -> list[ChildProcess]:
         """Start as many children as are missing, unless they keep crashing."""
+        started: list[ChildProcess] = []
         if monotonic() < self.crashed_at + self.pause():
-            return []
-        started = [self.start() for _ in range(self.wanted - len(self.working))]
-        self.children += started
+            return started
+        if self.tasks_left == 0 and not self.children:
+            self.wanted = 0
+        while self.wanted > len(self.working) and self.tasks_left != 0:
+            started.append(self.start())
+            self.children.append(started[-1])
         return started
 
     def pause(self) -> float:
@@ -51,12 +57,12 @@ class Nursery:
         return child
 
     def share(self) -> WorkerOptions:
-        """A child's part of --max-tasks."""
-        most = self.options.max_tasks
-        if most is None:
+        """A child's part of what is left of --max-tasks."""
+        if self.tasks_left is None:
             return self.options
-        processes = self.options.processes
-        return replace(self.options, max_tasks=most // processes + (1 if self.forked <= most % processes else 0))
+        part = ceil(self.tasks_left / (self.wanted - len(self.working)))
+        self.tasks_left -= part
+        return replace(self.options, max_tasks=part)
 
     def reap(self) -> list[tuple[ChildProcess, str]]:
         """The children that have ended, each with the cause."""
@@ -71,6 +77,8 @@ class Nursery:
         return ended
 
     def judge(self, child: ChildProcess, status: int) -> str:
+        if self.tasks_left is not None and child.share is not None:
+            self.tasks_left += child.share - child.board.claims
         if child.farewell == "drained":
             self.wanted -= 1
         if child.killed or (os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0):

@@ -18,6 +18,7 @@ from .board import Board
 from .hygiene import FreshConnections, SharedConnections
 
 Report = Callable[[Attempt], None]
+BLOCKED_SECONDS = 0.5
 
 
 class ThreadSlots:
@@ -127,6 +128,7 @@ class LoopSlots:
         self.board, self.report = board, report
         self.running: dict[Attempt, asyncio.Task[None]] = {}
         self.connections = SharedConnections()
+        self.asked_at: float | None = None
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True, name="django_tasks_retry.loop").start()
 
@@ -135,6 +137,18 @@ class LoopSlots:
 
     def interrupt(self, attempt: Attempt) -> None:
         self.loop.call_soon_threadsafe(self._cancel, attempt)
+
+    def ask_for_sign_of_life(self) -> None:
+        self.asked_at = monotonic()
+        self.loop.call_soon_threadsafe(self._live)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Asked a while ago, and no sign yet."""
+        return self.asked_at is not None and monotonic() - self.asked_at > BLOCKED_SECONDS
+
+    def _live(self) -> None:
+        self.asked_at = None
 
     def _start(self, attempt: Attempt) -> None:
         self.running[attempt] = self.loop.create_task(self._serve(attempt))

@@ -46,7 +46,7 @@ class Supervisor:
         self.id = new_worker_id(options.name)
         using, lease = database(options.backend), queue_options(options.backend).lease
         self.weather = BoundedWeather(using, seconds=max(0.5, min(5.0, lease / 4)))
-        self.listener = Listener(using, wanted=options.listen)
+        self.listener = Listener(using, wanted=options.listen, seconds=self.weather.seconds)
         self.housekeeper = Housekeeper(options.backend, self.weather)
         self.heirs = Heirs(self.id, options.backend, self.weather)
         self.keeper = Keeper(self.id, options.backend, self.weather, self.heirs)
@@ -93,8 +93,8 @@ class Supervisor:
     # Hearing: children, wake-ups and signals
 
     def hear(self, seconds: float) -> None:
-        if self.listener.keep_open():
-            self.selector.register(self.listener.connection, selectors.EVENT_READ, self.listener)
+        if self.weather.is_fine and self.listener.keep_open():
+            self.selector.register(self.listener.fileno(), selectors.EVENT_READ, self.listener)
         for key, _ in self.selector.select(seconds):
             match key.data:
                 case ChildProcess():
@@ -110,15 +110,16 @@ class Supervisor:
             child.heard = monotonic()
             self.tally.update(message.get("tally", {}))
             child.farewell = message.get("bye", child.farewell)
+            child.leaving = child.leaving or message.get("leaving")
         if child.channel.closed:
             self.selector.unregister(child.channel.socket)
             child.channel.close()
 
     def hear_wakeups(self) -> None:
-        connection = self.listener.connection
+        descriptor = self.listener.fileno()
         messages = self.listener.hear()
         if self.listener.connection is None:
-            self.selector.unregister(connection)
+            self.selector.unregister(descriptor)
         if any(message.startswith("cancelled:") for message in messages):
             self.keeper.renewing.hurry()
         self.wake_for(sum(self.serves(message) for message in messages))
@@ -189,15 +190,17 @@ class Supervisor:
             "processes": self.options.processes,
             "slots": self.options.slots,
         }
-        while True:
+        while signal.SIGTERM not in self.signals and signal.SIGINT not in self.signals:
             try:
-                return self.weather.ask(lambda: sign_on(self.id, self.options.backend, **facts))
+                self.weather.ask(lambda: sign_on(self.id, self.options.backend, **facts))
+                break
             except Trouble:
                 sleep(max(0.0, self.weather.try_after - monotonic()))
 
     def say_alive(self) -> None:
         if self.options.heartbeat_file and self.touching.is_due():
-            Path(self.options.heartbeat_file).touch()
+            with suppress(OSError):  # who watches the file will notice
+                Path(self.options.heartbeat_file).touch()
         if not self.beating.is_due() or not self.weather.is_fine:
             return
         running = sum(len(child.running()) for child in self.nursery.children)
@@ -216,14 +219,14 @@ class Supervisor:
             if not child.channel.closed:
                 self.selector.unregister(child.channel.socket)
                 child.channel.close()
-            if child.farewell is None:
-                self.heirs.inherit(child, cause)
+            self.heirs.inherit(child, cause)
 
     def carry_out_last_will(self) -> None:
         """Leases of children that were killed go back before we leave, as far as the database lets us."""
         deadline = monotonic() + (LAST_WILL_SECONDS if self.exit_code == 0 else 1.0)
-        while self.heirs.estates and monotonic() < deadline:
+        while self.heirs.has_urgent and monotonic() < deadline:
             self.heirs.settle()
+            sleep(0.01)
         with suppress(Trouble):
             self.weather.ask(lambda: sign_off(self.id, self.options.backend))
         self.listener.close()

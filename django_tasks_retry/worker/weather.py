@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TypeVar
 
 from django.db import connections
-from django.db.utils import Error
+from django.db.utils import DataError, Error, IntegrityError
 
 from ..taskqueue.faults import Remedy, remedy_for
 
@@ -19,6 +19,10 @@ logger = logging.getLogger("django_tasks_retry")
 
 class Trouble(Exception):
     """The database could not be asked; try again later."""
+
+
+class Refused(Trouble):
+    """The database understood, and said no to this very write."""
 
 
 class Weather:
@@ -34,21 +38,19 @@ class Weather:
         return monotonic() >= self.try_after
 
     def ask(self, verb: Callable[[], T]) -> T:
-        """The verb's answer. Trouble where the database cannot give one now; what cannot be mended is raised."""
-        for _ in range(3):
+        """The verb's answer. Trouble where the database cannot give one: no error of its own ends a worker."""
+        for tries_left in (2, 1, 0):
             try:
                 answer = verb()
             except Error as error:
                 remedy = remedy_for(error)
-                if remedy is Remedy.RETRY_NOW:
+                if remedy is Remedy.RETRY_NOW and tries_left:
                     continue
-                if remedy is Remedy.FATAL:
-                    raise
                 self.turn_bad(error, remedy)
-                raise Trouble from error
+                raise (Refused if isinstance(error, DataError | IntegrityError) else Trouble) from error
             self.turn_good()
             return answer
-        raise Trouble
+        raise AssertionError("the last try answers or raises")
 
     def turn_bad(self, error: BaseException, remedy: Remedy) -> None:
         self.failures += 1

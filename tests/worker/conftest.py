@@ -27,6 +27,8 @@ def starter(alias: str, folder: Path, place: dict[str, str] | None = None) -> It
     workers: list[WorkerProcess] = []
 
     def start_one(*arguments: str, variables: dict[str, str] | None = None, popen: Any = None, **options: Any) -> Any:
+        if "--poll" not in arguments:
+            arguments = ("--poll", "100ms", *arguments)
         given = {name.upper(): value for name, value in options.items()}
         env = environment(alias, folder, place or place_of(alias), given) | (variables or {})
         workers.append(WorkerProcess(arguments, folder / f"worker{len(workers)}", env, **(popen or {})))

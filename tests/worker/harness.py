@@ -19,7 +19,7 @@ from django.db import connections
 from django_tasks_retry.models import Task, TaskEvent, Worker
 
 ROOT = Path(__file__).parents[2]
-DEADLINE = 30.0
+DEADLINE = 20.0
 T = TypeVar("T")
 
 

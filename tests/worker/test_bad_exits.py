@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 from django_tasks_retry.models import Task
 
 from . import tasks
@@ -44,11 +46,10 @@ def test_after_every_bad_exit_the_next_task_runs_and_the_books_are_right(start, 
 
 
 def test_a_function_that_this_worker_does_not_know_is_left_for_others(start, effects):
-    unknown = Task.objects.enqueue(tasks.canary)
-    Task.objects.filter(pk=unknown.pk).delete()
-    unknown.func_path = "os.system"
-    unknown.save(force_insert=True)
     canary = Task.objects.enqueue(tasks.canary)
+    unknown = Task.objects.get(pk=canary.pk)
+    unknown.pk, unknown.func_path = uuid4(), "os.system"
+    unknown.save(force_insert=True)
     worker = start("--drain")
     assert worker.exit_code() == 0
     assert (status_of(unknown), story(unknown)) == ("PENDING", [])

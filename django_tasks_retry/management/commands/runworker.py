@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
+from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db.utils import Error
 
 from django_tasks_retry.errors import TaskQueueError
 from django_tasks_retry.worker import start
@@ -55,6 +56,17 @@ class Command(BaseCommand):
         other.add_argument("--heartbeat-file", metavar="F", help="touched every second; see django_tasks_retry.alive")
         other.add_argument("--log-format", choices=["text", "json"])
         other.add_argument("--name", default="", help="a label for this worker (default: the host's name)")
+
+    def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(*args, **kwargs)
+        parser.usage = SUPPRESS  # --help has it all; a bad value is answered in one line
+        return parser
+
+    def execute(self, *args: Any, **given: Any) -> str | None:
+        try:
+            return super().execute(*args, **given)
+        except Error as error:
+            raise CommandError(f"The database cannot be used: {' '.join(str(error).split())}") from error
 
     def handle(self, *args: Any, **given: Any) -> None:
         options = WorkerOptions(

@@ -58,6 +58,7 @@ class Lease:
 
 COLUMNS = [field.name for field in fields(Lease)]
 JSON_PLACES = [COLUMNS.index(name) for name in ("args", "kwargs", "backoff", "metadata")]
+decode = json.JSONDecoder().raw_decode
 
 
 def read_lease(row: Sequence[Any]) -> Lease:
@@ -65,7 +66,7 @@ def read_lease(row: Sequence[Any]) -> Lease:
     values = list(row)
     for place in JSON_PLACES:
         if isinstance(values[place], str):
-            values[place] = json.loads(values[place])
+            values[place], _ = decode(values[place])
     return Lease(*values)
 
 

@@ -34,6 +34,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        sys.stdout.reconfigure(errors="replace")  # a terminal that has no such signs still shows the words
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends the processes of the crew, too
         self.refuse_foreign_database(consent=options["use_database_url"])
         self.stdout.write(f"Database: {place()}. Everything the demo writes is in there.\n")

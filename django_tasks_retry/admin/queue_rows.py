@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -18,7 +17,7 @@ from .base import names_of
 from .charts import Shape, sparkline
 from .place import queue_names
 from .why import knows, serves, start_command
-from .wording import between, capped, line, share
+from .wording import between, capped, decimal, line, share
 
 RECENT = 10
 """Buckets that count as now."""
@@ -86,7 +85,7 @@ def queue_row(
         due_text=capped(due, CAP),
         oldest=(now - oldest).total_seconds() if oldest else 0.0,
         oldest_text=between(oldest, now) if oldest else "",
-        rate=number_format(sum(bucket.attempts for bucket in recent) / minutes, decimal_pos=1),
+        rate=decimal(sum(bucket.attempts for bucket in recent) / minutes),
         failing=share(failed, sum(bucket.attempts for bucket in buckets)),
         workers=sum(serves(worker, name) for worker in workers),
         spark=sparkline(buckets),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from decimal import Decimal
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
@@ -39,6 +40,11 @@ def number(value: int) -> str:
     return number_format(value, use_l10n=True, force_grouping=True)
 
 
+def decimal(value: float) -> str:
+    """One place, rounded; `number_format` alone would cut the rest off."""
+    return number_format(Decimal(f"{value:.1f}"), decimal_pos=1, use_l10n=True, force_grouping=True)
+
+
 def capped(count: int, cap: int = CAP) -> str:
     return f"{number(cap)}+" if count > cap else number(count)
 
@@ -49,12 +55,12 @@ def about(count: int) -> str:
         return number(count)
     for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= size:
-            return f"≈ {number_format(count / size, decimal_pos=1)} {unit}"
+            return f"≈ {decimal(count / size)} {unit}"
     return number(count)
 
 
 def share(part: float, whole: float) -> str:
-    return f"{number_format(100 * part / whole, decimal_pos=1)} %" if whole else "—"
+    return f"{decimal(100 * part / whole)} %" if whole else "—"
 
 
 def duration(seconds: float) -> str:
@@ -64,7 +70,7 @@ def duration(seconds: float) -> str:
     if seconds < 1:
         return _("%(ms)s ms") % {"ms": round(seconds * 1000)}
     if seconds < 10:
-        return _("%(s)s s") % {"s": number_format(seconds, decimal_pos=1)}
+        return _("%(s)s s") % {"s": decimal(seconds)}
     whole = round(seconds)
     days, hours, minutes = whole // 86400, whole % 86400 // 3600, whole % 3600 // 60
     if whole < 60:

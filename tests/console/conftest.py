@@ -13,10 +13,16 @@ from django.test import Client
 from django_tasks_retry import registry
 from tests.console import scene, shop
 
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 PERMISSIONS = ("view_task", "view_queue", "view_worker", "view_task_payload")
 
 

@@ -12,7 +12,8 @@ release = version = re.search(r'__version__ = "(.+)"', _source)[1]
 extensions = []
 html_theme = "furo"
 html_title = f"django-tasks-retry {release}"
-html_static_path = []
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 exclude_patterns = ["_build", "generated", "deploy"]
 nitpicky = True
 suppress_warnings = []

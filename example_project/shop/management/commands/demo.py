@@ -13,6 +13,7 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
+from django.urls import reverse
 
 from django_tasks_retry.models import Task
 from example_project.shop import tasks
@@ -77,8 +78,9 @@ class Command(BaseCommand):
         password = set_up_login()
         series = Task.objects.enqueue(tasks.welcome_customer, interval=3, unique_key="demo-customers")
         with crew.web_server(port) as web, crew.worker() as worker:
-            self.stdout.write(f"\nShop:    http://127.0.0.1:{port}/")
-            self.stdout.write(f"Console: http://127.0.0.1:{port}/admin/django_tasks_retry/  (demo / {password})")
+            site, console = f"http://127.0.0.1:{port}", reverse("admin:django_tasks_retry_overview_changelist")
+            self.stdout.write(f"\nShop:    {site}{reverse('orders')}")
+            self.stdout.write(f"Console: {site}{console}  (user demo, password {password})")
             self.stdout.write("A customer comes every three seconds. Ctrl-C ends it all.")
             try:
                 while web.is_running() and worker.is_running():

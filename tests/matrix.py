@@ -96,7 +96,7 @@ def environment(leg: Leg, interpreter: Path) -> Path:
     stamp = folder / "stamp"
     if not stamp.exists() or stamp.read_text() != wanted:
         subprocess.run([interpreter, "-m", "venv", "--clear", folder], check=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *leg.requirements]
+        install = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *leg.requirements]
         subprocess.run(install, check=True)
         stamp.write_text(wanted)
     return python

@@ -75,7 +75,7 @@ class QueueMachine(RuleBasedStateMachine):
     def some_lease(self, call, worker):
         """Every rule is possible from the first step on."""
         self.enqueued({**call, "eta": 0, "max_attempts": 3})
-        return self.claimed(worker, 3, 1, remembering=True)
+        return multiple(*self.claim_some(worker, 3, 1, remembering=True))
 
     def teardown(self):
         transaction.set_rollback(True, using=self.using)
@@ -88,7 +88,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def adopt(self, row):
         """The model learns the id that the database gave to a task of its own making."""
-        [row.id] = set(Task.objects.using(self.using).values_list("pk", flat=True)) - set(self.model.rows)
+        unknown = Task.objects.using(self.using).filter(run_id=row.run).exclude(pk__in=self.model.rows)
+        row.id = next(task.pk for task in unknown if (task.queue, self.minute(task.eta)) == (row.queue, row.eta))
         assert self.model.enqueue(row)
         return row.id
 
@@ -97,7 +98,8 @@ class QueueMachine(RuleBasedStateMachine):
         wishes = {name: call[name] for name in ("queue", "priority", "max_attempts", "unique_key")}
         task = taskqueue.enqueue(Request(functions.noop, backoff=BACKOFFS[call["delays"]], **timing, **wishes))
         known = task.pk in self.model.rows
-        row = Row(task.pk, delays=call["delays"], eta=self.model.now + call["eta"], interval=call["interval"], **wishes)
+        row = Row(task.pk, task.pk, **wishes, delays=call["delays"], interval=call["interval"])
+        row.eta = self.model.now + call["eta"]
         assert task.already_enqueued == known == (not self.model.enqueue(row))
         return task.pk
 
@@ -108,9 +110,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(target=leases, worker=workers, limit=st.integers(1, 3), lasts=st.integers(1, 2), remembering=st.booleans())
     def claim(self, worker, limit, lasts, remembering):
-        return self.claimed(worker, limit, lasts, remembering=remembering)
+        return multiple(*self.claim_some(worker, limit, lasts, remembering=remembering))
 
-    def claimed(self, worker, limit, lasts, *, remembering):
+    def claim_some(self, worker, limit, lasts, *, remembering):
         """From remembered lanes it may serve an older order for a moment, but never less than there is."""
         due = self.model.due()
         leases = taskqueue.claim(worker, limit=limit, lease=lasts * MINUTE, lanes=self.lanes if remembering else None)
@@ -123,7 +125,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert not any(one.eta > row.eta for one in taken for row in left if same_lane(one, row))
         for row in taken:
             self.model.claim(row, worker, lasts)
-        return multiple(*leases)
+        return leases
 
     @rule(some=st.lists(leases, min_size=1, max_size=4), lasts=minutes)
     def renew(self, some, lasts):
@@ -147,7 +149,14 @@ class QueueMachine(RuleBasedStateMachine):
     def let_go_and_claim_again(self, lease):
         """Often the same worker gets the same task: then its old and new leases differ in the attempt alone."""
         self.reported([(lease, "release")], 0)
-        return self.claimed(lease.locked_by, 3, 2, remembering=False)
+        return multiple(*self.claim_some(lease.locked_by, 3, 2, remembering=False))
+
+    @rule(target=leases, worker=workers, outcome=outcomes, delay=minutes, by_supervisor=st.booleans())
+    def work(self, worker, outcome, delay, by_supervisor):
+        """The usual life: a claim and its report."""
+        leases = self.claim_some(worker, 1, 2, remembering=True)
+        self.reported([(lease, outcome) for lease in leases], delay, by_supervisor=by_supervisor)
+        return multiple(*leases)
 
     @rule(
         target=tasks,

@@ -9,6 +9,7 @@ from uuid import UUID
 @dataclass
 class Row:
     id: UUID
+    run: UUID
     queue: str = "default"
     priority: int = 0
     eta: int = 0

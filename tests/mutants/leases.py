@@ -103,6 +103,7 @@ LEASES = (
                 "return self.id, self.locked_by, self.attempts",
                 "return UUID(int=0), self.locked_by, self.attempts",
             ),
+            Edit("taskqueue/renew.py", 'return {(row["id"], row', "return {(UUID(int=0), row"),
         ),
         ("tests/model/test_batches.py::test_renewing_a_lost_lease_beside_a_held_one_names_the_lost_one",),
     ),

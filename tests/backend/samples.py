@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -10,6 +11,7 @@ from django.db import connections, transaction
 from django_tasks_retry import Abort, Snooze, retry
 from django_tasks_retry.bridge import Context
 from django_tasks_retry.compat import task
+from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import database
 from tests.tasks import noop
 
@@ -32,8 +34,6 @@ async def look_async(context: Context) -> None:
 @retry(max_attempts=2)
 def lose_then_report(context: Context) -> None:
     """Loses its lease while it runs, as a task does that was cancelled."""
-    from django_tasks_retry.models import Task
-
     Task.objects.get(pk=context.task_result.id).cancel(by="tests")
     SEEN.append(context.lease_ok())
     context.progress(1)
@@ -54,6 +54,21 @@ def report_atomically(context: Context) -> None:
 @task(takes_context=True)
 def report(context: Context, done: Any, total: Any, note: Any) -> None:
     context.progress(done, total, note)
+
+
+@task(takes_context=True)
+def report_and_ask_elsewhere(context: Context) -> None:
+    context.progress(1, 2, "half")
+    with ThreadPoolExecutor(1) as elsewhere:
+        SEEN.append(elsewhere.submit(progress_seen_by_operators, context.task_result.id).result())
+
+
+def progress_seen_by_operators(task_id: str) -> Any:
+    """In a thread, and so over another connection."""
+    try:
+        return Task.objects.get(pk=task_id).progress
+    finally:
+        connections[database()].close()
 
 
 @task

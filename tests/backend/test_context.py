@@ -29,8 +29,14 @@ def test_the_context_tells_attempt_budget_metadata_and_run(database, tasks, seen
     assert context.task_result.id == str(row.pk)
 
 
-def test_progress_is_visible_to_operators(database, tasks):
+def test_progress_is_stored_as_it_was_told(database, tasks):
     assert progress_after(tasks, samples.report, 3, 10, "importing") == {"done": 3, "total": 10, "note": "importing"}
+
+
+def test_progress_is_seen_over_other_connections_while_the_task_runs(committed, tasks, seen):
+    samples.report_and_ask_elsewhere.enqueue()
+    tasks.run_due()
+    assert seen == [{"done": 1, "total": 2, "note": "half"}]
 
 
 def test_a_coroutine_reports_its_progress_and_asks_for_its_lease(database, tasks, seen):

@@ -89,6 +89,7 @@ FINAL = "IllegalMove: a finished task never changes"
 UNFRESH = "IllegalMove: a task begins as PENDING with no attempts"
 APPEND_ONLY = "IllegalMove: events and results are append-only"
 NO_RESULT = "IllegalMove: a finished task needs its result in the same transaction"
+HISTORY_DELETE = "IllegalMove: events and results go with their task, not before it"
 UNFINISHED_DELETE = "IllegalMove: an unfinished task cannot be deleted; cancel it first"
 
 
@@ -148,14 +149,23 @@ def postgresql_functions() -> list[str]:
         f"  IF NOT EXISTS (SELECT 1 FROM {{schema}}.{RESULT} WHERE task_id = NEW.id)\n"
         f"    AND EXISTS (SELECT 1 FROM {{schema}}.{TASK} WHERE id = NEW.id) THEN {refuse(NO_RESULT)};\n  END IF;"
     )
+    history = (
+        f"  IF EXISTS (SELECT 1 FROM gone JOIN {{schema}}.{TASK} AS t ON t.id = gone.task_id) THEN "
+        f"{refuse(HISTORY_DELETE)}; END IF;\n  RETURN NULL;"
+    )
     return [
         plpgsql("dtr_guard_move", move),
+        plpgsql("dtr_guard_history", history),
         plpgsql("dtr_guard_result", result),
         refusing_function("dtr_guard_insert", UNFRESH),
         refusing_function("dtr_guard_call", FIXED),
         refusing_function("dtr_guard_append_only", APPEND_ONLY),
         refusing_function("dtr_guard_delete", UNFINISHED_DELETE),
     ]
+
+
+# For a whole batch at once, so that pruning hardly pays for it.
+ONCE_DELETED = "AFTER DELETE ON {table} REFERENCING OLD TABLE AS gone FOR EACH STATEMENT"
 
 
 def postgresql_triggers() -> dict[str, tuple[str, str]]:
@@ -175,6 +185,8 @@ def postgresql_triggers() -> dict[str, tuple[str, str]]:
             f"BEFORE DELETE ON {{table}} FOR EACH ROW WHEN (OLD.status IN ({listed(UNFINISHED)}))",
             "dtr_guard_delete",
         ),
+        "dtr_guard_event_delete": (EVENT, ONCE_DELETED, "dtr_guard_history"),
+        "dtr_guard_outcome_delete": (RESULT, ONCE_DELETED, "dtr_guard_history"),
         "dtr_guard_event": (EVENT, "BEFORE UPDATE ON {table} FOR EACH ROW", "dtr_guard_append_only"),
         "dtr_guard_outcome": (RESULT, "BEFORE UPDATE ON {table} FOR EACH ROW", "dtr_guard_append_only"),
     }

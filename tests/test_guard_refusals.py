@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db import connections, transaction
+from django.db import connections
 from django.db.models import F
 from django.utils import timezone
 
@@ -225,6 +225,14 @@ def test_an_unfinished_row_deleted(database, status):
         Task.objects.filter(pk=task.pk)._raw_delete(database)
 
 
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("row", [TaskEvent, TaskResult])
+def test_the_history_of_a_task_deleted_before_the_task(database, row):
+    task, _ = task_in(Status.SUCCESS)
+    with refused_by_the_database(task, database):
+        row.objects.filter(task_id=task.pk).delete()
+
+
 @pytest.mark.parametrize("name", ["hous", "house/1", "house/", "House", "ouse", "hous_", "%", "house/1:1+"])
 def test_a_takeover_by_a_false_supervisor(database, name):
     task, lease = begin("house/1")
@@ -243,12 +251,3 @@ def test_a_true_supervisor_speaks_for_its_worker(database):
     assert recovered.locked_by == "house/1"
     assert taskqueue.renew([lease]) == {lease.fence: LostReason.RECLAIMED}
     assert now_of(task).status == "PENDING"
-
-
-def test_a_refusal_leaves_the_surrounding_transaction_usable(database):
-    task, _ = task_in(Status.SUCCESS)
-    with transaction.atomic(using=database):
-        with refused_by_the_database(task, database):
-            write(task, priority=3)
-        other = enqueue()
-    assert now_of(other).status == "PENDING"

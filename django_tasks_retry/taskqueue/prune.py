@@ -66,6 +66,6 @@ def pages(before: datetime, size: int, using: str) -> Iterator[list[tuple[UUID, 
 
 def delete(ids: Sequence[UUID], using: str) -> None:
     with transaction.atomic(using=using):
+        Task.objects.using(using).finished().filter(pk__in=ids)._raw_delete(using)
         TaskEvent.objects.using(using).filter(task_id__in=ids).delete()
         TaskResult.objects.using(using).filter(task_id__in=ids).delete()
-        Task.objects.using(using).finished().filter(pk__in=ids)._raw_delete(using)

@@ -51,7 +51,7 @@ STATES = {
 
 def stage(state):
     """One task in the given state, keyed and repeating, and its lease if it has one."""
-    for model in (TaskEvent, TaskResult, Task):
+    for model in (Task, TaskEvent, TaskResult):
         model.objects.all().delete()
     task = Task.objects.enqueue(tasks.noop, unique_key="key", interval=3600, max_attempts=2, backoff=[0])
     if state == "pending":

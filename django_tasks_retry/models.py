@@ -145,7 +145,8 @@ class Task(models.Model):
             # The console's. A task that succeeds at its first attempt and has no cause but itself enters none of them.
             models.Index(name="dtr_failed", fields=["id"], condition=IS_FAILED),
             models.Index(name="dtr_failures", fields=["fingerprint", "finished_at"], condition=IS_FAILED),
-            models.Index(name="dtr_retrying", fields=["fingerprint", "id"], condition=IS_PENDING & Q(attempts__gt=0)),
+            models.Index(name="dtr_retrying", fields=["id"], condition=IS_PENDING & Q(attempts__gt=0)),
+            models.Index(name="dtr_troubles", fields=["fingerprint", "id"], condition=IS_PENDING & Q(attempts__gt=0)),
             models.Index(name="dtr_runs", fields=["run_id", "id"], condition=~Q(run_id=F("id"))),
             models.Index(name="dtr_children", fields=["parent", "id"], condition=Q(parent__isnull=False)),
             models.Index(name="dtr_retries", fields=["retry_of"], condition=Q(retry_of__isnull=False)),

@@ -22,7 +22,7 @@ from . import search, standing
 from .place import here, queue_names
 from .wording import line, short_path
 
-LOOK_BACK = 50_000
+LOOK_BACK = 25_000
 """How many of the newest tasks are looked at for a question that no index answers."""
 
 WINDOWS = {
@@ -149,11 +149,7 @@ class AlikeFilter(ConsoleFilter):
 
     @classmethod
     def narrow(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
-        return tasks.filter(search.with_fingerprints([value]))
-
-    @classmethod
-    def has_index(cls, value: str) -> bool:
-        return True
+        return tasks.filter(fingerprint=value)
 
 
 class RetriedFilter(ConsoleFilter):
@@ -191,7 +187,7 @@ def narrow(tasks: TaskQuerySet, params: Mapping[str, str]) -> TaskQuerySet:
         value = params.get(each.parameter_name)
         if value:
             tasks = each.narrow(tasks, value)
-    return search.narrow(tasks, search.read(params.get("q", "")))
+    return search.narrow(tasks, search.read(params.get("q", "")), has_status="status" in params)
 
 
 def floor(params: Mapping[str, str], using: str) -> UUID | None:
@@ -200,7 +196,9 @@ def floor(params: Mapping[str, str], using: str) -> UUID | None:
     found = search.read(params.get("q", ""))
     if found.has_index or any(each.has_index(params[each.parameter_name]) for each in asked):
         return None
-    free = not found.asks_nothing or {QueueFilter, FunctionFilter, StandingFilter, RetriedFilter} & set(asked)
+    free = not found.asks_nothing or {QueueFilter, FunctionFilter, StandingFilter, AlikeFilter, RetriedFilter} & set(
+        asked
+    )
     return survey.newest_before(LOOK_BACK, using, as_uuid(params.get("older", ""))) if free else None
 
 

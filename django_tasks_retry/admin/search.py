@@ -6,12 +6,10 @@ import re
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from .. import registry
 from ..querysets import TaskQuerySet
-from ..rules.status import Status
 from ..taskqueue import survey
 
 HELP = _("Search by id or the beginning of one, queue:NAME, task:NAME, error:TEXT.")
@@ -60,7 +58,8 @@ def ids_beginning_with(text: str) -> tuple[UUID, UUID] | None:
     return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
 
 
-def narrow(tasks: TaskQuerySet, search: Search) -> TaskQuerySet:
+def narrow(tasks: TaskQuerySet, search: Search, *, has_status: bool) -> TaskQuerySet:
+    """A search for an error means failed tasks, where no other status was chosen."""
     if search.unknown:
         return tasks.none()
     for first, last in search.ids:
@@ -70,8 +69,8 @@ def narrow(tasks: TaskQuerySet, search: Search) -> TaskQuerySet:
     for name in search.tasks:
         tasks = tasks.filter(func_path__in=paths_named(name))
     for text in search.errors:
-        tasks = tasks.filter(failed_like(text, tasks.db))
-    return tasks
+        tasks = tasks.filter(fingerprint__in=fingerprints_like(text, tasks.db))
+    return tasks.failed() if search.errors and not has_status else tasks
 
 
 def paths_named(name: str) -> list[str]:
@@ -79,18 +78,11 @@ def paths_named(name: str) -> list[str]:
     return [path for path in registry.known_paths() if path == name or path.endswith(f".{name}")] or [name]
 
 
-def failed_like(text: str, using: str) -> Q:
-    """Tasks of the failure groups that mention the text."""
+def fingerprints_like(text: str, using: str) -> list[str]:
+    """Those of the failures that mention the text."""
     wanted = text.lower()
-    found = [
+    return [
         group.fingerprint
         for group in survey.alike(using)
         if wanted in f"{group.exception} {group.code} {group.message}".lower()
     ]
-    return with_fingerprints(found)
-
-
-def with_fingerprints(fingerprints: list[str]) -> Q:
-    """Failed or waiting for another attempt: the statuses whose indexes know fingerprints."""
-    alike = Q(fingerprint__in=fingerprints)
-    return (alike & Q(status=Status.FAILED)) | (alike & Q(status=Status.PENDING, attempts__gt=0))

@@ -79,7 +79,7 @@ class TaskAdmin(BulkAdmin):
         if asked.unknown and request.method == "GET":
             words = line(" ".join(asked.unknown), 60)
             messages.warning(request, _("“%(words)s” is not an id. %(help)s") % {"words": words, "help": search.HELP})
-        return search.narrow(queryset, asked), False
+        return search.narrow(queryset, asked, has_status=bool(request.GET.get("status"))), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         # Django wants a tick beside "all matching"; without a script nobody can tick what is on other pages.

@@ -71,8 +71,7 @@ def test_retries_are_not_retried_by_the_same_request(many, operator):
 
 
 def test_rows_in_the_wrong_status_are_skipped_and_counted(database, operator):
-    done, waiting = Task.objects.enqueue_many([(tasks.noop,)] * 2)
-    done.cancel()
+    Task.objects.enqueue_many([(tasks.noop,)] * 2)[0].cancel()
     asked = ask_about_all(operator, "cancel_selected")
     assert (asked.context["possible"], asked.context["impossible"]) == ("1", "1")
     response = act(operator, asked, follow=True)

@@ -47,10 +47,8 @@ class TestWhyATaskWaits:
 
     def test_no_live_worker_serves_its_queue(self, played, operator):
         said = why(operator, played["orphan"])
-        assert (
-            said
-            == "It is due, but no live worker serves queue reports. Start one: python manage.py runworker --queues reports"
-        )
+        assert said.startswith("It is due, but no live worker serves queue reports.")
+        assert said.endswith("Start one: python manage.py runworker --queues reports")
 
     def test_the_only_worker_has_not_been_heard_of(self, database, operator, travel):
         task = Task.objects.enqueue(tasks.noop)
@@ -218,11 +216,8 @@ class TestFailures:
         assert groups["ValueError"].message == "row #: <…> is not an IBAN"
 
     def test_a_group_is_retried_once_however_often_one_asks(self, played, operator):
-        [group] = [
-            each for each in operator.get(f"{BASE}/failuregroup/").context["groups"] if each.error == "ValueError"
-        ]
         for expected in (9, 0):
-            asked = operator.post(f"{BASE}/failuregroup/{group.fingerprint}/retry/")
+            asked = operator.post(f"{BASE}/failuregroup/{fingerprint(played['import'])}/retry/")
             assert asked.context["possible"] == str(expected)
             operator.post(f"{BASE}/task/act/", {"token": asked.context["token"], "reason": "mended"})
         assert Task.objects.filter(retry_of__isnull=False).count() == 9

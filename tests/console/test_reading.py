@@ -65,7 +65,7 @@ def test_qualifiers_search_queue_task_and_error(played, operator):
     assert found(operator, q="task:monthly_report queue:emails") == set()
     assert found(operator, q="queue:reports") == found(operator, queue="reports")
     assert found(operator, q="error:IBAN") == found(operator, q="error:valueerror")
-    assert str(played["retrying"].pk) in found(operator, q="error:iban")
+    assert found(operator, q="error:iban", status="retrying") == {str(played["retrying"].pk)}
     assert str(played["import"].pk) in found(operator, q="error:iban")
 
 

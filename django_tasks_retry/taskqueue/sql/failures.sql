@@ -1,5 +1,5 @@
 -- Failures: the fingerprints of tasks that failed or wait for another attempt, found by hopping from one to the next in
--- dtr_failures and dtr_retrying; each counted up to a cap. For both databases, so without LATERAL.
+-- dtr_failures and dtr_troubles; each counted up to a cap. For both databases, so without LATERAL.
 WITH RECURSIVE gone (fingerprint) AS (
     SELECT (
         SELECT fingerprint FROM django_tasks_retry_task

@@ -6,9 +6,12 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+
+from django_tasks_retry.compat import CORE_HAS_TASKS
 
 pytest.importorskip("mypy", reason="the type tests need mypy and django-stubs")
 
@@ -68,11 +71,8 @@ MISTAKES = {
 }
 
 
-@pytest.fixture(scope="module")
-def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def complaints_about(lines: list[str], folder: Path) -> dict[str, str]:
     """By line of the user's module, the code of mypy's complaint."""
-    folder = tmp_path_factory.mktemp("typing")
-    lines = [*USER_CODE.splitlines(), *MISTAKES]
     (folder / "user.py").write_text("\n".join(lines) + "\n")
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent", "user.py"]
     told = {"MYPYPATH": str(ROOT)}
@@ -82,6 +82,11 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {lines[int(number) - 1]: code for number, code in found}
 
 
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return complaints_about([*USER_CODE.splitlines(), *MISTAKES], tmp_path_factory.mktemp("typing"))
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_wrong_call_is_an_error(complaints: dict[str, str], mistake: str) -> None:
     assert complaints.get(mistake) == MISTAKES[mistake]
@@ -89,3 +94,21 @@ def test_a_wrong_call_is_an_error(complaints: dict[str, str], mistake: str) -> N
 
 def test_right_calls_are_not(complaints: dict[str, str]) -> None:
     assert set(complaints) <= set(MISTAKES)
+
+
+@pytest.mark.skipif(CORE_HAS_TASKS, reason="the backport is for Django 5.2")
+def test_the_backport_is_typed_alike(tmp_path: Path) -> None:
+    code = """
+        from django_tasks import task
+        from django_tasks_retry import retry
+
+        @task(queue_name="emails")
+        @retry(max_attempts=4)
+        def send_receipt(order_id: int) -> str:
+            return f"receipt {order_id}"
+
+        send_receipt.enqueue(42)
+        send_receipt.enqueue("x")
+    """
+    lines = textwrap.dedent(code).splitlines()
+    assert complaints_about(lines, tmp_path) == {'send_receipt.enqueue("x")': "arg-type"}

@@ -26,6 +26,7 @@ SECONDS = 25.0
 
 class Command(BaseCommand):
     help = "Show the queue at work: migrate, enqueue a lively mix, run a worker, tell what happened."
+    requires_system_checks = []  # some of them open the database, which may be the wrong one
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--serve", action="store_true", help="then keep a web server and a worker up")

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from django.db import connections
 from django.db.utils import OperationalError
 
 from .weather import Weather
 
 T = TypeVar("T")
+LOCK_MILLISECONDS = 1000
 
 
 class TimedOut(OperationalError):
@@ -28,9 +30,17 @@ class BoundedWeather(Weather):
     def ask(self, verb: Callable[[], T]) -> T:
         def within_time() -> T:
             with alarm(self.seconds):
+                self.wait_briefly_for_locks()
                 return verb()
 
         return super().ask(within_time)
+
+    def wait_briefly_for_locks(self) -> None:
+        """SQLite waits for its write lock where no alarm is heard."""
+        connection: Any = connections[self.using]
+        if connection.vendor == "sqlite" and connection.connection is None:
+            connection.ensure_connection()
+            connection.connection.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
 
 
 @contextmanager

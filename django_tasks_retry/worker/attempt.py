@@ -13,7 +13,7 @@ from django.db import transaction
 
 from .. import bridge, registry
 from ..compat import task_backends, task_finished, task_started
-from ..errors import LeaseLost
+from ..errors import InvalidPayload, LeaseLost
 from ..registry import AnyTask
 from ..rules.failure import Code, capture
 from ..rules.policy import policy_of
@@ -162,13 +162,16 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 def run_atomically(attempt: Attempt, call: Call) -> Outcome:
     """The function's own writes and the completion commit together, or neither does."""
-    using = database(attempt.lease.backend)
+    using, returned = database(attempt.lease.backend), False
     try:
         with transaction.atomic(using=using):
             result = call()
+            returned = True
             receipt = complete_within(attempt.lease, result)
         attempt.receipt = receipt
         return Completed(attempt.lease, result)
+    except InvalidPayload as unfit:
+        return Failed(attempt.lease, capture(unfit, Code.RESULT_NOT_SERIALIZABLE) if returned else unfit)
     except LeaseLost as lost:
         attempt.receipt = Receipt(attempt.lease, None, lost=lost.reason)
         return Failed(attempt.lease, lost)

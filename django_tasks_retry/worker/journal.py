@@ -21,7 +21,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         stamp = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         line = f"{stamp} {STANDARD.get(record.levelname, record.levelname):<5} {printable(record.getMessage())}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{indented(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
@@ -44,16 +44,30 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
+def indented(traceback: str) -> str:
+    """A traceback ends with words that a task may have chosen: none of them begins a line."""
+    return "\n".join(f"    {printable(line)}" for line in traceback.splitlines())
+
+
 def set_up(log_format: str | None, verbosity: int) -> None:
     """Write to standard error, unless the project has configured the logger itself and asked for no format."""
     logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
     logging.raiseExceptions = False
+    quiet_the_framework()
     if logger.handlers and log_format is None:
         return
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logger.handlers[:] = [handler]
     logger.propagate = False
+
+
+def quiet_the_framework() -> None:
+    """Its lines about tasks say what ours say. Where no handler is configured for them they would go to our stream."""
+    for name in ("django.tasks", "django_tasks"):
+        framework = logging.getLogger(name)
+        if not framework.hasHandlers():
+            framework.addHandler(logging.NullHandler())
 
 
 def record(attempt: Attempt) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from django.db import connections
 
 from .. import __version__, guard, registry
 from ..conf import options as queue_options
+from ..errors import InvalidOptions
 from ..taskqueue import database
 from .options import WorkerOptions
 
@@ -25,10 +28,15 @@ def prepare_connections() -> None:
 
 
 def refuse_unsafe_start(options: WorkerOptions) -> None:
-    """Unknown options and a database without its guard are said now, in one line."""
+    """Unknown options, a file that cannot be written and a database without its guard are said now, in one line."""
     queue_options(options.backend)
     guard.ensure(database(options.backend))
     registry.discover()
+    if options.heartbeat_file:
+        try:
+            Path(options.heartbeat_file).touch()
+        except OSError as error:
+            raise InvalidOptions(f"{options.heartbeat_file} cannot be written: {error.strerror}.") from None
 
 
 def greeting(worker_id: str, options: WorkerOptions) -> str:

@@ -17,7 +17,7 @@ from django.contrib.auth.models import Group
 from django.db import connections, transaction
 
 from django_tasks_retry import retry
-from django_tasks_retry.compat import task
+from django_tasks_retry.compat import task, task_finished, task_started
 from django_tasks_retry.errors import TaskCancelled, TaskTimeout
 from tests.router import CurrentDatabase
 
@@ -27,6 +27,10 @@ def mark(*words: object) -> None:
     descriptor = os.open(os.environ["EFFECTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(descriptor, (" ".join(str(word) for word in words) + "\n").encode())
     os.close(descriptor)
+
+
+def marked(line: str) -> int:
+    return Path(os.environ["EFFECTS"]).read_text().splitlines().count(line)
 
 
 def gate(name: str) -> Path:
@@ -269,7 +273,7 @@ def poison() -> None:
 @retry(max_attempts=3, backoff=[0, 0])
 def die_once() -> str:
     mark("die")
-    if len(Path(os.environ["EFFECTS"]).read_text().splitlines()) == 1:
+    if marked("die") == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return "second life"
 
@@ -388,7 +392,7 @@ async def aenqueue_another() -> str:
 @retry(max_attempts=3, backoff=[0, 0])
 def fail_twice() -> str:
     mark("try")
-    if len(Path(os.environ["EFFECTS"]).read_text().splitlines()) < 3:
+    if marked("try") < 3:
         raise ValueError("not yet\nFORGED LINE")
     return "third"
 
@@ -405,7 +409,7 @@ async def afail_twice(context: Any) -> int:
 @retry(max_attempts=1)
 def fail_fifth() -> None:
     mark("tick")
-    if len(Path(os.environ["EFFECTS"]).read_text().splitlines()) >= 5:
+    if marked("tick") >= 5:
         raise ValueError("fifth")
 
 
@@ -422,3 +426,19 @@ hoard: list[bytearray] = []
 def say_pid() -> int:
     mark("pid", os.getpid())
     return os.getpid()
+
+
+@task
+async def await_once() -> None:
+    await asyncio.sleep(0)
+
+
+def tell(signal: Any, task_result: Any, **_: Any) -> None:
+    """A receiver that asks the database, as receivers do."""
+    name = "task_started" if signal is task_started else "task_finished"
+    mark("signal", name, task_result.task.name, task_result.status, not Group.objects.exists())
+
+
+if "TELL_SIGNALS" in os.environ:
+    task_started.connect(tell)
+    task_finished.connect(tell)

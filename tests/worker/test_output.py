@@ -1,0 +1,118 @@
+"""What a worker says, and that it works where nobody listens."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from django.db import connections
+
+from django_tasks_retry import guard
+from django_tasks_retry.models import Task
+
+from . import tasks
+from .harness import ROOT, status_of, wait_for, wait_until_finished
+
+KEYS = {"ts", "level", "message", "event", "task_id", "task", "queue", "attempt", "max_attempts", "wait_ms", "run_ms"}
+
+
+def test_lines_for_people(start, effects, committed):
+    task = Task.objects.enqueue(tasks.fail_twice)
+    worker = start("--drain", "--queues", "default", "--threads", "3", "--name", "mine")
+    assert worker.exit_code() == 0
+    first, *rest = worker.output.splitlines()
+    stamp = r"^\d\d:\d\d:\d\d"
+    vendor = connections[committed].vendor
+    assert re.search(
+        rf"{stamp} INFO  django_tasks_retry \S+ · worker mine-\S+ · {vendor} .* · queues default · .*3 threads", first
+    )
+    line = rf"{stamp} WARN  retry     fail_twice {str(task.pk)[-12:]} queue=default attempt=%d/3 · wait=\S+ run=\S+ · "
+    for attempt in (1, 2):
+        assert any(
+            re.search(line % attempt + r"ValueError: not yet\\nFORGED LINE · next attempt at 20", said) for said in rest
+        )
+    assert re.search(rf"{stamp} INFO  done      fail_twice .* attempt=3/3", worker.output, re.MULTILINE)
+    assert "stopped · 1 done, 2 retried, 0 failed, 0 released in" in rest[-1]
+    assert not re.search("^FORGED", worker.output, re.MULTILINE)
+
+
+def test_lines_for_machines_have_stable_keys(start, effects):
+    Task.objects.enqueue_many([tasks.canary, tasks.system_exit, tasks.fail_twice])
+    worker = start("--drain", "--log-format", "json")
+    assert worker.exit_code() == 0
+    said = [json.loads(line) for line in worker.output.splitlines()]
+    attempts = {line["event"]: line for line in said if "event" in line}
+    assert attempts["done"].keys() == KEYS
+    assert attempts["failed"].keys() == KEYS | {"error"}
+    assert attempts["retry"].keys() == KEYS | {"error", "eta"}
+    assert all({"ts", "level", "message"} <= line.keys() for line in said)
+
+
+def test_a_worker_without_standard_streams_works(start, effects):
+    task, poison = Task.objects.enqueue(tasks.canary), Task.objects.enqueue(tasks.exit_at_once)
+    close_all = {"preexec_fn": lambda: [os.close(number) for number in (0, 1, 2)]}
+    assert start("--drain", popen=close_all).exit_code() == 0
+    assert [status_of(each) for each in (task, poison)] == ["SUCCESS", "FAILED"]
+
+
+def test_a_worker_whose_output_cannot_be_written_works(start, effects):
+    task = Task.objects.enqueue(tasks.canary)
+    with Path("/dev/full").open("wb") as full:
+        assert start("--drain", popen={"stdout": full, "stderr": full}).exit_code() in (0, 120)
+    assert status_of(task) == "SUCCESS"
+
+
+def test_a_database_without_its_guard_is_refused(start, effects, committed):
+    connection = connections[committed]
+    table = "" if connection.vendor == "sqlite" else " ON django_tasks_retry_task"
+    connection.cursor().execute(f"DROP TRIGGER dtr_guard_move{table}")
+    try:
+        worker = start("--drain")
+        assert worker.exit_code() == 1
+    finally:
+        guard.install(committed)
+    [said] = worker.output.splitlines()
+    assert "does not enforce the task contract" in said
+
+
+def test_a_heartbeat_file_tells_whether_the_worker_lives(start, effects, tmp_path):
+    file = tmp_path / "heartbeat"
+    worker = start("--heartbeat-file", str(file))
+    wait_for(file.exists, "the heartbeat file")
+    assert alive(str(file)) == 0
+    began = file.stat().st_mtime
+    wait_for(lambda: file.stat().st_mtime > began, "the next heartbeat")
+    assert alive(str(file), "--max-age", "30") == 0
+    worker.end()
+    old = time.time() - 31
+    os.utime(file, (old, old))
+    assert alive(str(file), "--max-age", "30") == 1
+    assert alive(str(tmp_path / "none")) == 1
+    assert alive() == 2
+
+
+def alive(*arguments: str) -> int:
+    command = [sys.executable, "-m", "django_tasks_retry.alive", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode
+
+
+def test_a_worker_is_in_the_registry(start, effects):
+    task = Task.objects.enqueue(tasks.wait_at, ["a"])
+    worker = start(
+        "--queues", "d*,emails", "--exclude", "bulk", "--processes", "2", "--threads", "3", "--async-slots", "4"
+    )
+    effects.wait_for("begin a")
+    row = worker.wait_until_up()
+    assert (row.pid, row.queues, row.exclude) == (worker.pid, ["d*", "emails"], ["bulk"])
+    assert (row.processes, row.slots, row.stopped_at) == (2, 14, None)
+    assert "tests.worker.tasks.canary" in row.tasks
+    assert row.host
+    later = wait_for(lambda: worker.row if worker.row.heartbeat_at > row.heartbeat_at else None, "a heartbeat")
+    assert later.running == 1
+    tasks.gate("a").touch()
+    assert wait_until_finished(task).status == "SUCCESS"

@@ -45,6 +45,12 @@ def test_a_task_of_an_unknown_function_is_left_for_a_worker_that_knows_it(databa
     assert len(taskqueue.claim("new", lanes=Lanes(paths=["tests.tasks.noop"]))) == 1
 
 
+def test_the_most_urgent_tasks_are_claimed_first_whatever_their_queue(database):
+    lanes = [(queue, priority) for queue in ("default", "emails", "reports") for priority in (-5, 0, 5)]
+    Task.objects.enqueue_many([{"func": tasks.noop, "queue": q, "priority": p} for q, p in lanes * 2])
+    assert [taskqueue.claim("worker")[0].priority for _ in range(18)] == [5] * 6 + [0] * 6 + [-5] * 6
+
+
 @pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 def test_a_table_that_was_remade_has_its_guard_again_after_migrate(committed):
     """SQLite drops a table's triggers with the table, and it remakes tables to alter them."""

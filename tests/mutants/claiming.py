@@ -50,7 +50,7 @@ CLAIMING = (
                 "self.lanes.sort(key=lambda lane: 0)",
             ),
         ),
-        (MODEL,),
+        (PROMISES + "test_the_most_urgent_tasks_are_claimed_first_whatever_their_queue",),
     ),
     Mutant(
         "the floors of the lanes are never forgotten",

@@ -1,0 +1,70 @@
+"""python -m benchmarks [measure ...]"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from . import __doc__ as about
+from .contenders import PEERS
+from .measures import MEASURES, Bench, Figure
+from .report import chart, read, table, verdicts, write
+from .server import Server
+
+
+def arguments() -> argparse.Namespace:
+    measures = "\n".join(f"  {name:10} {measure.__doc__}" for name, measure in MEASURES.items())
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks",
+        description=about,
+        epilog=f"measures:\n{measures}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("measures", nargs="*", metavar="measure", help="some of those below (default: all)")
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything: seconds, and rough")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each measure; the median counts")
+    names = ",".join(peer.name for peer in PEERS)
+    parser.add_argument(
+        "--peers",
+        nargs="?",
+        const=names,
+        default="",
+        help=f"measure neighbours too, each in an environment of its own ({names})",
+    )
+    parser.add_argument("--out", type=Path, help="a folder for figures.json, table.md and chart.svg")
+    parser.add_argument(
+        "--redraw", action="store_true", help="only make table.md and chart.svg from figures.json again"
+    )
+    given = parser.parse_args()
+    unknown = set(given.measures) - set(MEASURES)
+    if unknown:
+        parser.error(f"unknown measure {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+    return given
+
+
+def measure(given: argparse.Namespace) -> list[Figure]:
+    figures: list[Figure] = []
+    peers = [peer for peer in PEERS if peer.name in given.peers.split(",")]
+    for peer in peers:
+        peer.python()
+    with Server() as server:
+        bench = Bench(server, peers, given.quick)
+        for name in given.measures or MEASURES:
+            for _ in range(given.repeat):
+                for figure in MEASURES[name](bench):
+                    print(f"{figure.measure:45} {figure.who:20} {figure.value:12,.3f} {figure.unit}", flush=True)
+                    figures.append(figure)
+    return figures
+
+
+def main() -> None:
+    given = arguments()
+    figures = read(given.out) if given.redraw else measure(given)
+    print("", table(figures), "", *verdicts(figures), sep="\n")
+    if given.out:
+        write(given.out, figures)
+        (given.out / "chart.svg").write_text(chart(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Those who are measured. Each speaks through a script of its own, run by the Python of its own environment.
+
+A script knows these verbs: `setup`; `one N` and `bulk N`, which enqueue N no-ops one by one or at once and tell the
+seconds; `latency N`, which enqueues N tasks with pauses and tells when each call returned; `work P`, which runs P
+processes until they are ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "django-tasks-retry-benchmarks"
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    left: str
+    """Asks the database how many tasks are not final yet."""
+    packages: tuple[str, ...] = ()
+    """What its environment needs; ours is the one that we run in."""
+
+    @property
+    def script(self) -> Path:
+        return HERE / f"run_{self.name.replace('-', '_')}.py"
+
+    def python(self) -> str:
+        if not self.packages:
+            return sys.executable
+        home = CACHE / self.name
+        if not (home / "ready").exists():
+            venv.create(home, with_pip=True, clear=True)
+            pip = [str(home / "bin" / "pip"), "install", "-q", "--disable-pip-version-check"]
+            subprocess.run([*pip, "psycopg[binary,pool]", *self.packages], check=True)
+            (home / "ready").touch()
+        return str(home / "bin" / "python")
+
+    def command(self, verb: str, *arguments: object) -> list[str]:
+        return [self.python(), str(self.script), verb, *map(str, arguments)]
+
+    def environment(self, url: str) -> dict[str, str]:
+        stamps = CACHE / "stamps"
+        paths = [str(HERE), *([] if self.packages else [str(HERE.parent.parent)])]
+        return {
+            **os.environ,
+            "BENCHMARK_DATABASE": url,
+            "BENCHMARK_STAMPS": str(stamps),
+            "PYTHONPATH": os.pathsep.join(paths),
+        }
+
+    def tell(self, url: str, verb: str, *arguments: object) -> Any:
+        """Run a verb to its end; what it told, if anything."""
+        done = subprocess.run(
+            self.command(verb, *arguments), env=self.environment(url), check=True, stdout=subprocess.PIPE, text=True
+        )
+        return json.loads(done.stdout) if done.stdout.strip() else None
+
+    @contextmanager
+    def working(self, url: str, processes: int) -> Iterator[int]:
+        """While its worker runs; the id of its process."""
+        worker = subprocess.Popen(
+            self.command("work", processes),
+            env=self.environment(url),
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            yield worker.pid
+        finally:
+            worker.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(timeout=15)
+            with suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+
+
+OURS = Contender(
+    "django-tasks-retry",
+    # A crowd of other tasks has older ids, and counting it would cost more than the drain.
+    "SELECT count(*) FROM django_tasks_retry_task "
+    "WHERE id > '01910000-0000-0000-0000-000000000000' AND status IN ('PENDING', 'RUNNING')",
+)
+CEILING = Contender("ceiling", "SELECT count(*) FROM task WHERE status IN ('PENDING', 'RUNNING')")
+PEERS = [
+    Contender(
+        "django-tasks-db",
+        "SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status IN ('READY', 'RUNNING')",
+        ("django-tasks-db", "Django>=6"),
+    ),
+    Contender(
+        "procrastinate",
+        "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')",
+        ("procrastinate",),
+    ),
+    Contender("pgqueuer", "SELECT count(*) FROM pgqueuer", ("pgqueuer", "typer<0.22")),
+    Contender("oban", "SELECT count(*) FROM oban_jobs WHERE state NOT IN ('completed', 'discarded')", ("oban",)),
+    Contender(
+        "django-ox",
+        "SELECT count(*) FROM django_ox_task WHERE status IN ('READY', 'RUNNING')",
+        ("django-ox", "Django>=6"),
+    ),
+]

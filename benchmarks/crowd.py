@@ -1,0 +1,25 @@
+"""Many other tasks in our table, loaded past the guard."""
+
+from __future__ import annotations
+
+from tests.plans.rows import IN_STATUS, LOAD, RESULTS
+
+from .server import Server
+
+TASK = "django_tasks_retry_task"
+KINDS = {
+    "future": {"status": "PENDING", "priority": 0, "eta": "1 day"},
+    "future, more urgent": {"status": "PENDING", "priority": 50, "eta": "1 day"},
+    "finished": {"status": "SUCCESS", "priority": 0, "eta": "-1 hour"},
+    "due": {"status": "PENDING", "priority": 0, "eta": "-1 hour"},
+}
+
+
+def load(server: Server, database: str, kind: str, count: int) -> None:
+    chosen = {"path": "benchmarks.tasks.noop", **KINDS[kind]}
+    with server.connect(database) as connection:
+        connection.execute(f"ALTER TABLE {TASK} DISABLE TRIGGER USER")
+        connection.execute(LOAD.format(count=count, first=1, **chosen, **IN_STATUS[str(chosen["status"])]))
+        if kind == "finished":
+            connection.execute(RESULTS)
+        connection.execute(f"ALTER TABLE {TASK} ENABLE TRIGGER USER")

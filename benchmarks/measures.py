@@ -1,0 +1,160 @@
+"""The measures: each takes a bench and yields figures."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from . import crowd, drive, meter
+from .contenders import CEILING, OURS, Contender
+from .meter import Drained
+from .server import Server
+
+
+@dataclass(frozen=True)
+class Figure:
+    measure: str
+    who: str
+    value: float
+    unit: str
+
+
+@dataclass
+class Bench:
+    """What all measures share: the server, who takes part, and how much is asked of them."""
+
+    server: Server
+    peers: list[Contender] = field(default_factory=list)
+    quick: bool = False
+
+    def some(self, full: int) -> int:
+        return max(200, full // 10) if self.quick else full
+
+    @property
+    def queues(self) -> list[Contender]:
+        return [OURS, *self.peers]
+
+    def ready(self, who: Contender, tasks: int = 0) -> str:
+        """A fresh database with so many tasks to do; its URL."""
+        url = self.server.fresh("bench")
+        who.tell(url, "setup")
+        self.server.checkpoint()
+        if tasks:
+            who.tell(url, "bulk", tasks)
+        return url
+
+    def drain(self, who: Contender, tasks: int, processes: int = 2) -> Drained:
+        return drive.drain(self.server, who, self.ready(who, tasks), processes=processes)
+
+
+def enqueue(bench: Bench) -> Iterator[Figure]:
+    """One by one through Django's API, and at once."""
+    one, bulk = bench.some(2_000), bench.some(20_000)
+    for who in [CEILING, *bench.queues]:
+        yield Figure("enqueue, one by one", who.name, one / who.tell(bench.ready(who), "one", one), "/s")
+        url = bench.ready(who)
+        before = bench.server.wal()
+        yield Figure("enqueue, at once", who.name, bulk / who.tell(url, "bulk", bulk), "/s")
+        yield Figure("WAL a task, enqueue", who.name, (bench.server.wal() - before) / bulk, "B")
+
+
+def drain(bench: Bench) -> Iterator[Figure]:
+    """No-ops by the real worker, with one and with two processes."""
+    tasks = bench.some(20_000)
+    for processes in (1, 2):
+        for who in [CEILING, *bench.queues]:
+            done = bench.drain(who, tasks, processes)
+            label = f"drain, {processes} process{'es' if processes > 1 else ''}"
+            yield Figure(label, who.name, done.rate, "/s")
+            yield Figure(f"{label}: worker CPU", who.name, done.worker_cpu / done.tasks * 1000, "s/1,000")
+            yield Figure(f"{label}: server CPU", who.name, done.server_cpu / done.tasks * 1000, "s/1,000")
+            yield Figure(f"{label}: WAL a task", who.name, done.wal / done.tasks, "B")
+            yield Figure(f"{label}: largest process", who.name, done.rss, "MB")
+
+
+def backlog(bench: Bench) -> Iterator[Figure]:
+    """The same drain of ours with a million other tasks in the table."""
+    tasks, others = bench.some(20_000), bench.some(1_000_000)
+    yield Figure("drain, no backlog", OURS.name, bench.drain(OURS, tasks).rate, "/s")
+    for kind in ("future", "future, more urgent", "finished"):
+        url = bench.ready(OURS)
+        crowd.load(bench.server, "bench", kind, others)
+        with bench.server.connect("bench") as connection:
+            connection.execute("VACUUM ANALYZE")
+        OURS.tell(url, "bulk", tasks)
+        done = drive.drain(bench.server, OURS, url, processes=2)
+        yield Figure(f"drain, {others:,} {kind}", OURS.name, done.rate, "/s")
+
+
+def horizon(bench: Bench) -> Iterator[Figure]:
+    """A long drain of ours, without and with an idle transaction that keeps all dead rows in place."""
+    tasks = bench.some(100_000)
+    yield Figure("long drain", OURS.name, bench.drain(OURS, tasks).rate, "/s")
+    url = bench.ready(OURS, tasks)
+    with bench.server.connect("bench") as idle:
+        idle.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        idle.execute("SELECT count(*) FROM django_tasks_retry_task")
+        done = drive.drain(bench.server, OURS, url, processes=2)
+    yield Figure("long drain, pinned horizon", OURS.name, done.rate, "/s")
+
+
+def burst(bench: Bench) -> Iterator[Figure]:
+    """A claim right after a burst into a table that was analysed empty, against a claim from a settled table."""
+    for label, settled in (("claim", True), ("claim after a burst", False)):
+        url = bench.ready(OURS)
+        with bench.server.connect("bench") as connection:
+            connection.execute("ALTER TABLE django_tasks_retry_task SET (autovacuum_enabled = off)")
+            connection.execute("VACUUM ANALYZE")
+            crowd.load(bench.server, "bench", "due", bench.some(300_000))
+            if settled:
+                connection.execute("VACUUM ANALYZE")
+        yield Figure(label, OURS.name, statistics.median(OURS.tell(url, "claims", 20)), "ms")
+
+
+def latency(bench: Bench) -> Iterator[Figure]:
+    """From enqueued to started, at a worker that waits."""
+    for who in bench.queues:
+        times = drive.latencies(who, bench.ready(who), bench.some(200))
+        for percent in (50, 95, 99):
+            yield Figure(f"pick-up, p{percent}", who.name, drive.percentile(times, percent), "ms")
+
+
+def idle(bench: Bench) -> Iterator[Figure]:
+    """What a worker with nothing to do takes."""
+    seconds = 3 if bench.quick else 10
+    for who in bench.queues:
+        with who.working(bench.ready(who), processes=1) as pid:
+            time.sleep(3)
+            before = meter.cpu(pid)
+            time.sleep(seconds)
+            yield Figure("idle CPU", who.name, (meter.cpu(pid) - before) / seconds * 100, "%")
+            yield Figure("idle, largest process", who.name, meter.largest(pid), "MB")
+
+
+UNGUARDED = """
+DO $$ DECLARE one record; BEGIN
+    FOR one IN
+        SELECT conrelid::regclass AS place, conname FROM pg_constraint WHERE contype = 'c' AND conname LIKE 'dtr_%'
+    LOOP EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', one.place, one.conname); END LOOP;
+    ALTER TABLE django_tasks_retry_task DISABLE TRIGGER USER;
+END $$
+"""
+
+
+def guard(bench: Bench) -> Iterator[Figure]:
+    """What triggers and constraints cost the server, at batches of 100."""
+    batches = 100
+    for label, statement in (("guarded", "SELECT"), ("unguarded", UNGUARDED)):
+        url = bench.ready(OURS, 10_000)
+        with bench.server.connect("bench") as connection:
+            connection.execute("ANALYZE")
+            connection.execute(statement)
+        for verb, cost in OURS.tell(url, "server_cost", batches).items():
+            yield Figure(f"server CPU of {verb}, {label}", OURS.name, cost, "µs a task")
+
+
+MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
+    measure.__name__: measure for measure in (enqueue, drain, latency, idle, backlog, horizon, burst, guard)
+}

@@ -8,6 +8,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from .. import taskqueue
 from ..models import OperatorEvent, Queue
@@ -20,6 +21,11 @@ from .queue_rows import queue_rows
 from .wording import line
 
 HISTORY = 10
+DECISIONS: dict[str, Any] = {
+    "queue.paused": gettext_lazy("paused"),
+    "queue.resumed": gettext_lazy("resumed"),
+    "worker.stop_asked": gettext_lazy("asked to stop"),
+}
 
 
 @admin.register(Queue)
@@ -76,7 +82,7 @@ def history(place: Place, kind: str) -> list[dict[str, Any]]:
     return [
         {
             "ts": event.ts,
-            "what": event.kind.partition(".")[2],
+            "what": DECISIONS.get(event.kind, event.kind),
             "subject": line(event.subject, 128),
             "by": names[event.actor],
             "reason": line(event.reason, 200),

@@ -96,7 +96,9 @@ class TaskAdmin(BulkAdmin):
 
     @admin.display(description=gettext_lazy("id"))
     def short_id(self, task: Task) -> SafeString:
-        return format_html('<code title="{}">{}</code>', task.pk, str(task.pk)[:18])
+        # Tasks of one moment begin alike and differ at the end.
+        key = str(task.pk)
+        return format_html('<code title="{}">{}…{}</code>', key, key[:8], key[-6:])
 
     @admin.display(description=gettext_lazy("task"))
     def name(self, task: Task) -> SafeString:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from django_tasks_retry.admin import bulk
 from django_tasks_retry.models import Queue, Task
+from tests import tasks
 from tests.console import scene
 from tests.console.conftest import make_user
 
@@ -117,12 +119,12 @@ def test_a_queue_is_paused_and_resumed_without_scripts(page, committed):
 
 
 def test_no_page_violates_the_strictest_policy(open_page, committed):
-    tasks = scene.play(committed)
+    played = scene.play(committed)
     page = open_page()
     page.add_init_script(COUNT_VIOLATIONS)
     said = []
     page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
-    for url in [*PAGES.values(), *(task_url(task) for task in tasks.values())]:
+    for url in [*PAGES.values(), *(task_url(task) for task in played.values())]:
         response = page.goto(url)
         assert response.headers["content-security-policy"].startswith("default-src 'self'")
         assert page.evaluate("window.violations") == [], url
@@ -140,25 +142,56 @@ def test_the_violation_counter_counts(open_page, committed):
 
 def test_pages_fit_a_narrow_screen(open_page, committed):
     """Wide tables scroll by themselves; the page as a whole does not."""
-    tasks = scene.play(committed)
+    played = scene.play(committed)
     page = open_page(viewport={"width": 400, "height": 900})
-    for url in [PAGES["overview"], PAGES["failures"], PAGES["queues"], PAGES["workers"], task_url(tasks["failed"])]:
+    for url in [PAGES["overview"], PAGES["failures"], PAGES["queues"], PAGES["workers"], task_url(played["failed"])]:
         page.goto(url)
         assert page.evaluate("document.querySelector('#content-main').scrollWidth <= window.innerWidth"), url
 
 
+def test_with_scripts_a_large_deed_goes_on_by_itself(open_page, committed, monkeypatch):
+    monkeypatch.setattr(bulk, "SECONDS", -1.0)
+    monkeypatch.setattr(bulk, "BATCH", 2)
+    Task.objects.enqueue_many([(tasks.noop,)] * 5)
+    page = open_page()
+    page.goto(f"{PAGES['tasks']}?status=ready")
+    page.select_option("select[name=action]", "cancel_selected")
+    page.check("input[name=select_across]")
+    page.click("button[name=index]")
+    page.click("button.default")
+    page.wait_for_selector("text=5 tasks cancelled.")
+    assert Task.objects.cancelled().count() == 5
+
+
+def pictures(played: dict[str, Task]) -> dict[str, str]:
+    shown = ("failed", "retrying", "running", "orphan")
+    return {**PAGES, **{f"task-{name}": task_url(played[name]) for name in shown}}
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_screenshots(open_page, committed, scheme, tmp_path):
-    """Pictures of every page, into SCREENSHOTS where that is given."""
+    """Pictures of the pages, into the folder SCREENSHOTS where that is given."""
     folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
-    tasks = scene.play(committed)
+    played = scene.play(committed)
     for width in (1280, 400):
         page = open_page(color_scheme=scheme, viewport={"width": width, "height": 900})
         page.evaluate("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
-        pictures = {**PAGES, **{f"task-{name}": task_url(task) for name, task in tasks.items()}}
-        for name, url in pictures.items():
+        for name, url in pictures(played).items():
             page.goto(url)
             picture = folder / f"{name}-{scheme}-{width}.png"
             page.screenshot(path=picture, full_page=True)
             assert picture.stat().st_size > 5000
+
+
+@pytest.mark.skipif("README_PICTURES" not in os.environ, reason="README_PICTURES=docs/images makes them anew")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pictures_for_the_readme(open_page, committed, scheme):
+    folder = Path(os.environ["README_PICTURES"])
+    folder.mkdir(parents=True, exist_ok=True)
+    played = scene.play(committed)
+    page = open_page(color_scheme=scheme, viewport={"width": 1180, "height": 880})
+    page.evaluate("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
+    for name, url in {"overview": PAGES["overview"], "task": task_url(played["failed"])}.items():
+        page.goto(url)
+        page.screenshot(path=folder / f"{name}-{scheme}.png")

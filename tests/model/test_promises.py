@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 from django.core.management import call_command
@@ -49,6 +50,15 @@ def test_the_most_urgent_tasks_are_claimed_first_whatever_their_queue(database):
     lanes = [(queue, priority) for queue in ("default", "emails", "reports") for priority in (-5, 0, 5)]
     Task.objects.enqueue_many([{"func": tasks.noop, "queue": q, "priority": p} for q, p in lanes * 2])
     assert [taskqueue.claim("worker")[0].priority for _ in range(18)] == [5] * 6 + [0] * 6 + [-5] * 6
+
+
+def test_a_repeating_task_keeps_to_its_slots_and_leaves_out_those_it_missed(database, travel):
+    first = Task.objects.enqueue(tasks.noop, interval=60)
+    [lease] = taskqueue.claim("worker", lease=600)
+    travel(150)
+    taskqueue.complete_task(lease)
+    [following] = Task.objects.pending()
+    assert following.eta == following.slot == first.eta + timedelta(seconds=180)
 
 
 @pytest.mark.parametrize("on", ["sqlite"], indirect=True)

@@ -75,8 +75,12 @@ def canonical_float(number: float, where: str) -> float | int:
     return float(number) + 0.0
 
 
+# Made once: json.dumps would make one for every call.
+ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
 def dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return ENCODER.encode(value)
 
 
 def check_size(text: str, limit: int, where: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
@@ -21,6 +22,14 @@ def database(backend: str = "default") -> str:
 
 def is_postgresql(using: str) -> bool:
     return connections[using].vendor == "postgresql"
+
+
+ROWS = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
+
+
+def as_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as the one JSON text that a statement takes; ids and times become texts in it."""
+    return ROWS.encode(rows)
 
 
 @cache

@@ -18,7 +18,7 @@ from ..rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_atte
 from ..rules.payload import canonical, check_size, checked_text, dump
 from ..rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
 from .ids import new_id
-from .insert import insert
+from .insert import insert, new_task
 from .lease import current_lease
 
 FIRST_YEAR, LAST_YEAR = 1900, 9000
@@ -74,7 +74,7 @@ def prepare(request: Request) -> Task:
     args, kwargs = canonical_call(request, backend)
     parent = current_lease.get()
     task_id = new_id()
-    task = Task(
+    task = new_task(
         id=task_id,
         func_path=checked_path(path_of(registered.func)),
         args=args,

@@ -15,9 +15,8 @@ from typing import Any
 from ..errors import InvalidPayload, LeaseLost, LostReason
 from ..models import Task
 from ..rules.failure import Failure
-from ..rules.payload import dump
 from ..rules.status import Status
-from .database import database, fetch, is_postgresql, statement
+from .database import as_text, database, fetch, is_postgresql, statement
 from .finish_sqlite import Moved, record_on_sqlite
 from .lease import Fence, Lease
 from .report import Completed, Failed, Outcome, Released, Report, report_of
@@ -96,7 +95,7 @@ def record_on_postgresql(reports: Sequence[Report], using: str) -> dict[int, Mov
         for n, report in enumerate(reports)
         for kind, data in report.events
     ]
-    parameters = {"reports": dump([row_of(report) for report in reports]), "told": dump(told)}
+    parameters = {"reports": as_text([row_of(report) for report in reports]), "told": as_text(told)}
     sql = statement("finish") if any(report.next_id for report in reports) else without_repeating(statement("finish"))
     return {n: (eta, ts) for n, eta, ts in fetch(sql, parameters, using)}
 
@@ -108,7 +107,7 @@ def without_repeating(sql: str) -> str:
 
 def row_of(report: Report) -> dict[str, Any]:
     return {
-        "id": str(report.lease.id),
+        "id": report.lease.id,
         "worker": report.lease.locked_by,
         "attempt": report.lease.attempts,
         "moved_by": report.moved_by,
@@ -118,7 +117,7 @@ def row_of(report: Report) -> dict[str, Any]:
         "error": report.error,
         "fingerprint": report.fingerprint,
         "result": None if report.result == "null" else report.result,  # SQL's NULL, as the ORM writes it
-        "next_id": report.next_id and str(report.next_id),
+        "next_id": report.next_id,
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime, timedelta
+from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -15,12 +16,21 @@ from django.db.models.expressions import RawSQL
 from ..clock import now
 from ..models import Task
 from ..querysets import TaskQuerySet
-from ..rules.payload import dump
-from .database import database, is_postgresql, run, statement
+from ..rules.status import Status
+from .database import as_text, database, is_postgresql, run, statement
 from .ids import new_id
 from .wakeup import announce
 
 CHUNK = 2000
+
+
+COLUMNS = [field.attname for field in Task._meta.concrete_fields]
+BLANK: dict[str, Any] = dict.fromkeys(COLUMNS) | {"status": Status.PENDING.value, "attempts": 0, "refunds": 0}
+
+
+def new_task(**given: Any) -> Task:
+    """A task that is yet to be written. By place, which takes Django a third of the time that it takes by name."""
+    return Task(*(BLANK | given).values())  # type: ignore[misc]  # the stubs know fields by name only
 
 
 def same_call(task: Task, **changes: Any) -> Task:
@@ -29,19 +39,20 @@ def same_call(task: Task, **changes: Any) -> Task:
         "func_path", "args", "kwargs", "queue", "priority", "backend", "max_attempts", "backoff", "timeout", "interval",
         "slot", "run_id", "unique_key", "metadata",
     )  # fmt: skip
-    return Task(**{name: getattr(task, name) for name in kept} | {"id": new_id()} | changes)
+    return new_task(**{name: getattr(task, name) for name in kept} | {"id": new_id()} | changes)
 
 
 def insert(tasks: Sequence[Task]) -> list[Task]:
     """Write prepared tasks. Returns them, or the unfinished tasks that hold their unique keys, in the same order."""
     stored: dict[UUID, Task] = {}
-    for using in {database(task.backend) for task in tasks}:
-        mine = sorted((task for task in tasks if database(task.backend) == using), key=key_order)
+    homes = {backend: database(backend) for backend in {task.backend for task in tasks}}
+    for using in set(homes.values()):
+        mine = sorted((task for task in tasks if homes[task.backend] == using), key=key_order)
         with one_transaction(mine, using):
             for start in range(0, len(mine), CHUNK):
                 stored |= insert_chunk(mine[start : start + CHUNK], using)
         announce({task.queue for task in mine}, using)
-    return [stored[task.pk] for task in tasks]
+    return [stored[task.id] for task in tasks]
 
 
 def one_transaction(tasks: Sequence[Task], using: str) -> AbstractContextManager[None]:
@@ -57,11 +68,11 @@ def insert_chunk(tasks: Sequence[Task], using: str) -> dict[UUID, Task]:
     waiting = list(tasks)
     while waiting:
         write = insert_on_postgresql if is_postgresql(using) else insert_on_sqlite
-        stored |= {task.pk: task for task in write(waiting, using)}
-        waiting = [task for task in waiting if task.pk not in stored]
+        stored |= {task.id: task for task in write(waiting, using)}
+        waiting = [task for task in waiting if task.id not in stored]
         holders = holders_of(waiting, using)
-        stored |= {task.pk: holders[key_of(task)] for task in waiting if key_of(task) in holders}
-        waiting = [task for task in waiting if task.pk not in stored]
+        stored |= {task.id: holders[key_of(task)] for task in waiting if key_of(task) in holders}
+        waiting = [task for task in waiting if task.id not in stored]
     return stored
 
 
@@ -104,6 +115,7 @@ ASKED = (
     "id", "func_path", "args", "kwargs", "queue", "priority", "backend", "eta", "due_in", "max_attempts", "backoff",
     "timeout", "interval", "slot", "run_id", "retry_of_id", "parent_id", "unique_key", "metadata",
 )  # fmt: skip
+VALUES = attrgetter(*ASKED)
 
 
 # Not in the statement itself: it would cost every plain task a speculative insertion.
@@ -116,20 +128,10 @@ def insert_on_postgresql(tasks: Sequence[Task], using: str) -> list[Task]:
     sql = statement("enqueue")
     if any(task.unique_key for task in tasks):
         sql = sql.replace("RETURNING", f"{LEAVE_TAKEN_KEYS}\nRETURNING")
-    asked = [{name: as_json(getattr(task, name)) for name in ASKED} for task in tasks]
-    rows = run(sql, {"asked": dump(asked)}, using)
+    asked = [dict(zip(ASKED, VALUES(task), strict=True)) for task in tasks]
+    rows = run(sql, {"asked": as_text(asked)}, using)
     written = {row.pop("id"): row for row in rows}
-    return [as_stored(task, written[task.pk], using) for task in tasks if task.pk in written]
-
-
-def as_json(value: Any) -> Any:
-    match value:
-        case UUID():
-            return str(value)
-        case datetime():
-            return value.isoformat()
-        case _:
-            return value
+    return [as_stored(task, written[task.id], using) for task in tasks if task.id in written]
 
 
 def insert_on_sqlite(tasks: Sequence[Task], using: str) -> list[Task]:

@@ -105,8 +105,8 @@ class PgCluster:
         }
         command = [str(self.bin / "postgres"), "-D", str(self.data)]
         command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
-        log = (self.root / "log").open("ab")
-        self.process = subprocess.Popen(command, stdout=log, stderr=log, **self._as_server())
+        with (self.root / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, **self._as_server())
         self._wait_until_ready()
 
     def _wait_until_ready(self) -> None:

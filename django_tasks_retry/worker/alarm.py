@@ -37,10 +37,10 @@ class BoundedWeather(Weather):
 
     def wait_briefly_for_locks(self) -> None:
         """SQLite waits for its write lock where no alarm is heard."""
-        connection: Any = connections[self.using]
+        connection = connections[self.using]
         if connection.vendor == "sqlite" and connection.connection is None:
-            connection.ensure_connection()
-            connection.connection.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
 
 
 @contextmanager

@@ -126,6 +126,7 @@ class Child:
                 self.thread_work.hungry = self.loop_work.hungry = True
             case {"renewed": moment}:
                 self.clock.renewed_at = moment
+                self.weather.try_after = 0.0  # the supervisor has just reached the database
             case {"lost": ids, "cancelled": cancelled}:
                 self.interrupt_lost(set(ids), set(cancelled))
             case {"ping": True}:

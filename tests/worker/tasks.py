@@ -137,6 +137,17 @@ def notice_cancel(name: str) -> str:
 
 
 @task
+def suffer_cancel(name: str) -> None:
+    mark("begin", name)
+    try:
+        while True:
+            time.sleep(0.005)
+    except TaskCancelled:
+        mark("cancelled", name)
+        raise
+
+
+@task
 async def anotice_cancel(name: str) -> str:
     mark("begin", name)
     try:

@@ -1,0 +1,226 @@
+"""Database trouble: the worker stays up, running tasks go on, outcomes are kept; nothing is lost or finished twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from django.contrib.auth.models import Group
+
+from django_tasks_retry.models import Task, TaskEvent
+from tests.proxy import Cut, Proxy
+
+from . import tasks
+from .conftest import Start, starter
+from .harness import story, wait_for, wait_until_finished
+from .trouble import ALIAS, Server
+
+
+@pytest.fixture(scope="module")
+def running_server(django_db_blocker) -> Iterator[Server]:
+    with django_db_blocker.unblock():
+        server = Server()
+        with server.in_use():
+            yield server
+
+
+@pytest.fixture
+def server(running_server: Server) -> Server:
+    running_server.clean()
+    return running_server
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    proxy = server.proxy()
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def start(server: Server, tmp_path) -> Iterator[Start]:
+    yield from starter(ALIAS, tmp_path, server.place())
+
+
+@pytest.fixture
+def start_behind(server: Server, proxy: Proxy, tmp_path) -> Iterator[Start]:
+    yield from starter(ALIAS, tmp_path, server.place(proxy.port))
+
+
+def finished_once(task: Task) -> bool:
+    return story(task).count("completed") == 1 and Task.objects.get(pk=task.pk).status == "SUCCESS"
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
+def test_tasks_go_on_while_the_server_is_away_and_their_outcomes_are_kept(start, server, effects, how):
+    enqueued = [Task.objects.enqueue(tasks.wait_at, ["a"]), Task.objects.enqueue(tasks.await_at, ["b"])]
+    worker = start()
+    effects.wait_for("begin a")
+    effects.wait_for("begin b")
+    server.stop(how)
+    tasks.gate("a").touch()
+    tasks.gate("b").touch()
+    effects.wait_for("end a")
+    effects.wait_for("end b")
+    worker.wait_for_line("database trouble")
+    server.start()
+    for task in enqueued:
+        assert wait_until_finished(task).status == "SUCCESS"
+        assert story(task) == ["running", "completed"]
+    worker.wait_for_line("database is back")
+    assert wait_until_finished(Task.objects.enqueue(tasks.ause_database, ["after"])).status == "SUCCESS"
+    worker.signal(signal.SIGTERM)
+    assert worker.exit_code() == 0
+    assert "Traceback" not in worker.output
+
+
+def test_a_worker_can_be_stopped_while_the_server_is_away(start, server, effects):
+    task = Task.objects.enqueue(tasks.wait_at, ["a"])
+    worker = start("--grace", "300ms")
+    effects.wait_for("begin a")
+    server.stop()
+    worker.signal(signal.SIGTERM)
+    code = worker.exit_code()
+    server.start()
+    assert code == 0
+    assert Task.objects.get(pk=task.pk).status == "RUNNING"
+
+
+def test_no_task_is_lost_or_finished_twice_while_backends_are_killed(start, server, effects):
+    enqueued = Task.objects.enqueue_many([(tasks.canary, [str(n)]) for n in range(300)])
+    worker = start("--processes", "2", "--threads", "4")
+    while Task.objects.unfinished().exists():
+        done = Task.objects.successful().count()
+        server.end_backends()
+        wait_for(lambda done=done: Task.objects.successful().count() > done or worker_is_done(), "progress")
+    assert all(finished_once(task) for task in enqueued)
+    assert min(effects.count(str(n)) for n in range(300)) == 1
+    assert worker.process.poll() is None
+
+
+def worker_is_done() -> bool:
+    return not Task.objects.unfinished().exists()
+
+
+def test_a_read_only_node_is_waited_out(start, server, effects):
+    task = Task.objects.enqueue(tasks.wait_at, ["a"])
+    worker = start()
+    effects.wait_for("begin a")
+    server.be_read_only(value="on")
+    try:
+        tasks.gate("a").touch()
+        worker.wait_for_line("read-only transaction")
+    finally:
+        server.be_read_only(value="off")
+    assert wait_until_finished(task).status == "SUCCESS"
+    assert story(task) == ["running", "completed"]
+    assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
+
+
+def test_too_many_connections_are_waited_out(start, server, effects):
+    task = Task.objects.enqueue(tasks.wait_at, ["a"])
+    worker = start()
+    effects.wait_for("begin a")
+    with server.crowded():
+        tasks.gate("a").touch()
+        effects.wait_for("end a")
+        worker.wait_for_line("too many clients|remaining connection slots")
+    assert wait_until_finished(task).status == "SUCCESS"
+    assert story(task) == ["running", "completed"]
+
+
+def test_a_worker_that_cannot_renew_stops_its_tasks_before_their_leases_end(start, server, effects):
+    task = Task.objects.enqueue(tasks.suffer_cancel, ["a"])
+    worker = start(lease=3.0)
+    effects.wait_for("begin a")
+    server.stop()
+    effects.wait_for("cancelled a")
+    server.start()
+    effects.wait_for("begin a", times=2)
+    assert worker.process.poll() is None
+    assert "failed" not in story(task)
+
+
+def test_a_network_that_swallows_everything_is_waited_out(start_behind, server, proxy, effects):
+    task = Task.objects.enqueue(tasks.wait_at, ["a"])
+    worker = start_behind(lease=2.0)
+    effects.wait_for("begin a")
+    [child] = worker.children()
+    proxy.mode = "swallow"
+    wait_for(lambda: child not in worker.children(), "the end of a child whose leases ran out")
+    worker.wait_for_line("did not answer within")
+    proxy.mode = "pass"
+    effects.wait_for("begin a", times=2)
+    tasks.gate("a").touch()
+    assert wait_until_finished(task).status == "SUCCESS"
+    assert finished_once(task)
+    worker.signal(signal.SIGTERM)
+    assert worker.exit_code() == 0
+
+
+STATEMENTS = {
+    "lanes": b"-- Lanes",
+    "claim": b"-- Claim",
+    "finish": b"-- Finish",
+}
+STATEMENTS_MEANWHILE = {
+    "recover": b"-- Recover",
+    "renewal": b"FOR UPDATE",
+    "heartbeat": b'UPDATE "django_tasks_retry_worker"',
+}
+
+
+def test_each_statement_may_lose_its_request_or_its_reply(start_behind, server, proxy, effects):
+    worker = start_behind(lease=4.0)
+    worker.wait_until_up()
+    for name, text in (STATEMENTS | STATEMENTS_MEANWHILE).items():
+        for reply in (False, True):
+            word = f"{name}:{'reply' if reply else 'request'}"
+            if name in STATEMENTS:
+                tasks.gate(word).touch()
+            cut = proxy.arm(Cut(text, reply=reply))
+            task = Task.objects.enqueue(tasks.wait_at, [word])
+            assert cut.done.wait(20), word
+            tasks.gate(word).touch()
+            task = wait_until_finished(task)
+            assert (word, task.status, task.attempts - task.refunds) == (word, "SUCCESS", 1)
+            assert (word, effects.count(f"begin {word}"), finished_once(task)) == (word, 1, True)
+    assert "Traceback" not in worker.output
+
+
+@pytest.mark.parametrize("reply", [False, True], ids=["request", "reply"])
+def test_an_atomic_task_whose_commit_is_cut_writes_once(start_behind, server, proxy, effects, reply):
+    worker = start_behind()
+    worker.wait_until_up()
+    task = Task.objects.enqueue(tasks.write_atomically, ["once", "gate"])
+    effects.wait_for("wrote once")
+    cut = proxy.arm(Cut(b"COMMIT", reply=reply))
+    tasks.gate("gate").touch()
+    assert cut.done.wait(20)
+    task = wait_until_finished(task)
+    assert (task.status, task.attempts) == ("SUCCESS", 1 if reply else 2)
+    assert finished_once(task)
+    assert list(Group.objects.values_list("name", flat=True)) == ["once"]
+
+
+def points() -> list[int]:
+    """Every statement after a task is enqueued, where the environment asks for all; else a sample."""
+    return list(range(1, 41)) if os.environ.get("WORKER_CUTS") == "all" else [1, 2, 4, 7]
+
+
+@pytest.mark.parametrize("reply", [False, True], ids=["request", "reply"])
+def test_cut_at_any_statement_nothing_is_lost_or_finished_twice(start_behind, server, proxy, effects, reply):
+    worker = start_behind(lease=4.0)
+    worker.wait_until_up()
+    for nth in points():
+        cut = proxy.arm(Cut(nth=nth, reply=reply))
+        enqueued = Task.objects.enqueue_many([(tasks.canary, [f"{nth}"]), tasks.await_once])
+        assert cut.done.wait(20), nth
+        for task in enqueued:
+            assert wait_until_finished(task).status == "SUCCESS", (nth, story(task))
+            assert finished_once(task), nth
+        assert effects.count(str(nth)) == 1, nth
+    assert not TaskEvent.objects.filter(kind="task.lease_lost").exists()
+    assert worker.process.poll() is None

@@ -1,0 +1,105 @@
+"""A PostgreSQL server that the tests may stop, crash, fill and lie in front of."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from django.core.management import call_command
+from django.db import connections
+
+from tests.pg import PgCluster
+from tests.proxy import Proxy
+from tests.router import CurrentDatabase
+
+ALIAS = "postgresql"
+TABLES = "task, taskresult, taskevent, worker, taskstat"
+
+
+class Server:
+    """One cluster with our tables, which the alias `postgresql` of this process points at for a while."""
+
+    def __init__(self) -> None:
+        self.cluster = PgCluster(settings={"max_connections": "40", "superuser_reserved_connections": "0"})
+        self.cluster.initdb()
+        self.cluster.start()
+
+    def place(self, port: int | None = None) -> dict[str, Any]:
+        return {
+            "NAME": "postgres",
+            "USER": "postgres",
+            "PASSWORD": "",
+            "HOST": "127.0.0.1",
+            "PORT": str(port or self.cluster.port),
+            "OPTIONS": {"sslmode": "disable", "gssencmode": "disable"},
+        }
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        connection = connections[ALIAS]
+        before, current = dict(connection.settings_dict), CurrentDatabase.current
+        connection.close()
+        connection.settings_dict.update(self.place())
+        CurrentDatabase.current = ALIAS
+        try:
+            call_command("migrate", database=ALIAS, verbosity=0)
+            yield
+        finally:
+            CurrentDatabase.current = current
+            connection.close()
+            connection.settings_dict.update(before)
+            self.cluster.remove()
+
+    def clean(self) -> None:
+        tables = ", ".join(f"django_tasks_retry_{name}" for name in TABLES.split(", "))
+        with connections[ALIAS].cursor() as cursor:
+            cursor.execute(f"TRUNCATE {tables}, auth_group CASCADE")
+
+    def stop(self, how: int = signal.SIGINT) -> None:
+        self.cluster.stop(how)
+        connections[ALIAS].close()
+
+    def start(self) -> None:
+        self.cluster.start()
+
+    def end_backends(self) -> int:
+        """Of everybody else."""
+        with connections[ALIAS].cursor() as cursor:
+            cursor.execute(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
+            return int(cursor.fetchone()[0])
+
+    def be_read_only(self, *, value: str) -> None:
+        with connections[ALIAS].cursor() as cursor:
+            cursor.execute("SET default_transaction_read_only = off")
+            cursor.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+            cursor.execute("SELECT pg_reload_conf()")
+
+    @contextmanager
+    def crowded(self) -> Iterator[None]:
+        """Every connection that the server has to give is taken, and nobody else has one."""
+        taken = []
+        connections[ALIAS].close()
+        with psycopg.connect(**self.direct()) as mine:
+            mine.autocommit = True
+            mine.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
+            for _ in range(200):
+                with suppress(psycopg.OperationalError):
+                    taken.append(psycopg.connect(**self.direct()))
+            yield
+        for connection in taken:
+            connection.close()
+
+    def direct(self) -> dict[str, Any]:
+        return {"host": "127.0.0.1", "port": self.cluster.port, "user": "postgres", "dbname": "postgres"}
+
+    def proxy(self) -> Proxy:
+        return Proxy(self.cluster.port)

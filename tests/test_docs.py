@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 from django.apps import apps
@@ -14,9 +15,12 @@ from django.core.management import BaseCommand, get_commands, load_command_class
 
 import django_tasks_retry
 from django_tasks_retry import compat, conf, errors
+from django_tasks_retry.bridge import Context
 from django_tasks_retry.rules.failure import Code
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.rules.transitions import MOVES, EventKind
+from django_tasks_retry.taskqueue import Request
+from django_tasks_retry.testing import Tasks
 from tests.docs.pages import DOCS, README, ROOT, Snippet, documented, name_of, pages, snippets
 from tests.docs.project import Project
 from tests.example.programs import environment
@@ -143,6 +147,28 @@ def test_every_public_name_is_documented():
     for name, value in vars(errors).items():
         if isinstance(value, type) and issubclass(value, errors.TaskQueueError):
             assert f"``{name}``" in text, name
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in vars(kind) if not name.startswith("_")}
+
+
+def test_every_option_of_enqueue_is_documented():
+    for field in fields(Request):
+        assert re.search(rf"\b{field.name}\b", page("reference/api")), field.name
+
+
+def test_everything_that_a_context_and_the_test_harness_offer_is_documented():
+    for name in public(Context) - {"transactions"}:
+        assert f"``context.{name}" in page("reference/api"), name
+    for name in public(Tasks) - {"using", "close"}:
+        assert f"``{name}(" in page("howto/testing"), name
+
+
+def test_the_knobs_of_the_example_are_documented():
+    known = set(re.findall(r'env(?:\.\w+)?\("(\w+)"', (ROOT / "example_project" / "settings.py").read_text()))
+    text = (ROOT / "example_project" / "README.md").read_text()
+    assert known == set(re.findall(r"`([A-Z][A-Z_]+)(?:=\d+)?`", text))
 
 
 def test_every_signal_is_documented():

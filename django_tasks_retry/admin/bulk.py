@@ -46,8 +46,9 @@ class BulkAdmin(ConsoleAdmin):
             "possible": number(seen.possible),
             "impossible": seen.impossible and number(seen.impossible),
             "is_capped": seen.is_capped,
-            "nothing": not seen.possible and not seen.is_capped,
-            "needs_reason": seen.possible > REASON_FROM or seen.is_capped,
+            "look_back": seen.is_partial and number(filters.LOOK_BACK),
+            "nothing": not seen.possible and seen.is_whole,
+            "needs_reason": seen.possible > REASON_FROM or not seen.is_whole,
             "reason_from": REASON_FROM,
             "reason": request.POST.get("reason", ""),
             "error": error,
@@ -74,7 +75,7 @@ class BulkAdmin(ConsoleAdmin):
 
     def is_large(self, chosen: Selection, deed: Deed) -> bool:
         seen = selection.preview(chosen, deed.statuses, using())
-        return seen.possible > REASON_FROM or seen.is_capped
+        return seen.possible > REASON_FROM or not seen.is_whole
 
     def progress(self, chosen: Selection, deed: Deed, reason: str) -> dict[str, Any]:
         return {
@@ -103,12 +104,10 @@ def work(chosen: Selection, deed: Deed, request: HttpRequest, reason: str) -> tu
     """Batch after batch, each a transaction of its own, until all is done or the time is up."""
     deadline = time.monotonic() + SECONDS
     while True:
-        ids = list(chosen.tasks(using()).values_list("pk", flat=True)[:BATCH])
-        if not ids:
-            return chosen, True
-        done = do(deed, ids, request, reason, backend())
-        chosen = chosen.went_on(ids[-1], len(done), len(ids) - len(done))
-        if len(ids) < BATCH:
+        ids, reached = chosen.batch(BATCH, using())
+        done = do(deed, ids, request, reason, backend()) if ids else []
+        chosen = chosen.went_on(reached, len(done), len(ids) - len(done))
+        if reached is None:
             return chosen, True
         if time.monotonic() > deadline:
             return chosen, False

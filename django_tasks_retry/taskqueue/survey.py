@@ -134,6 +134,15 @@ def newest_before(limit: int, using: str, below: UUID | None = None) -> UUID | N
     return found[0] if found else None
 
 
+def id_after(limit: int, using: str, above: UUID | None = None) -> UUID | None:
+    """The id that lies `limit` tasks on from `above`, or from the oldest; None where there are fewer."""
+    tasks = Task.objects.using(using).order_by("pk")
+    if above is not None:
+        tasks = tasks.filter(pk__gt=above)
+    found: Sequence[UUID] = tasks.values_list("pk", flat=True)[limit - 1 : limit]
+    return found[0] if found else None
+
+
 def expired_leases(using: str) -> int:
     """Running tasks whose worker was lost a while ago and that nobody has taken back, up to CAP + 1."""
     lost = Task.objects.using(using).running().filter(lock_expires_at__lt=Now() - timedelta(seconds=60))

@@ -37,14 +37,12 @@ def play(using: str) -> dict[str, Task]:
     receipts = enqueue(shop.send_receipt, *orders, kwargs={"api_token": "planted-secret"})
     rows = enqueue(shop.import_row, *([n] for n in range(9)), max_attempts=1)
     for minutes in (-119, -117, -111, -95, -34):
-        at(minutes)
-        run(WORKERS[0], limit=20)
+        run(WORKERS[0], limit=20, at=at, minutes=minutes)
     stocks = enqueue(shop.sync_stock, *([f"W{n}"] for n in range(30)))
-    at(-3)
-    run(WORKERS[1], limit=40)
+    run(WORKERS[1], limit=40, at=at, minutes=-3)
     retrying = Task.objects.enqueue(shop.import_row, [77])
+    run(WORKERS[1], limit=5, at=at, minutes=-0.9)
     at(-0.5)
-    run(WORKERS[1], limit=5)
     running = enqueue(shop.sync_stock, *([f"north {n}"] for n in range(3)))
     taskqueue.claim(f"{WORKERS[0]}/1", limit=2)
     taskqueue.claim(f"{WORKERS[1]}/1", limit=1)
@@ -63,8 +61,12 @@ def play(using: str) -> dict[str, Task]:
     }  # fmt: skip
 
 
-def run(worker: str, limit: int) -> None:
-    taskqueue.finish([outcome_of(lease) for lease in taskqueue.claim(f"{worker}/1", limit=limit)])
+def run(worker: str, limit: int, *, at: Callable[[float], None], minutes: float) -> None:
+    """Everything that is due then; each attempt takes a while."""
+    at(minutes)
+    leases = taskqueue.claim(f"{worker}/1", limit=limit)
+    at(minutes + 0.4)
+    taskqueue.finish([outcome_of(lease) for lease in leases])
 
 
 def clock_of(using: str) -> Callable[[float], None]:

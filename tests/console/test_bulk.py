@@ -10,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.core import signing
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.admin import bulk, selection
+from django_tasks_retry.admin import bulk, filters, selection
 from django_tasks_retry.models import Task
 from tests import tasks
 
@@ -144,3 +144,17 @@ def test_run_now_makes_scheduled_tasks_due(database, operator):
     task = Task.objects.enqueue(tasks.scheduled, [1], eta=timedelta(days=3))
     act(operator, ask_about_all(operator, "run_now_selected", "status=scheduled"))
     assert [lease.id for lease in taskqueue.claim("w")] == [task.pk]
+
+
+def test_all_matching_goes_back_further_than_the_list_looks(database, operator, monkeypatch):
+    """No index knows queues, so the list looks at the newest tasks only; a deed means all."""
+    monkeypatch.setattr(filters, "LOOK_BACK", 10)
+    monkeypatch.setattr(selection, "STRIDE", 7)
+    monkeypatch.setattr(bulk, "BATCH", 3)
+    Task.objects.enqueue_many([{"func": tasks.noop, "queue": "emails" if n % 10 < 4 else "bulk"} for n in range(60)])
+    assert operator.get(LIST, {"queue": "emails"}).context["cl"].result_count < 10
+    asked = ask_about_all(operator, "cancel_selected", "queue=emails")
+    assert "of the newest 10 tasks" in asked.content.decode()
+    response = act(operator, asked, follow=True)
+    assert "24 tasks cancelled." in response.content.decode()
+    assert set(Task.objects.cancelled().values_list("queue", flat=True)) == {"emails"}

@@ -25,6 +25,16 @@ LISTS = [
     "?older=018bcfe8-0000-7000-8000-000000000000", "?older=018bcfe8-0000-7000-8000-000000000000&queue=rare",
 ]  # fmt: skip
 
+BESIDE = [
+    "INSERT INTO django_tasks_retry_taskresult (task_id, status, attempts, finished_at) "
+    "SELECT id, status, attempts, finished_at FROM django_tasks_retry_task WHERE finished_at IS NOT NULL LIMIT 50000",
+    "INSERT INTO django_tasks_retry_taskevent (task_id, kind, ts, attempt, actor, data) "
+    "SELECT id, 'task.running', created_at, 1, 'w-1/1', '{}' FROM django_tasks_retry_task LIMIT 50000",
+    "ANALYZE django_tasks_retry_taskresult",
+    "ANALYZE django_tasks_retry_taskevent",
+]
+"""Results and events of some of them, so that the planner does not take their tables for empty."""
+
 FILL = Path(__file__).with_name("fill.sql").read_text()
 
 
@@ -38,7 +48,8 @@ def full(database: str) -> str:
         cursor.execute("ALTER TABLE django_tasks_retry_task DISABLE TRIGGER USER")
         cursor.execute(FILL, {"rows": ROWS[database]})
         cursor.execute("ALTER TABLE django_tasks_retry_task ENABLE TRIGGER USER")
-        cursor.execute("ANALYZE django_tasks_retry_task")
+        for sql in [*BESIDE, "ANALYZE django_tasks_retry_task"]:
+            cursor.execute(sql)
     return database
 
 

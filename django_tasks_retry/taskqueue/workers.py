@@ -9,8 +9,10 @@ from uuid import UUID
 
 from ..clock import Now, now
 from ..models import Task, TaskEvent, Worker
+from ..rules.status import Status
 from ..rules.transitions import EventKind
 from .database import database
+from .finish import Receipt
 from .lease import COLUMNS, Fence, Lease
 
 ALIVE_SECONDS = 30.0
@@ -23,7 +25,9 @@ def sign_on(worker_id: str, backend: str, **facts: Any) -> None:
     using = database(backend)
     moment = now(using)
     Worker.objects.using(using).filter(heartbeat_at__lt=moment - KEEP).delete()
-    Worker.objects.using(using).create(id=worker_id, backend=backend, started_at=moment, heartbeat_at=moment, **facts)
+    facts |= {"backend": backend, "started_at": moment, "heartbeat_at": moment}
+    # Not create(): the answer to an earlier try may have been lost.
+    Worker.objects.using(using).update_or_create(id=worker_id, defaults=facts)
 
 
 def beat(worker_id: str, backend: str, running: int) -> tuple[bool, int]:
@@ -54,9 +58,21 @@ def cancelled_among(ids: Collection[UUID], backend: str = "default") -> set[UUID
     return set(tasks.filter(pk__in=ids).values_list("pk", flat=True))
 
 
-def already_reported(leases: Sequence[Lease], backend: str = "default") -> set[Fence]:
-    """Which of these leases have an outcome in the books: reading resolves a COMMIT whose answer was lost."""
-    told = TaskEvent.objects.using(database(backend)).filter(
-        task_id__in=[lease.id for lease in leases], kind__in=[kind.value for kind in REPORTED]
-    )
-    return set(told.values_list("task_id", "actor", "attempt")) & {lease.fence for lease in leases}
+def already_reported(leases: Sequence[Lease], backend: str = "default") -> dict[Fence, Receipt]:
+    """What the books say about these leases, where they do: reading resolves a COMMIT whose answer was lost."""
+    by_fence = {lease.fence: lease for lease in leases}
+    told = TaskEvent.objects.using(database(backend)).filter(task_id__in=[lease.id for lease in leases])
+    receipts: dict[Fence, Receipt] = {}
+    for event in told.filter(kind__in=REPORTED):
+        fence = (event.task_id, event.actor, event.attempt)
+        if fence in by_fence:
+            receipts[fence] = receipt_of(event, by_fence[fence])
+    return receipts
+
+
+def receipt_of(event: TaskEvent, lease: Lease) -> Receipt:
+    if event.kind == EventKind.COMPLETED:
+        status = Status.SUCCESS
+    else:
+        status = Status.FAILED if event.data.get("terminal") else Status.PENDING
+    return Receipt(lease, status, ts=event.ts, error=event.data.get("error"))

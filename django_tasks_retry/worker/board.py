@@ -15,8 +15,9 @@ from uuid import UUID
 
 from ..taskqueue import Fence, Lease
 
-ENTRY = struct.Struct("=i i 16s d d d")
-STATE, TIMES = struct.Struct("=i"), struct.Struct("=d d")
+# In native form, in which a number is written as a whole: the other side may look at any moment.
+ENTRY = struct.Struct("@i i 16s d d d")
+STATE, TIMES, TIME, COUNT = (struct.Struct(form) for form in ("@i", "@d d", "@d", "@q"))
 TIMES_AT = ENTRY.size - TIMES.size
 
 
@@ -40,17 +41,27 @@ class Entry:
 class Board:
     def __init__(self, size: int) -> None:
         self.size = size
-        self.memory = mmap.mmap(-1, ENTRY.size * size + STATE.size)
+        self.claims_at, self.renewed_at_at = ENTRY.size * size, ENTRY.size * size + COUNT.size
+        self.memory = mmap.mmap(-1, self.renewed_at_at + TIME.size)
         self.free = list(range(size))
         self.places: dict[Fence, int] = {}
 
     @property
     def claims(self) -> int:
         """How many tasks were claimed so far."""
-        return int(STATE.unpack_from(self.memory, ENTRY.size * self.size)[0])
+        return int(COUNT.unpack_from(self.memory, self.claims_at)[0])
+
+    @property
+    def renewed_at(self) -> float:
+        """When the supervisor last asked for a renewal that was granted."""
+        return float(TIME.unpack_from(self.memory, self.renewed_at_at)[0])
+
+    def renewed(self, asked: float) -> None:
+        """Here rather than in a message, which a child that was held up would read too late."""
+        TIME.pack_into(self.memory, self.renewed_at_at, asked)
 
     def claimed(self, lease: Lease, now: float) -> None:
-        STATE.pack_into(self.memory, ENTRY.size * self.size, self.claims + 1)
+        COUNT.pack_into(self.memory, self.claims_at, self.claims + 1)
         place = self.free.pop()
         self.places[lease.fence] = place
         ENTRY.pack_into(self.memory, place * ENTRY.size, State.CLAIMED, lease.attempts, lease.id.bytes, now, 0.0, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from ..taskqueue import Receipt, already_reported, finish
+from ..taskqueue import Fence, Receipt, already_reported, finish
 from .attempt import Attempt
 from .weather import Refused, Trouble, Weather
 
@@ -59,9 +59,8 @@ class Books:
     def settle(self, batch: list[Attempt], receipts: list[Receipt]) -> None:
         """After an answer was lost, a rejected outcome may be our own, written the first time: reading tells."""
         rejected = [receipt.lease for receipt in receipts if not receipt.accepted]
-        written: set[object] = set()
+        written: dict[Fence, Receipt] = {}
         if self.in_doubt and rejected:
-            written = set(self.weather.ask(lambda: already_reported(rejected, rejected[0].backend)))
+            written = self.weather.ask(lambda: already_reported(rejected, rejected[0].backend))
         for attempt, receipt in zip(batch, receipts, strict=True):
-            mine = receipt.lease.fence in written
-            attempt.receipt = Receipt(receipt.lease, None, receipt.eta) if mine else receipt
+            attempt.receipt = written.get(receipt.lease.fence, receipt)

@@ -124,8 +124,7 @@ class Child:
         match message:
             case {"wake": True}:
                 self.thread_work.hungry = self.loop_work.hungry = True
-            case {"renewed": moment}:
-                self.clock.renewed_at = moment
+            case {"renewed": True}:
                 self.weather.try_after = 0.0  # the supervisor has just reached the database
             case {"lost": ids, "cancelled": cancelled}:
                 self.interrupt_lost(set(ids), set(cancelled))
@@ -166,7 +165,7 @@ class Child:
 
     def watch_running(self) -> None:
         """Interrupt what runs too long or has lost its lease; give back what waits behind long tasks."""
-        now = monotonic()
+        now, self.clock.renewed_at = monotonic(), self.board.renewed_at
         hostages = False
         for attempt in self.in_flight.values():
             if attempt.is_running:

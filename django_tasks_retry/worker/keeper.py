@@ -45,7 +45,8 @@ class Keeper:
                 return
         self.renewed_at = asked
         for child in children:
-            child.channel.send(renewed=asked)
+            child.board.renewed(asked)
+            child.channel.send(renewed=True)
 
     def tell_lost(self, before: dict[ChildProcess, set[UUID]], held: set[UUID]) -> None:
         for child, running in before.items():

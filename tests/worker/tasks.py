@@ -157,6 +157,14 @@ async def anotice_cancel(name: str) -> str:
     return "an outcome that nobody wants"
 
 
+@task
+def hold_on(seconds: float) -> None:
+    """Holds the interpreter: no other thread of the process runs a line meanwhile."""
+    mark("begin")
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+    mark("end")
+
+
 # Bad exits
 
 

@@ -37,9 +37,8 @@ CASES = {
 def test_after_every_bad_exit_the_next_task_runs_and_the_books_are_right(start, effects):
     start("--threads", "2")
     for name, (function, arguments, code, words) in CASES.items():
-        task, canary = Task.objects.enqueue_many([(function, arguments), (tasks.canary, [name])])
-        assert wait_until_finished(canary).status == "SUCCESS", name
-        task = wait_until_finished(task)
+        task = wait_until_finished(Task.objects.enqueue(function, arguments))
+        assert wait_until_finished(Task.objects.enqueue(tasks.canary, [name])).status == "SUCCESS", name
         assert effects.count(name) == 1, name
         assert (name, task.status, task.outcome.error["code"]) == (name, "FAILED", code)
         assert words in task.outcome.error["message"], name

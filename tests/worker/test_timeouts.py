@@ -49,6 +49,18 @@ def test_a_function_that_does_not_yield_costs_its_process_not_its_neighbours(sta
     wait_for(lambda: child not in worker.children(), "the end of the child with the stuck function")
 
 
+def test_leases_are_renewed_while_tasks_outlast_them_even_without_the_interpreter(start, effects):
+    patient = [Task.objects.enqueue(tasks.wait_at, ["a"]), Task.objects.enqueue(tasks.await_at, ["b"])]
+    start(lease=1.0)
+    effects.wait_for("begin a")
+    effects.wait_for("begin b")
+    hog = wait_until_finished(Task.objects.enqueue(tasks.hold_on, [2.5]))
+    tasks.gate("a").touch()
+    tasks.gate("b").touch()
+    for task in (hog, *patient):
+        assert story(wait_until_finished(task)) == ["running", "completed"]
+
+
 def test_a_timeout_is_retried_like_any_failure(start, effects):
     task = Task.objects.enqueue(tasks.hang_in_c)
     start(timeout_grace=0.2)

@@ -37,14 +37,18 @@ class Verdict:
     runs: tuple[Run, ...]
 
     @property
-    def caught(self) -> bool:
-        """Every named test saw it on every database, by itself; and the guard refused it where it should."""
+    def seen(self) -> bool:
+        """Every named test went red on every database, by itself."""
         wanted = {(test, database) for test in self.mutant.caught_by for database in self.mutant.on}
-        return wanted <= self.runs[0].red and self.refused == self.mutant.guarded
+        return wanted <= self.runs[0].red
 
     @property
     def refused(self) -> bool:
         return self.mutant.guarded and bool(self.runs[-1].red) and self.runs[-1].refused
+
+    @property
+    def caught(self) -> bool:
+        return self.seen and self.refused == self.mutant.guarded
 
 
 @contextmanager
@@ -63,8 +67,11 @@ def copy_of_the_package(mutant: Mutant | None = None) -> Iterator[Path]:
 
 def judge(mutant: Mutant) -> Verdict:
     """Without the guard first, where it would refuse the bug; then with it."""
+    return run_planted(mutant, guards=(False, True) if mutant.guarded else (True,))
+
+
+def run_planted(mutant: Mutant, guards: Sequence[bool]) -> Verdict:
     with copy_of_the_package(mutant) as root:
-        guards = (False, True) if mutant.guarded else (True,)
         return Verdict(mutant, tuple(run_tests(root, mutant.caught_by, guard=guard, on=mutant.on) for guard in guards))
 
 

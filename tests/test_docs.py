@@ -211,6 +211,15 @@ def test_what_the_readme_links_to_is_there():
     assert not missing
 
 
+def test_commands_that_contributors_are_told_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    for module in re.findall(r"python -m ((?:tests|benchmarks)[\w.]*)", text):
+        place = ROOT / module.replace(".", "/")
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
+    for path in re.findall(r"\b(?:docs|tests)/[\w/]+\.py|\.ci/run", text):
+        assert (ROOT / path).exists(), path
+
+
 def test_tests_that_the_documentation_names_exist():
     named = re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", README.read_text() + documented())
     for path, function in named:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from types import TracebackType
 from typing import Self
 
@@ -39,9 +41,24 @@ class ManagePy:
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    def answers(self, port: int, seconds: float = 30) -> bool:
+        """Wait until the process listens. False where it does not come to that."""
+        deadline = time.monotonic() + seconds
+        while self.is_running() and time.monotonic() < deadline:
+            if is_taken(port):
+                return True
+            time.sleep(0.1)
+        return False
+
     def last_words(self, lines: int = 15) -> str:
         self.log.seek(0)
         return "".join(self.log.readlines()[-lines:])
+
+
+def is_taken(port: int) -> bool:
+    """Does anybody listen there?"""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def worker(*, seconds: float | None = None) -> ManagePy:

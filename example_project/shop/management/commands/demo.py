@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 from django.urls import reverse
 
+from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
 from example_project.shop import tasks
 from example_project.shop.demo import crew, story
@@ -39,6 +40,8 @@ class Command(BaseCommand):
         sys.stdout.reconfigure(errors="replace")  # a terminal that has no such signs still shows the words
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends the processes of the crew, too
         self.refuse_foreign_database(consent=options["use_database_url"])
+        if options["serve"] and crew.is_taken(options["port"]):
+            raise CommandError(f"Port {options['port']} is taken. Give another one: --port {options['port'] + 1}")
         self.stdout.write(f"Database: {place()}. Everything the demo writes is in there.\n")
         call_command("migrate", verbosity=0)
         complete = self.perform()
@@ -76,21 +79,32 @@ class Command(BaseCommand):
         return good == all_scenes
 
     def serve(self, port: int) -> None:
-        password = set_up_login()
+        user, password = set_up_login()
         series = Task.objects.enqueue(tasks.welcome_customer, interval=3, unique_key="demo-customers")
-        with crew.web_server(port) as web, crew.worker() as worker:
-            site, console = f"http://127.0.0.1:{port}", reverse("admin:django_tasks_retry_overview_changelist")
-            self.stdout.write(f"\nShop:    {site}{reverse('orders')}")
-            self.stdout.write(f"Console: {site}{console}  (user demo, password {password})")
-            self.stdout.write("A customer comes every three seconds. Ctrl-C ends it all.")
-            try:
-                while web.is_running() and worker.is_running():
-                    time.sleep(0.5)
-                self.stderr.write(web.last_words() + worker.last_words())
-            except KeyboardInterrupt:
-                self.stdout.write("\nStopping.")
-            finally:
-                end_series(series)
+        try:
+            with crew.web_server(port) as web, crew.worker() as worker:
+                if web.answers(port):
+                    self.tell_addresses(port, user, password)
+                    self.stay(web, worker)
+                else:
+                    raise CommandError(f"The web server did not start:\n{web.last_words()}")
+        finally:
+            end_series(series)
+
+    def tell_addresses(self, port: int, user: str, password: str) -> None:
+        site, console = f"http://127.0.0.1:{port}", reverse("admin:django_tasks_retry_overview_changelist")
+        self.stdout.write(f"\nShop:    {site}{reverse('orders')}")
+        self.stdout.write(f"Console: {site}{console}  (user {user}, password {password})")
+        self.stdout.write("A customer comes every three seconds. Ctrl-C ends it all.")
+
+    def stay(self, web: crew.ManagePy, worker: crew.ManagePy) -> None:
+        try:
+            while web.is_running() and worker.is_running():
+                time.sleep(0.5)
+        except KeyboardInterrupt:
+            self.stdout.write("\nStopping.")
+        else:
+            raise CommandError(f"Somebody left the stage:\n{web.last_words()}{worker.last_words()}")
 
 
 def place() -> str:
@@ -101,17 +115,17 @@ def place() -> str:
     return f"{connection.display_name} {settings['NAME']} on {settings['HOST'] or 'localhost'}"
 
 
-def set_up_login() -> str:
-    """The demo's own login: a password that everybody knows stays in the example's own file."""
-    password = "demo" if "DATABASE_URL" not in os.environ else secrets.token_urlsafe(9)
-    user, _ = get_user_model().objects.get_or_create(
-        username="demo", defaults={"is_staff": True, "is_superuser": True, "email": "demo@example.com"}
-    )
+def set_up_login() -> tuple[str, str]:
+    """The demo's own user. A name and a password that everybody knows stay in the example's own file."""
+    is_ours = "DATABASE_URL" not in os.environ
+    name = "demo" if is_ours else f"demo-{secrets.token_hex(3)}"
+    password = "demo" if is_ours else secrets.token_urlsafe(9)
+    user, _ = get_user_model().objects.get_or_create(username=name, defaults={"is_staff": True, "is_superuser": True})
     user.set_password(password)
     user.save()
-    return password
+    return name, password
 
 
 def end_series(first: Task) -> None:
-    for task in Task.objects.unfinished().filter(run_id=first.run_id, interval__gt=0):
-        task.cancel(by="demo", reason="the demo is over")
+    occurrences = Task.objects.unfinished().filter(run_id=first.run_id, interval__gt=0)
+    taskqueue.cancel(occurrences.values_list("pk", flat=True), by="demo", reason="the demo is over")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from uuid import UUID
 
 from ..rules.failure import Code, Failure
-from ..taskqueue import Failed, Lease, Released, finish, leases_of, recover
+from ..rules.status import Status
+from ..taskqueue import Failed, Lease, Receipt, Recovered, Released, finish, leases_of, recover
 from .board import Entry, State
 from .fork import ChildProcess
 from .weather import Trouble, Weather
@@ -31,6 +33,7 @@ class Heirs:
     def __init__(self, supervisor_id: str, backend: str, weather: Weather) -> None:
         self.actor, self.backend, self.weather = supervisor_id, backend, weather
         self.estates: list[Estate] = []
+        self.tally: Counter[str] = Counter()
 
     def inherit(self, child: ChildProcess, cause: str) -> None:
         self.estates.append(Estate(child, cause))
@@ -62,19 +65,41 @@ class Heirs:
         if len(refunded) < len(leases):
             lost = self.weather.ask(lambda: recover(backend=self.backend, actor=self.actor, dead=child.id, cause=cause))
             for task in lost:
-                logger.warning("lost      %s %s attempt=%d · %s", task.func_path, task.id, task.attempts, cause)
+                self.tell_lost(task, cause)
         return len(leases)
+
+    def tell_lost(self, task: Recovered, cause: str) -> None:
+        ended = " · no attempt left, FAILED" if task.status is Status.FAILED else ""
+        facts = {"event": "lost", "task_id": str(task.id), "task": task.func_path, "attempt": task.attempts}
+        self.tally["lost"] += 1
+        logger.warning(
+            "lost      %s %s attempt=%d · %s%s",
+            *(task.func_path.rpartition(".")[2], str(task.id)[-12:], task.attempts, cause, ended),
+            extra={"facts": facts | {"reason": cause, "status": task.status.value}},
+        )
 
     def record_timeout(self, child: ChildProcess, entry: Entry) -> bool:
         """The function did not yield: fail its attempt in its name. False where the database is away."""
         try:
             lease = self.find(child, entry.task_id)
             if lease is not None and lease.attempts == entry.attempts:
-                self.weather.ask(lambda: finish([Failed(lease, timeout_of(lease), actor=self.actor)]))
+                outcome = Failed(lease, timeout_of(lease), actor=self.actor)
+                self.tell_timeout(self.weather.ask(lambda: finish([outcome]))[0])
         except Trouble:
             return False
-        logger.error("timeout   %s did not yield; its process is replaced", lease.func_path if lease else entry.task_id)
         return True
+
+    def tell_timeout(self, receipt: Receipt) -> None:
+        lease = receipt.lease
+        word = "retry" if receipt.status is Status.PENDING else "failed"
+        facts = {"event": word, "task_id": str(lease.id), "task": lease.func_path, "attempt": lease.attempts}
+        self.tally[word] += receipt.accepted
+        logger.error(
+            "%-9s %s %s queue=%s attempt=%d/%d · did not yield to its timeout of %gs; its process is replaced",
+            *(word, lease.func_path.rpartition(".")[2], str(lease.id)[-12:], lease.queue),
+            *(lease.attempts, lease.max_attempts, lease.timeout),
+            extra={"facts": facts | {"queue": lease.queue, "max_attempts": lease.max_attempts}},
+        )
 
     def find(self, child: ChildProcess, task_id: UUID) -> Lease | None:
         leases = self.weather.ask(lambda: leases_of(child.id, self.backend))

@@ -247,7 +247,8 @@ class Supervisor:
             sibling.channel.close()
 
     def summary(self) -> str:
+        tally = self.tally + self.heirs.tally
         words = {"done": "done", "retry": "retried", "failed": "failed", "released": "released"}
-        counted = [f"{self.tally[key]} {word}" for key, word in words.items()]
-        odd = [f"{self.tally[key]} {key}" for key in ("cancelled", "lost") if self.tally[key]]
+        counted = [f"{tally[key]} {word}" for key, word in words.items()]
+        odd = [f"{tally[key]} {key}" for key in ("cancelled", "lost") if tally[key]]
         return ", ".join(counted + odd)

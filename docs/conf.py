@@ -14,6 +14,6 @@ html_theme = "furo"
 html_title = f"django-tasks-retry {release}"
 html_static_path = ["_static"]
 html_css_files = ["tables.css"]
-exclude_patterns = ["_build", "generated", "deploy"]
+exclude_patterns = ["_build", "generated", "deploy", "benchmarks"]
 nitpicky = True
 suppress_warnings = []

@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import statistics
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -15,6 +18,9 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "generated"
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+FIGURES = Path(__file__).parent / "benchmarks" / "figures.json"
+CHART = ".. image:: /benchmarks/chart.svg\n   :alt: Tasks a second, two processes.\n\n"
 
 OPTIONS = {
     "DATABASE": "Alias of ``DATABASES`` that holds the tasks. ``None`` asks the database routers.",
@@ -62,7 +68,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], widths: str = 
     """A list-table of reStructuredText."""
     lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
     for row in [headings, *rows]:
-        lines += [f"   {'*' if n == 0 else ' '} - {cell}" for n, cell in enumerate(row)]
+        lines += [f"   {'*' if n == 0 else ' '} - {cell}".rstrip() for n, cell in enumerate(row)]
     return "\n".join(lines) + "\n"
 
 
@@ -145,7 +151,31 @@ def states_diagram() -> str:
     return draw(MOVES)
 
 
+def benchmark_table() -> str:
+    """The median of each measure, from what `python -m benchmarks --out docs/benchmarks` left behind."""
+    if not FIGURES.exists():
+        return "No figures are published for this version yet.\n"
+    figures = json.loads(FIGURES.read_text())
+    names, values = dict.fromkeys(figure["who"] for figure in figures), defaultdict(list)
+    for figure in figures:
+        values[figure["measure"], figure["unit"], figure["who"]].append(figure["value"])
+    rows = [
+        (measure, unit, *(number(values.get((measure, unit, name))) for name in names))
+        for measure, unit in dict.fromkeys((figure["measure"], figure["unit"]) for figure in figures)
+    ]
+    chart = "" if not (FIGURES.parent / "chart.svg").exists() else CHART
+    return chart + table(("Measure", "Unit", *names), rows)
+
+
+def number(values: list[float] | None) -> str:
+    if not values:
+        return ""
+    value = statistics.median(values)
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 MADE = {
+    "benchmarks.rst": benchmark_table,
     "settings.rst": settings_table,
     "moves.rst": moves_table,
     "runworker.rst": runworker_table,

@@ -44,6 +44,7 @@ class BulkAdmin(ConsoleAdmin):
             "back": self.list_url(chosen.params),
             "criteria": criteria(chosen),
             "possible": number(seen.possible),
+            "promise": deed.promised(seen.possible),
             "impossible": seen.impossible and number(seen.impossible),
             "is_capped": seen.is_capped,
             "look_back": seen.is_partial and number(filters.LOOK_BACK),

@@ -30,6 +30,7 @@ class Deed:
     question: str | Promise
     skipped_because: str | Promise
     verb: Verb
+    promised: Callable[[int], str]
     told: Callable[[int], str]
 
     def is_possible(self, status: str) -> bool:
@@ -51,6 +52,19 @@ def run_now(ids: Sequence[UUID], **said: Any) -> list[UUID]:
     return taskqueue.reschedule(ids, **said).done
 
 
+def will_be_retried(count: int) -> str:
+    text = ngettext("%s task will be done again, as a new task.", "%s tasks will be done again, as new tasks.", count)
+    return text % number(count)
+
+
+def will_be_cancelled(count: int) -> str:
+    return ngettext("%s task will be cancelled.", "%s tasks will be cancelled.", count) % number(count)
+
+
+def will_be_due(count: int) -> str:
+    return ngettext("%s task will be due at once.", "%s tasks will be due at once.", count) % number(count)
+
+
 def told_retried(count: int) -> str:
     return ngettext("%s task retried.", "%s tasks retried.", count) % number(count)
 
@@ -65,21 +79,15 @@ def told_due(count: int) -> str:
 
 RETRY = Deed(
     "retry", "retry_task", FINISHED, _("Retry"), _("Retry tasks"),
-    _("not finished yet, or the same work is waiting already"), retried, told_retried,
+    _("not finished yet, or the same work is waiting already"), retried, will_be_retried, told_retried,
 )  # fmt: skip
 CANCEL = Deed(
-    "cancel",
-    "cancel_task",
-    UNFINISHED,
-    _("Cancel"),
-    _("Cancel tasks"),
-    _("finished already"),
-    cancelled,
-    told_cancelled,
-)
+    "cancel", "cancel_task", UNFINISHED, _("Cancel"), _("Cancel tasks"), _("finished already"), cancelled,
+    will_be_cancelled, told_cancelled,
+)  # fmt: skip
 RUN_NOW = Deed(
     "run-now", "retry_task", (Status.PENDING,), _("Run now"), _("Run tasks now"),
-    _("not waiting: running or finished"), run_now, told_due,
+    _("not waiting: running or finished"), run_now, will_be_due, told_due,
 )  # fmt: skip
 DEEDS = {deed.name: deed for deed in (RETRY, CANCEL, RUN_NOW)}
 

@@ -1,0 +1,58 @@
+"""`python -m tests.soak --tasks N --seed S`: tasks under fire, and what became of them. Fails on any violation."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.soak.checker import check
+from tests.soak.fire import Plan, soak
+from tests.soak.report import report, timeline
+
+
+def plan_of(arguments: list[str]) -> Plan:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--tasks", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--database", choices=["postgresql", "sqlite"], default="postgresql")
+    parser.add_argument("--lease", type=float, default=2.0, help="seconds")
+    parser.add_argument("--supervisors", type=int, default=2)
+    parser.add_argument("--children", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=900.0, help="the fire lasts no longer")
+    folder = Path(tempfile.mkdtemp(prefix="dtr-soak-"))
+    folder.chmod(0o755)
+    return Plan(**vars(parser.parse_args(arguments)), folder=folder)
+
+
+def main(arguments: list[str]) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    plan = plan_of(arguments)
+    outcome = soak(plan)
+    violations = check(outcome.history)
+    for line in report(plan, outcome, violations):
+        say(line)
+    for violation in violations[:20]:
+        say(f"{violation.rule} {violation.task} {violation.text}")
+    if violations:
+        say(f"the first one, seed {plan.seed}:")
+        for line in timeline(outcome, violations[0].task):
+            say(line)
+    if violations or outcome.complaints:
+        say(f"kept for a look: {plan.folder}")
+        return 1
+    shutil.rmtree(plan.folder)
+    return 0
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

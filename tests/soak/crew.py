@@ -1,0 +1,111 @@
+"""The workers of the soak, and the network and the database between them. All of it ends with this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.pg import LIBC, PR_SET_PDEATHSIG
+
+ROOT = Path(__file__).parents[2]
+
+
+def die_with_parent() -> None:
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """One `runworker` and what it writes. Started again after each kill."""
+
+    name: str
+    folder: Path
+    arguments: tuple[str, ...]
+    variables: dict[str, str]
+    starts: int = 0
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.starts += 1
+        command = [sys.executable, "-m", "django", "runworker", "--name", self.name, *self.arguments]
+        with self.output.open("wb") as log:
+            self.process = subprocess.Popen(
+                command,
+                env=os.environ | self.variables,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+
+    @property
+    def output(self) -> Path:
+        return self.folder / f"{self.name}.{self.starts}.log"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def is_alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def children(self) -> list[int]:
+        with suppress(OSError):
+            return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
+        return []
+
+    def kill(self) -> None:
+        """The supervisor alone: its children are to notice by themselves."""
+        os.kill(self.pid, signal.SIGKILL)
+        assert self.process is not None
+        self.process.wait(10)
+
+    def signal_all(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def stop(self, seconds: float) -> int | None:
+        """The exit code after SIGTERM; None where it did not end in time."""
+        assert self.process is not None
+        self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            return self.process.wait(seconds)
+        return None
+
+    def end(self) -> None:
+        self.signal_all(signal.SIGKILL)
+        if self.process:
+            self.process.wait(10)
+
+
+@dataclass(slots=True)
+class Network:
+    """The proxy between workers and database, in a process of its own."""
+
+    server_port: int
+    process: subprocess.Popen[str] = field(init=False)
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        command = [sys.executable, "-m", "tests.soak.proxy", str(self.server_port)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, preexec_fn=die_with_parent
+        )
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+
+    def tell(self, command: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        self.process.communicate(timeout=10)

@@ -1,0 +1,76 @@
+"""The database of the soak: a PostgreSQL server of its own that may be crashed, or a file of SQLite."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.pg import PgCluster, version
+
+T = TypeVar("T")
+
+
+class PostgreSQL:
+    def __init__(self, folder: Path) -> None:
+        self.cluster = PgCluster(version())
+        self.cluster.initdb()
+        self.cluster.start()
+
+    @property
+    def port(self) -> int | None:
+        return self.cluster.port
+
+    def place(self, port: int | None = None) -> dict[str, Any]:
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": "postgres",
+            "USER": "postgres",
+            "HOST": "127.0.0.1",
+            "PORT": str(port or self.cluster.port),
+            "OPTIONS": {"sslmode": "disable", "gssencmode": "disable"},
+        }
+
+    def restart_hard(self) -> None:
+        """As after a power cut: nobody is asked, and the log is replayed."""
+        self.cluster.stop(signal.SIGQUIT)
+        self.cluster.start()
+
+    def remove(self) -> None:
+        self.cluster.remove()
+
+
+class SQLite:
+    port: int | None = None
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "soak.sqlite3"
+
+    def place(self, port: int | None = None) -> dict[str, Any]:
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": str(self.file),
+            "OPTIONS": {
+                "transaction_mode": "IMMEDIATE",
+                "timeout": 20,
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+            },
+        }
+
+    def remove(self) -> None:
+        """The file goes with its folder."""
+
+
+DATABASES = {"postgresql": PostgreSQL, "sqlite": SQLite}
+
+
+def tried(verb: Callable[[], T]) -> T | None:
+    """The verb's answer; None where the database is away, which under fire is no news."""
+    from django.db import Error, connection
+
+    try:
+        return verb()
+    except Error:
+        connection.close()
+        return None

@@ -1,0 +1,62 @@
+"""What the queue says that happened, read from its tables once all is quiet."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from tests.soak.journal import Line
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`at` is the queue's clock, in seconds."""
+
+    at: float
+    kind: str
+    attempt: int
+    actor: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    number: int
+    status: str
+    attempts: int
+    refunds: int
+    outcome: str | None
+    retry_of: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Everything that a checker needs. `wall` is what the queue's clock showed when the monotonic one showed 0."""
+
+    lease: float
+    acknowledged: dict[UUID, int]
+    unsure: set[int] = field(default_factory=set)
+    rows: dict[UUID, Row] = field(default_factory=dict)
+    events: dict[UUID, list[Event]] = field(default_factory=dict)
+    lines: dict[UUID, list[Line]] = field(default_factory=dict)
+    wall: float = 0.0
+
+
+def read_rows() -> dict[UUID, Row]:
+    from django_tasks_retry.models import Task
+
+    columns = ("pk", "args", "status", "attempts", "refunds", "outcome__status", "retry_of_id")
+    found = Task.objects.values_list(*columns).iterator(5000)
+    return {pk: Row(args[0], *rest) for pk, args, *rest in found}
+
+
+def read_events() -> dict[UUID, list[Event]]:
+    from django_tasks_retry.models import TaskEvent
+
+    events: dict[UUID, list[Event]] = defaultdict(list)
+    columns = ("task_id", "ts", "kind", "attempt", "actor", "data")
+    for task, ts, kind, attempt, actor, data in TaskEvent.objects.order_by("id").values_list(*columns).iterator(5000):
+        events[task].append(Event(ts.timestamp(), kind.removeprefix("task."), attempt, actor, data))
+    return events

@@ -1,0 +1,72 @@
+"""Those who use the queue meanwhile: one enqueues, one cancels and retries."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue import cancel, enqueue_many, retry
+from tests.soak import tasks
+from tests.soak.database import tried
+
+BATCH = 100
+WAITING = 1000
+
+
+@dataclass(slots=True)
+class Producer:
+    """Keeps the queue filled until all are enqueued, and remembers what was acknowledged."""
+
+    wanted: int
+    lease: float
+    chance: random.Random
+    next_number: int = 0
+    acknowledged: dict[UUID, int] = field(default_factory=dict)
+    unsure: set[int] = field(default_factory=set)
+
+    @property
+    def is_done(self) -> bool:
+        return self.next_number >= self.wanted
+
+    def turn(self, unfinished: int | None) -> None:
+        while not self.is_done and unfinished is not None and unfinished < WAITING:
+            unfinished += self.enqueue()
+
+    def enqueue(self) -> int:
+        numbers = range(self.next_number, min(self.next_number + BATCH, self.wanted))
+        self.next_number = numbers.stop
+        requests = [tasks.request(number, self.chance, self.lease) for number in numbers]
+        rows = tried(lambda: enqueue_many(requests))
+        if rows is None:
+            self.unsure |= set(numbers)
+        else:
+            self.acknowledged |= {row.pk: row.args[0] for row in rows}
+        return len(numbers)
+
+
+@dataclass(slots=True)
+class Operator:
+    """Cancels what waits or runs, and retries what has finished, a few at a time."""
+
+    chance: random.Random
+    deeds: Counter[str] = field(default_factory=Counter)
+
+    def turn(self) -> None:
+        tried(self.chance.choice([self.cancel, self.cancel_running, self.retry]))
+
+    def cancel(self) -> None:
+        self.deeds["cancelled"] += len(cancel(self.some(Task.objects.pending(), 1), by="operator").done)
+
+    def cancel_running(self) -> None:
+        self.deeds["cancelled"] += len(cancel(self.some(Task.objects.running(), 2), by="operator").done)
+
+    def retry(self) -> None:
+        newest = Task.objects.finished().order_by("-pk")
+        self.deeds["retried"] += len(retry(self.some(newest, 2), by="operator"))
+
+    def some(self, found, most: int) -> list[UUID]:
+        ids = list(found.values_list("pk", flat=True)[:50])
+        return self.chance.sample(ids, min(most, len(ids)))

@@ -1,0 +1,137 @@
+"""What a soak has shown, in figures; and the merged timeline of the first violation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from uuid import UUID
+
+from tests.soak.checker import Violation
+from tests.soak.fire import Outcome, Plan
+from tests.soak.history import Event, History
+
+BROKEN = {
+    "kill_child": "children killed",
+    "kill_supervisor": "supervisors killed",
+    "freeze_child": "children frozen past the lease",
+    "freeze_worker": "workers frozen past the lease",
+    "reset_connections": "times all connections reset",
+    "black_hole": "black holes",
+    "end_backend": "backends ended",
+    "kill_backend": "server crashes by a killed backend",
+    "restart_server": "hard restarts of the server",
+}
+
+
+def report(plan: Plan, outcome: Outcome, violations: list[Violation]) -> Iterator[str]:
+    history = outcome.history
+    yield (
+        f"soak · {plan.database} · seed {plan.seed} · {len(history.rows):,} tasks · lease {plan.lease:g} s · "
+        f"{plan.supervisors} supervisors x {plan.children} children x {plan.threads} threads · "
+        f"{outcome.fire_seconds:.0f} s of fire, {outcome.peace_seconds:.1f} s until quiet"
+    )
+    broken = outcome.nemesis.deeds
+    yield "survived: " + ", ".join(f"{broken[key]} {words}" for key, words in BROKEN.items() if broken[key])
+    statuses = Counter(row.status for row in history.rows.values())
+    yield f"finished: {listed(statuses)}; by an operator: {listed(outcome.operator_deeds)}"
+    yield f"violations: {listed(Counter(v.rule for v in violations)) or 'none'}" + bound(history, violations)
+    yield from duplicates(history)
+    yield from latencies(outcome)
+    yield from outcome.complaints
+
+
+def listed(counts) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items(), key=lambda one: -one[1]))
+
+
+def bound(history: History, violations: list[Violation]) -> str:
+    """None seen in n means, at 95 % confidence, less than 3/n."""
+    return "" if violations or not history.rows else f" (95 % sure: fewer than {3 / len(history.rows):.0e} per task)"
+
+
+def duplicates(history: History) -> Iterator[str]:
+    """At least once is the promise: what ran more than once, and why."""
+    starts = sum(line.word == "start" for lines in history.lines.values() for line in lines)
+    twice = sum(sum(line.word == "end" for line in lines) > 1 for lines in history.lines.values())
+    causes = Counter(why for task in history.rows for why in causes_of(history, task))
+    extra = causes.total() - causes["failed, to be tried again"]
+    n = max(1, len(history.rows))
+    yield f"executions: {starts:,} of {len(history.lines):,} tasks, {100 * extra / n:.1f} % more than asked for"
+    yield f"executed again because: {listed(causes)}"
+    yield f"ran to the end more than once: {twice:,} tasks ({100 * twice / n:.2f} %), {at_once(history)} at once"
+
+
+def causes_of(history: History, task: UUID) -> Iterator[str]:
+    """Of each execution that is followed by another."""
+    started = sorted({line.attempt for line in history.lines.get(task, []) if line.word == "start"})
+    ends = {event.attempt: event for event in history.events.get(task, []) if event.kind in CAUSES}
+    for attempt in started[:-1]:
+        event = ends.get(attempt)
+        yield CAUSES[event.kind](event) if event else "nothing that was recorded"
+
+
+CAUSES = {
+    "lease_lost": lambda event: event.data["cause"],
+    "released": lambda event: f"released: {event.data.get('reason')}",
+    "failed": lambda event: "failed, to be tried again",
+}
+
+
+def at_once(history: History) -> int:
+    """A frozen worker wakes up and goes on for a moment while another runs the next attempt."""
+    found = 0
+    for lines in history.lines.values():
+        starts = {line.attempt: line.at for line in lines if line.word == "start"}
+        ends = {line.attempt: line.at for line in lines if line.word == "end"}
+        found += any(starts.get(attempt + 1, float("inf")) < end for attempt, end in ends.items())
+    return found
+
+
+def latencies(outcome: Outcome) -> Iterator[str]:
+    """From the kill of a process until what it was running was given back, and until it was claimed again."""
+    for sign, name in ((1, "a child"), (-1, "its supervisor")):
+        found = [wait for task in outcome.history.lines for wait in waits(outcome, task, sign)]
+        if found:
+            yield f"{len(found):,} tasks after the kill of {name}: " + "; ".join(
+                f"{what} {spread(sorted(seconds))}"
+                for what, seconds in zip(
+                    ("given back", "claimed again, behind all that waited,"), zip(*found, strict=True), strict=True
+                )
+            )
+
+
+def waits(outcome: Outcome, task: UUID, sign: int) -> Iterator[tuple[float, float]]:
+    history = outcome.history
+    events = history.events.get(task, [])
+    lost = {event.attempt: event.at for event in events if event.kind == "lease_lost"}
+    claimed = {event.attempt: event.at for event in events if event.kind == "running"}
+    for line in history.lines[task]:
+        killed = outcome.nemesis.killed.get(sign * line.pid)
+        if line.word == "end" or not killed or line.attempt + 1 not in claimed:
+            continue
+        since = killed + history.wall
+        if lost.get(line.attempt, 0.0) > since:
+            yield lost[line.attempt] - since, claimed[line.attempt + 1] - since
+
+
+def spread(found: list[float]) -> str:
+    parts = [f"p{p} {found[min(len(found) - 1, len(found) * p // 100)]:.2f} s" for p in (50, 90, 99)]
+    return ", ".join([*parts, f"at most {found[-1]:.2f} s"])
+
+
+def timeline(outcome: Outcome, task: UUID) -> Iterator[str]:
+    """The events of a task, what it wrote itself and what was broken meanwhile, in the order of time."""
+    history = outcome.history
+    told = [(event.at - history.wall, f"event   {described(event)}") for event in history.events.get(task, [])]
+    told += [
+        (line.at, f"journal {line.word} of attempt {line.attempt} in {line.worker} ({line.pid})")
+        for line in history.lines.get(task, [])
+    ]
+    first, last = min(told)[0] - 1 if told else 0.0, max(told)[0] + 1 if told else 0.0
+    told += [(at, f"nemesis {deed}") for at, deed in outcome.nemesis.diary if first < at < last]
+    for at, text in sorted(told):
+        yield f"  {at - first - 1:9.3f}  {text}"
+
+
+def described(event: Event) -> str:
+    return f"{event.kind} of attempt {event.attempt} by {event.actor} {str(event.data or '')[:160]}"

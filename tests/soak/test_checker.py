@@ -1,0 +1,88 @@
+"""The checker can fail: every rule, shown by a history that was doctored in one place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from tests.soak.checker import check
+from tests.soak.history import Event, History, Row
+from tests.soak.journal import Line
+
+TASK, OTHER = UUID(int=1), UUID(int=2)
+ONE, TWO = "one-1-a/1", "two-2-b/1"
+
+
+def good() -> History:
+    """Killed once, failed once, then done; by a worker whose supervisor speaks for it."""
+    events = [
+        Event(100.0, "running", 1, ONE, {}),
+        Event(101.0, "lease_lost", 1, "one-1-a", {"cause": "killed"}),
+        Event(102.0, "running", 2, TWO, {}),
+        Event(103.0, "failed", 2, TWO, {"terminal": False}),
+        Event(103.0, "requeued", 2, TWO, {"eta": "1970-01-01T00:01:44+00:00"}),
+        Event(105.0, "running", 3, ONE, {}),
+        Event(106.0, "completed", 3, ONE, {}),
+    ]
+    lines = [
+        Line(0.1, "start", 1, ONE, 7),
+        Line(2.1, "start", 2, TWO, 8),
+        Line(5.1, "start", 3, ONE, 7),
+        Line(5.9, "end", 3, ONE, 7),
+    ]
+    row = Row(number=5, status="SUCCESS", attempts=3, refunds=0, outcome="SUCCESS")
+    return History(2.0, {TASK: 5}, set(), {TASK: row}, {TASK: events}, {TASK: lines}, wall=100.0)
+
+
+def test_a_good_history_passes():
+    assert check(good()) == []
+
+
+def test_a_batch_whose_acknowledgement_was_lost_may_be_there():
+    history = good()
+    assert check(replace(history, acknowledged={}, unsure={5})) == []
+
+
+def row(history: History, **changes) -> None:
+    history.rows[TASK] = replace(history.rows[TASK], **changes)
+
+
+def event(history: History, n: int, **changes) -> None:
+    history.events[TASK][n] = replace(history.events[TASK][n], **changes)
+
+
+def line(history: History, n: int, **changes) -> None:
+    history.lines[TASK][n] = replace(history.lines[TASK][n], **changes)
+
+
+DOCTORED = {
+    "I1 lost": lambda h: h.acknowledged.update({OTHER: 6}),
+    "I1 unheard of": lambda h: h.acknowledged.clear(),
+    "I1 unfinished": lambda h: row(h, status="PENDING"),
+    "I1 enqueued twice": lambda h: h.rows.update({OTHER: replace(h.rows[TASK])}),
+    "I2 finished twice": lambda h: h.events[TASK].append(Event(107.0, "completed", 3, ONE, {})),
+    "I2 claimed while running": lambda h: h.events[TASK].insert(1, Event(100.5, "running", 2, TWO, {})),
+    "I2 failed and not requeued": lambda h: h.events[TASK].pop(4),
+    "I3 an attempt not counted": lambda h: row(h, attempts=2),
+    "I3 an attempt skipped": lambda h: event(h, 5, attempt=4),
+    "I3 reported by another": lambda h: event(h, 6, actor=TWO),
+    "I4 taken while the lease held": lambda h: event(h, 1, actor="two-2-b"),
+    "I4 claimed before the end": lambda h: event(h, 5, at=102.5),
+    "I5 completed without an end": lambda h: h.lines[TASK].pop(),
+    "I5 completed before its end": lambda h: line(h, 3, at=6.5),
+    "I5 an attempt ran twice": lambda h: h.lines[TASK].append(Line(5.5, "start", 3, ONE, 7)),
+    "I5 ran where it was not claimed": lambda h: line(h, 1, worker=ONE),
+    "I6 another status": lambda h: row(h, status="FAILED", outcome="FAILED"),
+    "I6 no result": lambda h: row(h, outcome=None),
+    "I6 an uncounted refund": lambda h: row(h, refunds=1),
+    "I6 too early": lambda h: event(h, 4, data={"eta": "1970-01-01T00:01:46+00:00"}),
+}
+
+
+@pytest.mark.parametrize("doctored", DOCTORED)
+def test_a_doctored_history_is_found_out(doctored):
+    history = good()
+    DOCTORED[doctored](history)
+    assert doctored.split()[0] in {violation.rule for violation in check(history)}

@@ -1,0 +1,66 @@
+"""A short soak on each database. Longer ones: `python -m tests.soak --tasks 100000 --seed 1`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.worker.harness import ROOT, wait_for
+
+
+@pytest.fixture
+def surroundings() -> Iterator[dict[str, str]]:
+    """An environment by which everything that was started in it can be found, and a folder that goes with it."""
+    folder = Path(tempfile.mkdtemp(prefix="dtr-soak-test-"))
+    folder.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "DJANGO"))}
+    yield kept | {"TMPDIR": str(folder), "SOAK_MARK": uuid4().hex}
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "tests.soak", *arguments]
+
+
+@pytest.mark.parametrize(
+    ("database", "tasks", "seconds"),
+    [("postgresql", "1000", "20"), ("sqlite", "400", "10")],
+    ids=["postgresql", "sqlite"],
+)
+def test_under_fire_nothing_is_lost_or_finished_twice(surroundings, database, tasks, seconds):
+    arguments = command("--tasks", tasks, "--seed", "1", "--database", database, "--seconds", seconds)
+    soak = subprocess.run(arguments, cwd=ROOT, env=surroundings, capture_output=True, text=True, timeout=300)
+    print(soak.stdout, soak.stderr)  # noqa: T201 - figures for who runs with -rP
+    assert soak.returncode == 0, soak.stdout[:10_000]
+    assert "violations: none" in soak.stdout
+    assert not relatives(surroundings)
+
+
+def test_a_killed_soak_leaves_no_process_behind(surroundings):
+    soak = subprocess.Popen(command("--tasks", "1000"), cwd=ROOT, env=surroundings, stdout=subprocess.DEVNULL)
+    wait_for(lambda: sum("runworker" in words for words in relatives(surroundings)) > 4, "workers and their children")
+    soak.send_signal(signal.SIGKILL)
+    soak.wait()
+    wait_for(lambda: not relatives(surroundings), f"the end of {relatives(surroundings)}")
+
+
+def relatives(surroundings: dict[str, str]) -> list[str]:
+    """The command lines of all processes that were started with this mark."""
+    mark = f"SOAK_MARK={surroundings['SOAK_MARK']}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:  # gone, or not ours
+            continue
+    return found

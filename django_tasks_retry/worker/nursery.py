@@ -28,6 +28,7 @@ class Nursery:
         self.forked = 0
         self.crashes = 0
         self.crashed_at = float("-inf")
+        self.braked_until = float("-inf")
 
     @property
     def working(self) -> list[ChildProcess]:
@@ -36,7 +37,7 @@ class Nursery:
     def staff(self) -> list[ChildProcess]:
         """Start as many children as are missing, unless they keep crashing."""
         started: list[ChildProcess] = []
-        if monotonic() < self.crashed_at + self.pause():
+        if monotonic() < self.braked_until:
             return started
         if self.tasks_left == 0 and not self.children:
             self.wanted = 0
@@ -85,6 +86,9 @@ class Nursery:
             return child.leaving or "the worker was stopped"
         cause = cause_of(status)
         self.crashes, self.crashed_at = self.crashes + 1, monotonic()
+        if self.braked_until <= self.crashed_at:
+            # One crash after another must not put off the next start for ever.
+            self.braked_until = self.crashed_at + self.pause()
         logger.error("child %s ended: %s", child.id, cause)
         return cause
 

@@ -1,0 +1,1 @@
+"""One named test for each fault that applies; those that stand elsewhere are listed in coverage.py."""

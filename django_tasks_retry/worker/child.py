@@ -30,6 +30,7 @@ from .memory import resident_bytes
 from .options import WorkerOptions
 from .slots import LoopSlots, ThreadSlots
 from .teller import Teller
+from .timer import Every
 
 EXIT_FENCED = 70
 HOSTAGE_SECONDS = 1.0
@@ -46,9 +47,10 @@ class Child:
         self.inbox: SimpleQueue[Attempt | Message] = SimpleQueue()
         self.in_flight: dict[Fence, Attempt] = {}
         self.tally: Counter[str] = Counter()
+        self.telling = Every(1.0, at_once=False)
         self.counts = Counts(options.backend, self.weather)
         self.teller = Teller()
-        self.stopping = False
+        self.stopping = self.has_settled = False
         self.farewell = "stopped"
         self.tasks_left = options.max_tasks
         self.careful_for = 0
@@ -67,9 +69,18 @@ class Child:
             self.watch_running()
             self.claim_more()
             self.counts.turn()
+            if self.telling.is_due():
+                self.tell_tally()
         self.counts.add()
         self.teller.finish()
-        self.channel.send(tally=dict(self.tally), bye=self.farewell)
+        self.tell_tally()
+        self.channel.send(bye=self.farewell)
+
+    def tell_tally(self) -> None:
+        """Now and then, so that the summary knows about a child that cannot say good-bye."""
+        if self.tally:
+            self.channel.send(tally=dict(self.tally))
+            self.tally.clear()
 
     @property
     def is_done(self) -> bool:
@@ -159,6 +170,7 @@ class Child:
             self.board.settled(attempt.lease)
             word = journal.record(attempt)
             self.tally[word] += 1
+            self.has_settled = True
             self.counts.count(attempt, word)
             self.teller.tell(attempt)
             self.careful_for = max(0, self.careful_for - 1)
@@ -176,7 +188,7 @@ class Child:
             self.give_back(self.threads.take_back(), "waited behind long tasks")
         if self.loop.is_blocked:
             self.give_back_coroutines()
-        if self.options.max_memory and self.tally and resident_bytes() > self.options.max_memory:
+        if self.options.max_memory and self.has_settled and resident_bytes() > self.options.max_memory:
             self.leave("its process is replaced, it outgrew its memory")
 
     def give_back_coroutines(self) -> None:

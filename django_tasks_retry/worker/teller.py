@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from queue import SimpleQueue
 
 from .attempt import Attempt, tell_finished
+from .hygiene import FreshConnections
+
+logger = logging.getLogger("django_tasks_retry")
 
 
 class Teller:
@@ -18,8 +22,13 @@ class Teller:
         self.line.put(attempt)
 
     def run(self) -> None:
+        fresh = FreshConnections()
         while (attempt := self.line.get()) is not None:
-            tell_finished(attempt)
+            try:
+                with fresh:
+                    tell_finished(attempt)
+            except Exception:
+                logger.exception("task_finished of %s could not be sent", attempt.lease.id)
 
     def finish(self) -> None:
         self.line.put(None)

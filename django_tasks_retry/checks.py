@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from django.apps import apps
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections, router
@@ -117,4 +118,18 @@ def check_schedules(**_: Any) -> list[CheckMessage]:
         if (policy := registry.find_policy(path)).max_attempts
         and isinstance(policy.backoff, Schedule)
         and has_unreachable_delays(policy.backoff, policy.max_attempts)
+    ]
+
+
+@register()
+def check_command_name(**_: Any) -> list[CheckMessage]:
+    """Of two apps with a command of one name, Django takes that of the earlier app, without a word."""
+    if not apps.is_installed("channels"):
+        return []
+    return [
+        checks.Warning(
+            "Django Channels has a command named runworker, too: which one runs depends on the order of INSTALLED_APPS.",
+            hint="Put 'django_tasks_retry' before 'channels' to run tasks, or after it to run Channels' workers.",
+            id="django_tasks_retry.W005",
+        )
     ]

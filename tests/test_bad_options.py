@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from django.apps import apps
 from django.test import override_settings
 
 from django_tasks_retry import registry
-from django_tasks_retry.checks import check_schedules, task_databases
+from django_tasks_retry.checks import check_command_name, check_schedules, task_databases
 from django_tasks_retry.compat import task_backends
 from django_tasks_retry.conf import KEYS, options, read_options
 from django_tasks_retry.errors import InvalidOptions
@@ -102,3 +103,10 @@ def test_delays_that_no_attempt_reaches_are_a_warning(monkeypatch, max_attempts,
     monkeypatch.setattr(tasks.scheduled.func, "retry_policy", policy)
     warnings = [message for message in check_schedules() if "tests.tasks.scheduled" in message.msg]
     assert [message.id for message in warnings] == ["django_tasks_retry.W003"] * warned
+
+
+def test_a_second_command_of_the_same_name_is_warned_of(monkeypatch):
+    monkeypatch.setattr(apps, "is_installed", lambda name: name == "channels")
+    [message] = check_command_name()
+    assert message.id == "django_tasks_retry.W005"
+    assert "INSTALLED_APPS" in message.msg

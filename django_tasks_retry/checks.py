@@ -128,7 +128,7 @@ def check_command_name(**_: Any) -> list[CheckMessage]:
         return []
     return [
         checks.Warning(
-            "Django Channels has a command named runworker, too: which one runs depends on the order of INSTALLED_APPS.",
+            "Django Channels has a command runworker, too: which one runs depends on the order of INSTALLED_APPS.",
             hint="Put 'django_tasks_retry' before 'channels' to run tasks, or after it to run Channels' workers.",
             id="django_tasks_retry.W005",
         )

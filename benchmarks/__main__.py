@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 from pathlib import Path
 
 from . import __doc__ as about
@@ -59,6 +61,7 @@ def measure(given: argparse.Namespace) -> list[Figure]:
 
 def main() -> None:
     given = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that servers and workers end with us
     figures = read(given.out) if given.redraw else measure(given)
     print("", table(figures), "", *verdicts(figures), sep="\n")
     if given.out:

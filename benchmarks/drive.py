@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 import statistics
 import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
 
 from . import meter
 from .contenders import Contender
@@ -16,21 +23,15 @@ DEADLINE_SECONDS = 120.0
 
 
 def drain(server: Server, who: Contender, url: str, *, processes: int) -> Drained:
-    """From the first task that is final, or nearly, to the last one."""
-    database = url.rpartition("/")[2]
-    with who.working(url, processes) as pid, server.connect(database) as connection:
-
-        def left() -> int:
-            return int(connection.execute(who.left).fetchone()[0])  # type: ignore[index]
-
-        there = left()
-        wait_until(lambda: left() < there)
-        began, first = time.perf_counter(), left()
+    """From the first tasks that are final to the last one."""
+    with who.working(url, processes) as pid, asking(url) as ask:
+        there = ask(who.left)
+        wait_until(lambda: ask(who.left) < there)
+        began, first = time.perf_counter(), ask(who.left)
         wal, server_cpu, worker_cpu = server.wal(), server.cpu(), meter.cpu(pid)
-        wait_until(lambda: left() == 0)
-        last = left()
+        wait_until(lambda: ask(who.left) == 0)
         return Drained(
-            tasks=first - last,
+            tasks=first - ask(who.left),
             seconds=time.perf_counter() - began,
             worker_cpu=meter.cpu(pid) - worker_cpu,
             server_cpu=server.cpu() - server_cpu,
@@ -39,9 +40,19 @@ def drain(server: Server, who: Contender, url: str, *, processes: int) -> Draine
         )
 
 
-def wait_until(fact: object) -> None:
+@contextmanager
+def asking(url: str) -> Iterator[Callable[[str], int]]:
+    """Asks a database for numbers, over one connection."""
+    connection: Any = (
+        sqlite3.connect(urlsplit(url).path) if url.startswith("sqlite") else psycopg.connect(url, autocommit=True)
+    )
+    with closing(connection):
+        yield lambda question: int(connection.execute(question).fetchone()[0])
+
+
+def wait_until(fact: Callable[[], bool]) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while not fact():  # type: ignore[operator]
+    while not fact():
         if time.monotonic() > deadline:
             return
         time.sleep(POLL_SECONDS)

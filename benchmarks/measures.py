@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 
 from . import crowd, drive, meter
 from .contenders import CEILING, OURS, Contender
@@ -133,6 +134,19 @@ def idle(bench: Bench) -> Iterator[Figure]:
             yield Figure("idle, largest process", who.name, meter.largest(pid), "MB")
 
 
+def sqlite(bench: Bench) -> Iterator[Figure]:
+    """The drain on SQLite, with one process."""
+    tasks = bench.some(5_000)
+    for who in bench.queues:
+        if who.knows_sqlite:
+            with TemporaryDirectory(prefix="dtr-bench-") as folder:
+                url = f"sqlite:{folder}/db.sqlite3"
+                who.tell(url, "setup")
+                who.tell(url, "bulk", tasks)
+                done = drive.drain(bench.server, who, url, processes=1)
+            yield Figure("drain on SQLite, 1 process", who.name, done.rate, "/s")
+
+
 UNGUARDED = """
 DO $$ DECLARE one record; BEGIN
     FOR one IN
@@ -156,5 +170,5 @@ def guard(bench: Bench) -> Iterator[Figure]:
 
 
 MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
-    measure.__name__: measure for measure in (enqueue, drain, latency, idle, backlog, horizon, burst, guard)
+    measure.__name__: measure for measure in (enqueue, drain, latency, idle, backlog, horizon, burst, sqlite, guard)
 }

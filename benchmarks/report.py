@@ -71,6 +71,8 @@ RATIOS = [
     ),
     ("enqueue at once against one by one", ("enqueue, at once", OURS.name), ("enqueue, one by one", OURS.name), 20),
 ]
+SQLITE = "drain on SQLite, 1 process"
+RATIOS.append(("drain on SQLite against django-tasks-db", (SQLITE, OURS.name), (SQLITE, "django-tasks-db"), 2))
 # (measure, at most).
 BOUNDS = [
     ("pick-up, p50", 4),

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.pg import die_with_parent
+
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "django-tasks-retry-benchmarks"
 
@@ -30,6 +32,7 @@ class Contender:
     """Asks the database how many tasks are not final yet."""
     packages: tuple[str, ...] = ()
     """What its environment needs; ours is the one that we run in."""
+    knows_sqlite: bool = False
 
     @property
     def script(self) -> Path:
@@ -73,7 +76,9 @@ class Contender:
             self.command("work", processes),
             env=self.environment(url),
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
+            preexec_fn=die_with_parent,
         )
         try:
             yield worker.pid
@@ -91,6 +96,7 @@ OURS = Contender(
     # A crowd of other tasks has older ids, and counting it would cost more than the drain.
     "SELECT count(*) FROM django_tasks_retry_task "
     "WHERE id > '01910000-0000-0000-0000-000000000000' AND status IN ('PENDING', 'RUNNING')",
+    knows_sqlite=True,
 )
 CEILING = Contender("ceiling", "SELECT count(*) FROM task WHERE status IN ('PENDING', 'RUNNING')")
 PEERS = [
@@ -98,6 +104,7 @@ PEERS = [
         "django-tasks-db",
         "SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status IN ('READY', 'RUNNING')",
         ("django-tasks-db", "Django>=6"),
+        knows_sqlite=True,
     ),
     Contender(
         "procrastinate",
@@ -108,7 +115,7 @@ PEERS = [
     Contender("oban", "SELECT count(*) FROM oban_jobs WHERE state NOT IN ('completed', 'discarded')", ("oban",)),
     Contender(
         "django-ox",
-        "SELECT count(*) FROM django_ox_task WHERE status IN ('READY', 'RUNNING')",
+        "SELECT count(*) FROM django_ox_oxtask WHERE status IN ('READY', 'RUNNING')",
         ("django-ox", "Django>=6"),
     ),
 ]

@@ -5,14 +5,12 @@ For each task: the claim (status, attempt, lease) with its event, and the comple
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
 from typing import Any
 
 import psycopg
+import verbs
 
 BATCH = 100
 
@@ -68,18 +66,16 @@ SELECT count(*) FROM moved
 
 
 def connect() -> psycopg.Connection[Any]:
-    return psycopg.connect(os.environ["BENCHMARK_DATABASE"], autocommit=True, prepare_threshold=None)
+    return psycopg.connect(verbs.URL, autocommit=True, prepare_threshold=None)
 
 
 def enqueue(times: int, count: int) -> None:
     with connect() as connection:
-        began = time.perf_counter()
-        for _ in range(times):
-            connection.execute(ENQUEUE, [count])
-        print(json.dumps(time.perf_counter() - began))
+        verbs.timed(lambda: connection.execute(ENQUEUE, [count]), times)
 
 
-def work(worker: str) -> None:
+def loop() -> None:
+    worker = f"worker-{os.getpid()}"
     with connect() as connection:
         while True:
             claimed = connection.execute(CLAIM, {"limit": BATCH, "worker": worker}).fetchall()
@@ -95,20 +91,22 @@ def run(task_id: int, func: str, args: list[Any], attempt: int) -> int:
     return task_id
 
 
-def main(verb: str, number: int = 1) -> None:
-    if verb == "setup":
-        with connect() as connection:
-            connection.execute(SCHEMA)
-    elif verb == "one":
-        enqueue(number, 1)
-    elif verb == "bulk":
-        enqueue(1, number)
-    elif verb == "loop":
-        work(f"worker-{number}")
-    elif verb == "work":
-        for member in [subprocess.Popen([sys.executable, __file__, "loop", str(n)]) for n in range(number)]:
-            member.wait()
+def setup() -> None:
+    with connect() as connection:
+        connection.execute(SCHEMA)
+
+
+def work(processes: int) -> None:
+    verbs.crew(processes, __file__, "loop")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    verbs.main(
+        {
+            "setup": setup,
+            "one": lambda count: enqueue(count, 1),
+            "bulk": lambda count: enqueue(1, count),
+            "loop": loop,
+            "work": work,
+        }
+    )

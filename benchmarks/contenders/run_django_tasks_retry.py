@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -10,27 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import django
+import verbs
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
 CHUNK = 10_000
 BATCH = 100
-PAUSE = 0.05
-
-
-def tell(value: Any) -> None:
-    print(json.dumps(value))
-
-
-def timed(enqueue: Callable[[], Any], times: int) -> None:
-    began = time.perf_counter()
-    for _ in range(times):
-        enqueue()
-    tell(time.perf_counter() - began)
 
 
 def enqueue_one_by_one(count: int) -> None:
     from benchmarks import tasks
 
-    timed(tasks.noop.enqueue, count)
+    verbs.timed(tasks.noop.enqueue, count)
 
 
 def enqueue_at_once(count: int) -> None:
@@ -38,18 +28,13 @@ def enqueue_at_once(count: int) -> None:
     from django_tasks_retry.models import Task
 
     size = min(CHUNK, count)
-    timed(lambda: Task.objects.enqueue_many([(tasks.noop,)] * size), count // size)
+    verbs.timed(lambda: Task.objects.enqueue_many([(tasks.noop,)] * size), count // size)
 
 
 def latency(count: int) -> None:
     from benchmarks import tasks
 
-    returned = []
-    for _ in range(count):
-        time.sleep(PAUSE)
-        tasks.stamp.enqueue()
-        returned.append(time.monotonic())
-    tell(returned)
+    verbs.latency(tasks.stamp.enqueue, count)
 
 
 def claims(count: int) -> None:
@@ -62,7 +47,7 @@ def claims(count: int) -> None:
         leases = taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
         spent.append((time.perf_counter() - began) * 1000)
         taskqueue.finish([taskqueue.Completed(lease) for lease in leases])
-    tell(spent)
+    verbs.tell(spent)
 
 
 def server_cost(count: int) -> None:
@@ -87,31 +72,30 @@ def server_cost(count: int) -> None:
         leases = read("claim", lambda: taskqueue.claim("worker/1", limit=BATCH, lanes=lanes))
         read("renew", lambda leases=leases: taskqueue.renew(leases))
         read("finish", lambda leases=leases: taskqueue.finish([taskqueue.Completed(lease) for lease in leases]))
-    tell({verb: min(values) for verb, values in spent.items()})
+    verbs.tell({verb: min(values) for verb, values in spent.items()})
 
 
-VERBS = {
-    "one": enqueue_one_by_one,
-    "bulk": enqueue_at_once,
-    "latency": latency,
-    "claims": claims,
-    "server_cost": server_cost,
-}
+def setup() -> None:
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0)
 
 
-def main(verb: str, number: int = 1) -> None:
-    from django.core.management import execute_from_command_line
-
-    if verb == "setup":
-        execute_from_command_line(["django", "migrate", "-v", "0"])
-    elif verb == "work":
-        os.execv(sys.executable, [sys.executable, "-m", "django", "runworker", "--processes", str(number), "-v", "0"])
-    else:
-        import django
-
-        django.setup()
-        VERBS[verb](number)
+def work(processes: int) -> None:
+    command = [sys.executable, "-m", "django", "runworker", "--processes", str(processes), "-v", "0"]
+    os.execv(sys.executable, command)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    django.setup()
+    verbs.main(
+        {
+            "setup": setup,
+            "one": enqueue_one_by_one,
+            "bulk": enqueue_at_once,
+            "latency": latency,
+            "work": work,
+            "claims": claims,
+            "server_cost": server_cost,
+        }
+    )

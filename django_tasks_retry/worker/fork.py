@@ -99,8 +99,9 @@ def live_as_child(worker_id: str, channel: Channel, board: Board, options: Worke
 def forget_signals() -> None:
     """The supervisor decides; a Ctrl-C in the terminal reaches it, not us."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        # Not SIG_IGN, which a program that a task starts would inherit.
+        signal.signal(number, lambda *_: None)
     for number in (signal.SIGCHLD, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
 

@@ -7,6 +7,7 @@ import ctypes
 import threading
 import types
 from collections.abc import Callable, Coroutine, Generator
+from contextvars import copy_context
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any
@@ -66,7 +67,9 @@ class ThreadSlot(threading.Thread):
         try:
             self.current = attempt
             with self.connections:
-                attempt.outcome = run(attempt) if attempt.started < attempt.valid_until else too_late(attempt)
+                in_time = attempt.started < attempt.valid_until
+                # In a context of its own: a language or time zone that a task activates ends with it.
+                attempt.outcome = copy_context().run(run, attempt) if in_time else too_late(attempt)
         except BaseException as error:
             attempt.outcome = Failed(attempt.lease, error)
         self.close(attempt)

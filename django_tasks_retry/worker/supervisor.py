@@ -37,7 +37,7 @@ from .weather import Trouble
 logger = logging.getLogger("django_tasks_retry")
 TURN_SECONDS = 0.2
 LAST_WILL_SECONDS = 5.0
-HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGCHLD)
 
 
 class Supervisor:
@@ -151,10 +151,11 @@ class Supervisor:
                 logger.info("SIGHUP: children are being replaced")
                 for child in self.nursery.working:
                     child.ask_to_leave("its process is being replaced")
-            elif number != signal.SIGCHLD and self.stop_by is None:
+            elif number in (signal.SIGTERM, signal.SIGINT) and self.stop_by is None:
                 self.stop(signal.Signals(number).name)
             elif number != signal.SIGCHLD:
-                logger.warning("second %s: handing running tasks back now", signal.Signals(number).name)
+                again = "second " if self.stop_by is not None else ""
+                logger.warning("%s%s: handing running tasks back now", again, signal.Signals(number).name)
                 self.exit_code, self.stop_by = 1, monotonic()
 
     def stop(self, why: str) -> None:

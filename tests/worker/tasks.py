@@ -7,6 +7,7 @@ import ctypes
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.db import connections, transaction
+from django.utils import timezone, translation
 
 from django_tasks_retry import retry
 from django_tasks_retry.compat import task, task_finished, task_started
@@ -340,10 +342,23 @@ def leave_connection_closed() -> None:
 
 @task
 @retry(max_attempts=1)
-def kill_own_backend() -> None:
-    with current().cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        mark("backend", cursor.fetchone()[0])
+def speak_german() -> None:
+    translation.activate("de")
+    timezone.activate("Asia/Tokyo")
+
+
+@task
+@retry(max_attempts=1)
+def start_program() -> int:
+    program = subprocess.Popen(["sleep", "600"])
+    program.terminate()
+    return program.wait(20)
+
+
+@task
+@retry(max_attempts=1)
+def say_language() -> list[str]:
+    return [translation.get_language(), timezone.get_current_timezone_name()]
 
 
 @task

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from django.db import connections
 
@@ -34,6 +36,14 @@ def test_the_next_task_finds_a_fresh_connection(start, effects, committed):
         counted = wait_until_finished(Task.objects.enqueue(tasks.ause_database, [f"{name} async"]))
         assert counted.status == "SUCCESS", (name, counted.last_error)
         seen.append(f"{name} async")
+
+
+def test_a_language_ends_with_its_task_and_a_program_can_be_ended(start, effects):
+    Task.objects.enqueue(tasks.speak_german)
+    language, program = Task.objects.enqueue(tasks.say_language), Task.objects.enqueue(tasks.start_program)
+    assert start("--drain", "--threads", "1").exit_code() == 0
+    assert wait_until_finished(language).outcome.result == ["en-us", "America/Chicago"]
+    assert wait_until_finished(program).outcome.result == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("function", [tasks.use_database, tasks.ause_database], ids=["thread", "coroutine"])

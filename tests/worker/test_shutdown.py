@@ -53,13 +53,15 @@ def test_a_stuck_task_is_handed_back_after_the_grace(start, effects):
         assert event_of(task, "released").data["reason"] == "the worker shut down"
 
 
-def test_a_second_signal_hands_back_at_once(start, effects):
+@pytest.mark.parametrize("first", [signal.SIGTERM, None], ids=["second", "quit"])
+def test_a_second_signal_hands_back_at_once_and_so_does_sigquit(start, effects, first):
     stuck = Task.objects.enqueue(tasks.hang_in_c, timeout=60)
     worker = start("--grace", "10m")
     effects.wait_for("hang")
-    worker.signal(signal.SIGTERM)
-    worker.wait_for_line("SIGTERM: stopping")
-    worker.signal(signal.SIGTERM)
+    if first:
+        worker.signal(first)
+        worker.wait_for_line("SIGTERM: stopping")
+    worker.signal(first or signal.SIGQUIT)
     assert worker.exit_code() == 1
     stuck = wait_for_status(stuck, "PENDING")
     assert stuck.refunds == 1

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth import get_user_model
 from django.test import Client
 
 from django_tasks_retry.models import OperatorEvent, Queue, Task, TaskEvent, Worker
@@ -113,6 +114,14 @@ class TestTheDoorForMany:
         token = self.ask(operator, deed, played[which]).context["token"]
         before = state()
         session_with(*PERMISSIONS, permission).post(f"{BASE}/task/act/", {"token": token, "reason": "x"})
+        assert state() == before
+
+    def test_a_permission_that_was_taken_away_counts(self, deed, permission, which, played, session_with):
+        client = session_with("view_task", permission)
+        token = self.ask(client, deed, played[which]).context["token"]
+        get_user_model().objects.get(username="staff").user_permissions.clear()
+        before = state()
+        assert client.post(f"{BASE}/task/act/", {"token": token, "reason": "x"}).status_code == 403
         assert state() == before
 
     def test_a_confirmation_that_was_altered_is_refused(self, deed, permission, which, played, operator):

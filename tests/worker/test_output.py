@@ -16,7 +16,7 @@ from django_tasks_retry import guard
 from django_tasks_retry.models import Task
 
 from . import tasks
-from .harness import ROOT, status_of, wait_for, wait_until_finished
+from .harness import ROOT, status_of, wait_for
 
 KEYS = {"ts", "level", "message", "event", "task_id", "task", "queue", "attempt", "max_attempts", "wait_ms", "run_ms"}
 
@@ -99,20 +99,3 @@ def test_a_heartbeat_file_tells_whether_the_worker_lives(start, effects, tmp_pat
 def alive(*arguments: str) -> int:
     command = [sys.executable, "-m", "django_tasks_retry.alive", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode
-
-
-def test_a_worker_is_in_the_registry(start, effects):
-    task = Task.objects.enqueue(tasks.wait_at, ["a"])
-    worker = start(
-        "--queues", "d*,emails", "--exclude", "bulk", "--processes", "2", "--threads", "3", "--async-slots", "4"
-    )
-    effects.wait_for("begin a")
-    row = worker.wait_until_up()
-    assert (row.pid, row.queues, row.exclude) == (worker.pid, ["d*", "emails"], ["bulk"])
-    assert (row.processes, row.slots, row.stopped_at) == (2, 14, None)
-    assert "tests.worker.tasks.canary" in row.tasks
-    assert row.host
-    later = wait_for(lambda: worker.row if worker.row.heartbeat_at > row.heartbeat_at else None, "a heartbeat")
-    assert later.running == 1
-    tasks.gate("a").touch()
-    assert wait_until_finished(task).status == "SUCCESS"

@@ -7,7 +7,6 @@ import signal
 import pytest
 
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import ask_to_stop
 
 from . import tasks
 from .harness import event_of, story, wait_for, wait_for_status, wait_until_finished
@@ -82,12 +81,3 @@ def test_sighup_replaces_children_and_lets_their_tasks_finish(start, effects):
     wait_for(lambda: old not in worker.children(), "the old child's end")
     worker.signal(signal.SIGTERM)
     assert worker.exit_code() == 0
-
-
-def test_an_operator_can_ask_a_worker_to_stop(start, effects):
-    worker = start()
-    row = worker.wait_until_up()
-    ask_to_stop(row.pk, by="tests")
-    assert worker.exit_code() == 0
-    assert "asked by an operator: stopping" in worker.output
-    assert worker.row.stopped_at is not None

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue import ask_to_stop
+
+from . import tasks
+from .harness import status_of, wait_for
+
+
+def test_a_worker_is_in_the_registry_where_an_operator_can_ask_it_to_stop(start, effects):
+    task = Task.objects.enqueue(tasks.wait_at, ["a"])
+    worker = start("--queues", "d*,emails", "-x", "bulk", "--processes", "2", "--threads", "3", "--async-slots", "4")
+    effects.wait_for("begin a")
+    row = worker.wait_until_up()
+    assert (row.pid, row.queues, row.exclude) == (worker.pid, ["d*", "emails"], ["bulk"])
+    assert (row.processes, row.slots, row.stopped_at) == (2, 14, None)
+    assert "tests.worker.tasks.canary" in row.tasks
+    assert row.host
+    ask_to_stop(row.pk, by="tests")
+    worker.wait_for_line("asked by an operator: stopping · 1 running")
+    later = wait_for(lambda: worker.row if worker.row.heartbeat_at > row.heartbeat_at else None, "a heartbeat")
+    assert (later.running, later.stopped_at) == (1, None)
+    tasks.gate("a").touch()
+    assert worker.exit_code() == 0
+    assert (worker.row.running, worker.row.stopped_at is not None, status_of(task)) == (0, True, "SUCCESS")

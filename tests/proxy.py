@@ -43,7 +43,11 @@ class Proxy:
                 if self.mode == "refuse":
                     client.close()
                     continue
-                link = Link(self, client)
+                try:
+                    link = Link(self, client)
+                except OSError:  # there is no server at this moment
+                    client.close()
+                    continue
                 with self.lock:
                     self.links.add(link)
                 link.start()

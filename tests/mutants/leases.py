@@ -5,16 +5,16 @@ from __future__ import annotations
 from tests.mutants.mutant import INTERLEAVED, MODEL, PG, ZOMBIES, Edit, Mutant
 
 FENCE = """WHERE t.id = r.id
-        AND t.locked_by = r.worker
-        AND t.attempts = r.attempt
-        AND t.lock_expires_at > django_tasks_retry_now()
-    RETURNING"""
+            AND t.locked_by = r.worker
+            AND t.attempts = r.attempt
+            AND t.lock_expires_at > django_tasks_retry_now()
+"""
 ORM_FENCE = "(task.locked_by, task.attempts) == (lease.locked_by, lease.attempts) and alive(task, moment)"
 RENEWAL = "pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=moment"
 
 
 def fence_without(line: str) -> str:
-    return "\n".join(kept for kept in FENCE.splitlines() if line not in kept)
+    return "".join(kept for kept in FENCE.splitlines(keepends=True) if line not in kept)
 
 
 def fence_becomes(sql: str, orm: str) -> tuple[Edit, ...]:
@@ -24,7 +24,7 @@ def fence_becomes(sql: str, orm: str) -> tuple[Edit, ...]:
 FENCES = (
     Mutant(
         "no fence: any report about a running task counts",
-        fence_becomes("WHERE t.id = r.id AND t.locked_by IS NOT NULL\n    RETURNING", "task.locked_by"),
+        fence_becomes("WHERE t.id = r.id AND t.locked_by IS NOT NULL\n", "task.locked_by"),
         (MODEL, ZOMBIES + "test_a_worker_cannot_report_about_the_attempt_of_another"),
         guarded=True,
     ),
@@ -76,7 +76,7 @@ LEASES = (
     Mutant(
         "an expired lease can be renewed",
         (
-            Edit("taskqueue/sql/renew.sql", "\n    AND t.lock_expires_at > django_tasks_retry_now()\n", "\n"),
+            Edit("taskqueue/sql/renew.sql", "            AND t.lock_expires_at > django_tasks_retry_now()\n", ""),
             Edit("taskqueue/renew.py", RENEWAL, RENEWAL.replace(", lock_expires_at__gt=moment", "")),
         ),
         (MODEL, ZOMBIES + "test_a_worker_that_slept_past_its_lease_cannot_report"),

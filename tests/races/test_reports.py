@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from django.db import connections
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
@@ -103,10 +104,18 @@ def test_two_reports_of_one_repeating_task_make_one_next_occurrence(committed):
     assert violations(committed) == []
 
 
+def learn_that_the_table_is_small(using):
+    """Then PostgreSQL reads all of it, in no order of ours, rather than look for each task."""
+    if connections[using].vendor == "postgresql":
+        with connections[using].cursor() as cursor:
+            cursor.execute("VACUUM ANALYZE django_tasks_retry_task")
+
+
 @pytest.mark.parametrize("other", ["renew", "cancel", "recover"])
 def test_reports_and_others_about_the_same_many_tasks_never_deadlock(committed, other):
     for _ in range(8):
         leases = leased(MANY, max_attempts=2)
+        learn_that_the_table_is_small(committed)
         backwards = leases[::-1]
         others = {
             "renew": partial(taskqueue.renew, backwards),

@@ -1,14 +1,24 @@
 -- Renew: move the expiry of leases that still hold. Touches no indexed column, so the update stays within its page.
+-- Locks in the order of the report, as finish.sql does.
 WITH report AS (
     SELECT * FROM unnest(%(id)s::uuid[], %(worker)s::text[], %(attempt)s::int[], %(moved_by)s::text[])
         AS r (id, worker, attempt, moved_by)
+), held AS MATERIALIZED (
+    SELECT r.*
+    FROM report AS r CROSS JOIN LATERAL (
+        SELECT 1
+        FROM django_tasks_retry_task AS t
+        WHERE t.id = r.id
+            AND t.locked_by = r.worker
+            AND t.attempts = r.attempt
+            AND t.lock_expires_at > django_tasks_retry_now()
+        LIMIT 1
+        FOR UPDATE
+    ) AS mine
 )
 UPDATE django_tasks_retry_task AS t
 SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
     moved_by = r.moved_by
-FROM report AS r
+FROM held AS r
 WHERE t.id = r.id
-    AND t.locked_by = r.worker
-    AND t.attempts = r.attempt
-    AND t.lock_expires_at > django_tasks_retry_now()
 RETURNING t.id, t.locked_by, t.attempts

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 STATEMENT_ENDS = (b"S", b"Q")  # Sync and simple Query: the server answers each with ReadyForQuery
 READY = b"Z"
+NOTIFICATION = b"A"
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self.server_port = port
         self.mode = "pass"  # or "refuse", or "swallow": accept and answer nothing, and forward nothing
+        self.deaf = False  # keeps notifications to itself, as a pooler in transaction mode does
         self.cut: Cut | None = None
         self.statements: list[bytes] = []
         self.lock = threading.Lock()
@@ -132,7 +134,8 @@ class Link:
                     self._cut(self.cut_at_ready)
                     return
                 continue
-            self._pass_on(self.client, message)
+            if kind != NOTIFICATION or not self.proxy.deaf:
+                self._pass_on(self.client, message)
 
     def _pass_on(self, to: socket.socket, data: bytes) -> None:
         if self.proxy.mode != "swallow":

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -472,6 +473,9 @@ def tell(signal: Any, task_result: Any, **_: Any) -> None:
     name = "task_started" if signal is task_started else "task_finished"
     mark("signal", name, task_result.task.name, task_result.status, not Group.objects.exists())
 
+
+if "EXTRA_MODULE" in os.environ:
+    import_module(os.environ["EXTRA_MODULE"])
 
 if "TELL_SIGNALS" in os.environ:
     task_started.connect(tell)

@@ -172,6 +172,13 @@ def test_a_network_that_swallows_everything_is_waited_out(start_behind, server, 
     assert worker.exit_code() == 0
 
 
+def test_a_pooler_that_delivers_no_notifications_is_noticed_and_polled_past(start_behind, server, proxy, effects):
+    proxy.deaf = True
+    worker = start_behind()
+    worker.wait_for_line("wake-ups do not arrive .*: polling only")
+    assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
+
+
 STATEMENTS = {
     "lanes": b"-- Lanes",
     "claim": b"-- Claim",

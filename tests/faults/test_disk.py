@@ -1,0 +1,86 @@
+"""A full disk under the database: the worker waits for room and goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from django.db import Error, connections
+
+from django_tasks_retry.models import Task
+from tests.worker import tasks
+from tests.worker.conftest import Start, starter
+from tests.worker.harness import ROOT, story, wait_for
+from tests.worker.trouble import ALIAS, Server
+
+CAN_MOUNT = os.getuid() == 0 and shutil.which("unshare") and not subprocess.run(
+    ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
+).returncode  # fmt: skip
+pytestmark = pytest.mark.skipif(not CAN_MOUNT, reason="needs root, to mount a small disk in a namespace of its own")
+
+
+class SmallDisk(Server):
+    """A server whose disk is in another process's namespace."""
+
+    def __init__(self) -> None:
+        command = ["unshare", "-m", sys.executable, "-m", "tests.faults.disk", "300"]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.cluster = self
+        self.port = int(self.process.stdout.readline())
+
+    def tell(self, command: str) -> None:
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline().strip() == "done"
+
+    def remove(self) -> None:
+        self.process.communicate(timeout=30)
+
+
+@pytest.fixture
+def small_disk(django_db_blocker) -> Iterator[SmallDisk]:
+    with django_db_blocker.unblock():
+        server = SmallDisk()
+        with server.in_use():
+            yield server
+
+
+@pytest.fixture
+def start(small_disk: SmallDisk, tmp_path) -> Iterator[Start]:
+    yield from starter(ALIAS, tmp_path, small_disk.place())
+
+
+def test_f46_a_full_disk_is_waited_out(start, small_disk, effects):
+    acknowledged = [Task.objects.enqueue(tasks.wait_at, ["a"])]
+    worker = start()
+    effects.wait_for("begin a")
+    small_disk.tell("fill")
+    acknowledged += enqueue_until_refused()
+    tasks.gate("a").touch()
+    effects.wait_for("end a")
+    worker.wait_for_line("No space left|database trouble")
+    small_disk.tell("free")
+    wait_for(lambda: answered(lambda: not Task.objects.unfinished().exists()), "everything finished", 60)
+    statuses = dict(Task.objects.values_list("pk", "status"))
+    assert {statuses.get(task.pk) for task in acknowledged} == {"SUCCESS"}
+    assert all(story(task).count("completed") == 1 for task in acknowledged)
+    assert worker.process.poll() is None
+
+
+def enqueue_until_refused() -> list[Task]:
+    enqueued: list[Task] = []
+    while more := answered(lambda: Task.objects.enqueue_many([(tasks.canary, ["x" * 60_000])] * 50)):
+        enqueued += more
+    return enqueued
+
+
+def answered(verb):
+    try:
+        return verb()
+    except Error:
+        connections[ALIAS].close()
+        return None

@@ -44,6 +44,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
+    """For a child process: a run that is killed leaves nothing behind."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)
 
 

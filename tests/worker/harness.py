@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from django.db import connections
 
 from django_tasks_retry.models import Task, TaskEvent, Worker
+from tests.pg import die_with_parent
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 20.0
@@ -58,7 +59,8 @@ class WorkerProcess:
         command = [sys.executable, "-m", "django", "runworker", *arguments]
         with output.open("wb") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log} | popen
-            self.process = subprocess.Popen(command, env=variables, cwd=ROOT, start_new_session=True, **streams)
+            streams |= {"preexec_fn": die_with_parent, "start_new_session": True}
+            self.process = subprocess.Popen(command, env=variables, cwd=ROOT, **streams)
 
     @property
     def pid(self) -> int:

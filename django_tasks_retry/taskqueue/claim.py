@@ -55,6 +55,7 @@ class Lanes:
     lanes: list[Lane] = field(default_factory=list)
     looked_at: float = float("-inf")
     rest: float = 0.0
+    came_short: bool = False
     slow: float = 0.01  # seconds that looking may take before it needs rest
 
     def serves(self, queue: str) -> bool:
@@ -64,7 +65,7 @@ class Lanes:
         """Find the lanes whose first task is due, and forget the floors."""
         began = time.monotonic()
         due = [Lane(*row) for row in fetch(lanes_statement(using), None, using) if self.serves(row[0])]
-        self.looked_at = time.monotonic()
+        self.looked_at, self.came_short = time.monotonic(), False
         spent = self.looked_at - began
         self.rest = spent / SHARE_OF_TIME if spent > self.slow else 0.0
         self.lanes = due + self.others_than(due) if self.rest else due
@@ -74,7 +75,8 @@ class Lanes:
         return [lane for lane in self.lanes if (lane.queue, lane.priority) not in names]
 
     def are_stale(self) -> bool:
-        return time.monotonic() - self.looked_at > max(REMEMBER_SECONDS, self.rest)
+        age = time.monotonic() - self.looked_at
+        return age >= self.rest and (self.came_short or age > REMEMBER_SECONDS)
 
     def may_look(self) -> bool:
         return time.monotonic() - self.looked_at >= self.rest
@@ -108,18 +110,22 @@ def claim(
     backend: str = "default",
     lanes: Lanes | None = None,
 ) -> list[Lease]:
-    """Up to `limit` leases, most urgent first. Pass the same `lanes` each time to let claims build on one another."""
+    """Up to `limit` leases, most urgent first. Pass the same `lanes` each time to let claims build on one another.
+
+    What the remembered lanes yield is not held back until others are looked for: the next claim does that, and while
+    `lanes.came_short` there may be more.
+    """
     using, lanes = database(backend), lanes or Lanes(queues)
     seconds = options(backend).lease if lease is None else lease
     known = registry.known_paths() if lanes.paths is None else lanes.paths
     terms = Terms(worker_id, backend, seconds, known)
-    leases: list[Lease] = []
     if not lanes.are_stale():
-        leases += take(lanes, limit, terms, using)
-    if len(leases) < limit and lanes.may_look():
-        lanes.look(using)
-        leases += take(lanes, limit - len(leases), terms, using)
-    return leases
+        leases = take(lanes, limit, terms, using)
+        lanes.came_short = 0 < len(leases) < limit
+        if leases or not lanes.may_look():
+            return leases
+    lanes.look(using)
+    return take(lanes, limit, terms, using)
 
 
 @dataclass(frozen=True, slots=True)

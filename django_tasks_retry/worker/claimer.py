@@ -33,7 +33,7 @@ class Claimer:
         except Trouble:
             self.answer_lost = True
             return []
-        self.hungry = len(leases) == limit
+        self.hungry = len(leases) == limit or self.lanes.came_short
         self.next_poll = monotonic() + self.options.poll * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
         return leases
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
 from django.db import models
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.text import capfirst
@@ -68,12 +69,6 @@ class ConsoleAdmin(ModelAdmin):
         full = f"admin:{APP}_{model or self.opts.model_name}_{name}"
         return reverse(full, args=args, current_app=self.admin_site.name)
 
-    def redirect(self, request: HttpRequest, fallback: str) -> HttpResponse:
-        """Back to the page the form was on, if it was one of the admin's own."""
-        back = request.POST.get("back", "")
-        home = reverse("admin:index", current_app=self.admin_site.name)
-        return HttpResponseRedirect(back if back.startswith(home) and "\\" not in back else fallback)
-
     def page(
         self, request: HttpRequest, template: str, title: Any, context: Mapping[str, Any], status: int = 200
     ) -> TemplateResponse:
@@ -116,6 +111,20 @@ class TasksPermission(ConsoleAdmin):
 def names_of(actors: set[str]) -> dict[str, str]:
     """How actors are called: users by their names, all in one query; others as they call themselves."""
     keys = {actor: actor.partition(":")[2] for actor in actors if actor.startswith("user:")}
-    users = get_user_model()._default_manager.filter(pk__in=[key for key in keys.values() if key.isdigit()])
-    known = {str(user.pk): user.get_username() for user in users} if keys else {}
+    known = usernames([key for key in keys.values() if could_be_user(key)])
     return {actor: line(known.get(keys.get(actor, ""), actor), 80) for actor in actors}
+
+
+def usernames(keys: list[str]) -> dict[str, str]:
+    users = get_user_model()._default_manager.filter(pk__in=keys) if keys else ()
+    return {str(user.pk): user.get_username() for user in users}
+
+
+def could_be_user(key: str) -> bool:
+    """False for what the users' table would choke on."""
+    field = get_user_model()._meta.pk
+    try:
+        field.run_validators(field.to_python(key))
+    except ValidationError:
+        return False
+    return True

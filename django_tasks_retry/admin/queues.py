@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -58,7 +58,7 @@ class QueueAdmin(ConsoleAdmin):
         taskqueue.pause(name, by=request.user, reason=reason, backend=backend())
         audit.log(request, Queue, [(name, line(name, 64))], f"pause: {reason}" if reason else "pause")
         messages.success(request, _("Queue %(queue)s is paused.") % {"queue": line(name, 64)})
-        return self.redirect(request, self.url("changelist"))
+        return HttpResponseRedirect(self.url("changelist"))
 
     def resume(self, request: HttpRequest, name: str) -> HttpResponse:
         reason = self.reason_of(request)
@@ -67,7 +67,7 @@ class QueueAdmin(ConsoleAdmin):
             messages.success(request, _("Queue %(queue)s runs again.") % {"queue": line(name, 64)})
         else:
             messages.warning(request, _("Queue %(queue)s was not paused.") % {"queue": line(name, 64)})
-        return self.redirect(request, self.url("changelist"))
+        return HttpResponseRedirect(self.url("changelist"))
 
     def reason_of(self, request: HttpRequest) -> str:
         if not (self.allows(request, "pause_queue") and self.has_view_permission(request)):

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from .. import taskqueue
@@ -98,7 +98,7 @@ class WorkerAdmin(ConsoleAdmin):
             messages.success(request, _("%(worker)s was asked to finish its tasks and stop.") % told)
         else:
             messages.warning(request, _("%(worker)s has stopped or was asked before.") % told)
-        return self.redirect(request, self.url("changelist"))
+        return HttpResponseRedirect(self.url("changelist"))
 
 
 def state_of(worker: Worker, now: datetime) -> tuple[str, str]:

@@ -168,6 +168,7 @@ def pictures(played: dict[str, Task]) -> dict[str, str]:
     return {**PAGES, **{f"task-{name}": task_url(played[name]) for name in shown}}
 
 
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_screenshots(open_page, committed, scheme, tmp_path):
     """Pictures of the pages, into the folder SCREENSHOTS where that is given."""
@@ -185,6 +186,7 @@ def test_screenshots(open_page, committed, scheme, tmp_path):
 
 
 @pytest.mark.skipif("README_PICTURES" not in os.environ, reason="README_PICTURES=docs/images makes them anew")
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pictures_for_the_readme(open_page, committed, scheme):
     folder = Path(os.environ["README_PICTURES"])

@@ -260,3 +260,16 @@ def test_a_paused_queue_is_not_claimed_from(played, operator):
     assert taskqueue.claim("w", queues=["reports"]) == []
     operator.post(f"{BASE}/queue/reports/resume/")
     assert len(taskqueue.claim("w", queues=["reports"], limit=9)) == 3
+
+
+def test_actors_that_are_users_are_called_by_name(database, operator):
+    task = Task.objects.enqueue(tasks.noop)
+    operator.post(f"{BASE}/task/{task.pk}/cancel/", {"reason": "x"})
+    assert "It was cancelled by olga at" in why(operator, task)
+
+
+@pytest.mark.parametrize("actor", ["user:", "user:nobody", "user:99999999999999999999999", "user:-1"])
+def test_actors_that_only_look_like_users_break_nothing(actor, database, operator):
+    task = Task.objects.enqueue(tasks.noop)
+    task.cancel(by=actor)
+    assert f"It was cancelled by {actor} at" in why(operator, task)

@@ -51,6 +51,12 @@ def renew_many(travel):
     return lambda: taskqueue.renew(leases)
 
 
+def renew_held(travel):
+    Task.objects.enqueue_many([tasks.noop] * 10)
+    leases = taskqueue.claim("sup/1", limit=10)
+    return lambda: taskqueue.renew_held(["sup/1"], 60, actor="sup", known=[lease.id for lease in leases])
+
+
 def recover_many(travel):
     running(max_attempts=1)
     running()
@@ -58,7 +64,15 @@ def recover_many(travel):
     return lambda: taskqueue.recover()
 
 
-ONE = {claim_remembering: 1, claim_afresh: 2, complete_many: 1, report_of_every_kind: 1, renew_many: 1, recover_many: 1}
+ONE = {
+    claim_remembering: 1,
+    claim_afresh: 2,
+    complete_many: 1,
+    report_of_every_kind: 1,
+    renew_many: 1,
+    renew_held: 1,
+    recover_many: 1,
+}
 
 
 @pytest.mark.parametrize("verb", ONE, ids=lambda verb: verb.__name__)

@@ -46,13 +46,32 @@ def renew_held(
     Where the tasks that they know of are given, others run out: a claim whose answer was lost, an outcome refused.
     """
     using = database(backend)
+    extend = extend_held_on_postgresql if is_postgresql(using) else extend_held_on_sqlite
+    return extend(worker_ids, seconds, f"{actor}{KEPT}", known, using)
+
+
+def extend_held_on_postgresql(
+    worker_ids: Sequence[str], seconds: float, moved_by: str, known: Collection[UUID] | None, using: str
+) -> set[UUID]:
+    parameters = {
+        "workers": list(worker_ids),
+        "known": None if known is None else list(known),
+        "lease": seconds,
+        "moved_by": moved_by,
+    }
+    return {row["id"] for row in run(statement("renew_held"), parameters, using)}
+
+
+def extend_held_on_sqlite(
+    worker_ids: Sequence[str], seconds: float, moved_by: str, known: Collection[UUID] | None, using: str
+) -> set[UUID]:
     with transaction.atomic(using=using), held():
         leased = Task.objects.using(using).running().filter(locked_by__in=worker_ids, lock_expires_at__gt=Now())
         if known is not None:
             leased = leased.filter(pk__in=known)
-        ids = set(leased.order_by("pk").select_for_update().values_list("pk", flat=True))
+        ids = set(leased.values_list("pk", flat=True))
         expiry = Greatest(F("lock_expires_at"), Now() + timedelta(seconds=seconds))
-        leased.filter(pk__in=ids).update(lock_expires_at=expiry, moved_by=f"{actor}{KEPT}")
+        leased.filter(pk__in=ids).update(lock_expires_at=expiry, moved_by=moved_by)
     return ids
 
 

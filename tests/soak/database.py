@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from tests.pg import PgCluster, version
 
 T = TypeVar("T")
+IMPATIENT = "-c statement_timeout=5s"
+"""The soak itself waits for nobody: it may have to wake up the one it would wait for."""
 
 
 class PostgreSQL:
@@ -29,7 +31,7 @@ class PostgreSQL:
             "USER": "postgres",
             "HOST": "127.0.0.1",
             "PORT": str(port or self.cluster.port),
-            "OPTIONS": {"sslmode": "disable", "gssencmode": "disable"},
+            "OPTIONS": {"sslmode": "disable", "gssencmode": "disable", "options": "" if port else IMPATIENT},
         }
 
     def restart_hard(self) -> None:

@@ -36,6 +36,7 @@ class PostgreSQL:
 
     def restart_hard(self) -> None:
         """As after a power cut: nobody is asked, and the log is replayed."""
+        self.cluster._wait_until_ready()  # a server that recovers from the last crash does not hear
         self.cluster.stop(signal.SIGQUIT)
         self.cluster.start()
 

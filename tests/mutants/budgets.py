@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import MODEL, PG, PROMISES, Edit, Mutant
+from tests.mutants.mutant import MODEL, PG, PROMISES, ZOMBIES, Edit, Mutant
 
 BUDGETS = (
     Mutant(
@@ -27,7 +27,7 @@ BUDGETS = (
                 '"refunds": task.refunds + 1, "locked_by": None, "lock_expires_at"',
             ),
         ),
-        (MODEL,),
+        (MODEL, ZOMBIES + "test_attempts_are_counted_through_failures_releases_and_losses"),
         guarded=True,
     ),
     Mutant(

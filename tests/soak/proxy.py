@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import sys
+from contextlib import suppress
 
 NO_LINGER = struct.pack("ii", 1, 0)
 
@@ -56,7 +57,8 @@ class Proxy:
         self.writers.clear()
 
     def break_off(self, writer: asyncio.StreamWriter) -> None:
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        with suppress(OSError):  # closed already
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
         writer.transport.abort()
 
 

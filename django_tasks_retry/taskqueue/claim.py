@@ -54,6 +54,7 @@ class Lanes:
     paths: Sequence[str] | None = None  # functions to claim for; None means all that this process knows
     lanes: list[Lane] = field(default_factory=list)
     looked_at: float = float("-inf")
+    spent: float = 0.0
     rest: float = 0.0
     came_short: bool = False
     slow: float = 0.01  # seconds that looking may take before it needs rest
@@ -67,8 +68,10 @@ class Lanes:
         due = [Lane(*row) for row in fetch(lanes_statement(using), None, using) if self.serves(row[0])]
         self.looked_at, self.came_short = time.monotonic(), False
         spent = self.looked_at - began
-        self.rest = spent / SHARE_OF_TIME if spent > self.slow else 0.0
-        self.lanes = due + self.others_than(due) if self.rest else due
+        self.lanes = due + self.others_than(due) if spent > self.slow else due
+        # Twice in a row, since a busy machine makes anything slow once; and never with nothing to fall back on.
+        steadily, self.spent = min(spent, self.spent), spent
+        self.rest = steadily / SHARE_OF_TIME if steadily > self.slow and self.lanes else 0.0
 
     def others_than(self, due: Sequence[Lane]) -> list[Lane]:
         names = {(lane.queue, lane.priority) for lane in due}

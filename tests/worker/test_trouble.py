@@ -186,7 +186,7 @@ STATEMENTS = {
 }
 STATEMENTS_MEANWHILE = {
     "recover": b"-- Recover",
-    "renewal": b"FOR UPDATE",
+    "renewal": b"-- Renew all",
 }
 ALL = os.environ.get("WORKER_CUTS") == "all"
 if ALL:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.pg import LIBC, PR_SET_PDEATHSIG
+from tests.soak.database import children_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,9 +59,7 @@ class Supervisor:
         return self.process is not None and self.process.poll() is None
 
     def children(self) -> list[int]:
-        with suppress(OSError):
-            return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
-        return []
+        return children_of(self.pid)
 
     def kill(self) -> None:
         """The supervisor alone: its children are to notice by themselves."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,13 +37,24 @@ class PostgreSQL:
         }
 
     def restart_hard(self) -> None:
-        """As after a power cut: nobody is asked, and the log is replayed."""
-        self.cluster._wait_until_ready()  # a server that recovers from the last crash does not hear
-        self.cluster.stop(signal.SIGQUIT)
+        """As after a power cut: all its processes are gone at once, and the log is replayed."""
+        server = self.cluster.process
+        assert server is not None
+        family = [server.pid, *children_of(server.pid)]
+        for pid in family:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        server.wait(30)
         self.cluster.start()
 
     def remove(self) -> None:
         self.cluster.remove()
+
+
+def children_of(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
 
 
 class SQLite:

@@ -1,0 +1,1 @@
+"""What becomes of a task, and of the next one, when it goes wrong: ours beside the neighbours."""

@@ -1,0 +1,125 @@
+"""`python -m tests.neighbours [name …]`: eight ways for a task to go wrong, each queue as it is by default.
+
+After each the worker must still run the next task, and no row may stay behind as if it were still being worked on.
+A worker that died is started again once, as any process manager would do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+
+from tests.neighbours.neighbour import NEIGHBOURS, House, Neighbour, waited
+from tests.pg import PgCluster, version
+
+ROWS = {
+    "error_with_nul": "exception text with NUL",
+    "error_with_surrogate": "exception text with a lone surrogate",
+    "sys_exit": "`sys.exit(3)`",
+    "keyboard_interrupt": "`KeyboardInterrupt` raised",
+    "os_exit": "`os._exit(3)`",
+    "gone": "function no longer there",
+    "result_with_nul": "result with NUL",
+    "hang": "worker killed, another started",
+}
+STUCK = {"RUNNING", "doing"}
+PATIENCE = 75.0
+SOON = 15.0
+
+
+def main(wanted: list[str]) -> int:
+    neighbours = [one for one in NEIGHBOURS if not wanted or one.name in wanted]
+    cluster = PgCluster(version())
+    try:
+        cluster.initdb()
+        cluster.start()
+        say("| " + " | ".join(["fault", *(f"{one.name} {one.version()}" for one in neighbours)]) + " |")
+        say("|---" * (len(neighbours) + 1) + "|")
+        passed = dict.fromkeys(neighbours, 0)
+        for fault, words in ROWS.items():
+            cells = [cell(one, fault, cluster) for one in neighbours]
+            for one, text in zip(neighbours, cells, strict=True):
+                passed[one] += text.endswith("✓")
+            say("| " + " | ".join([words, *cells]) + " |")
+        say("| passed | " + " | ".join(f"{count} of {len(ROWS)}" for count in passed.values()) + " |")
+    finally:
+        cluster.remove()
+    return 0
+
+
+def cell(neighbour: Neighbour, fault: str, cluster: PgCluster) -> str:
+    if fault == "result_with_nul" and not neighbour.stores_results:
+        return "stores no results"
+    with tempfile.TemporaryDirectory() as folder:
+        house = House(neighbour, fresh_database(cluster, f"{neighbour.name}_{fault}".replace("-", "_")), Path(folder))
+        house.tell("setup")
+        return after_a_kill(house) if fault == "hang" else after_a_fault(house, fault)
+
+
+def fresh_database(cluster: PgCluster, name: str) -> dict[str, str]:
+    server = f"host=127.0.0.1 port={cluster.port} user=postgres dbname=postgres"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    return {"HOST": "127.0.0.1", "PORT": str(cluster.port), "USER": "postgres", "NAME": name}
+
+
+def after_a_fault(house: House, fault: str) -> str:
+    house.tell("enqueue", fault)
+    forgets = {"NEIGHBOUR_FORGETS": "1"} if fault == "gone" else {}
+    with house.working(**forgets) as worker:
+        begun = fault == "gone" or waited(lambda: f"begin {fault}" in house.notes(), SOON)
+        house.tell("enqueue", "canary")
+        ran = waited(lambda: worker.poll() is not None or "end canary" in house.notes(), SOON)
+        died = worker.poll() is not None
+        ran = ran and not died
+        settled = waited(lambda: house.status(fault) not in STUCK, 5)
+    if died:
+        with house.working(**forgets):
+            settled = waited(lambda: house.status(fault) not in STUCK, SOON)
+    return told(house.status(fault), list(complaints(begun=begun, died=died, ran=ran, settled=settled)))
+
+
+def complaints(*, begun: bool, died: bool, ran: bool, settled: bool) -> Iterator[str]:
+    if not begun:
+        yield "did not begin"
+    if died:
+        yield "worker dies"
+    elif not ran:
+        yield "next task does not run"
+    if not settled:
+        yield "row stays"
+
+
+WORDS = {"PENDING": "to be tried again", "READY": "left waiting", "todo": "left waiting"}
+
+
+def told(status: str, wrong: list[str]) -> str:
+    status = WORDS.get(status, status.lower())
+    return f"{', '.join(wrong)}: {status}" if wrong else f"{status} ✓"
+
+
+def after_a_kill(house: House) -> str:
+    house.tell("enqueue", "hang")
+    with house.working() as worker:
+        if not waited(lambda: "begin hang" in house.notes(), SOON):
+            return "did not begin"
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+    with house.working():
+        again = waited(lambda: house.notes().count("begin hang") > 1, PATIENCE)
+        return "run again ✓" if again else f"not run again in {PATIENCE:g} s: {house.status('hang')}"
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -51,7 +51,7 @@ SHOWN = {
         "faults/test_each_statement.py::test_at_any_statement_nothing_is_lost_or_finished_twice"
     ],
     "F13 hang-up": [f"{SHUTDOWN}::test_sighup_replaces_children_and_lets_their_tasks_finish"],
-    "F14 fork with an open connection": [f"{LIMITS}::test_drain_works_off_what_is_due_and_ends"],
+    "F14 fork with an open connection": ["faults/test_processes.py::test_f14_no_two_processes_share_a_connection"],
     "F15 worker id used again": [
         "model/test_zombies.py::test_a_worker_cannot_report_about_its_own_next_attempt_with_an_old_lease"
     ],

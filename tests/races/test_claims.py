@@ -71,10 +71,12 @@ def test_no_claim_that_begins_after_a_pause_takes_a_task(committed):
                 return leases
 
     def pause():
-        wait_until(lambda: Task.objects.using(committed).running().exists(), "a first claim")
-        taskqueue.pause("default", by="operator")
-        Task.objects.enqueue_many([(tasks.noop, [n]) for n in range(10)])
-        paused.append(True)
+        try:
+            wait_until(lambda: Task.objects.using(committed).running().exists(), "a first claim")
+            taskqueue.pause("default", by="operator")
+            Task.objects.enqueue_many([(tasks.noop, [n]) for n in range(10)])
+        finally:
+            paused.append(True)
 
     assert together(claim_until_paused, claim_until_paused, pause)[:2] == [[], []]
     assert taskqueue.claim("claimer") == []

@@ -54,7 +54,11 @@ CLAIMING = (
     ),
     Mutant(
         "the floors of the lanes are never forgotten",
-        (Edit("taskqueue/claim.py", "if len(leases) < limit and lanes.may_look():", "if not lanes.lanes:"),),
+        (
+            Edit(
+                "taskqueue/claim.py", "    lanes.look(using)\n", "    if not lanes.lanes:\n        lanes.look(using)\n"
+            ),
+        ),
         (MODEL,),
         on=PG,
     ),

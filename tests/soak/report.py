@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from uuid import UUID
 
 from tests.soak.checker import Violation
@@ -37,6 +38,7 @@ def report(plan: Plan, outcome: Outcome, violations: list[Violation]) -> Iterato
     yield f"violations: {listed(Counter(v.rule for v in violations)) or 'none'}" + bound(history, violations)
     yield from duplicates(history)
     yield from latencies(outcome)
+    yield pause(outcome.nemesis.diary)
     yield from outcome.complaints
 
 
@@ -98,6 +100,13 @@ def latencies(outcome: Outcome) -> Iterator[str]:
                     ("given back", "claimed again, behind all that waited,"), zip(*found, strict=True), strict=True
                 )
             )
+
+
+def pause(diary: list[tuple[float, str]]) -> str:
+    """Where the nemesis itself was held up, what it had broken stayed broken for as long."""
+    gaps = [(after[0] - before[0], before[1], after[1]) for before, after in pairwise(diary)]
+    seconds, before, after = max(gaps, default=(0.0, "", ""))
+    return f"longest pause between two faults: {seconds:.1f} s, from {before!r} to {after!r}"
 
 
 def waits(outcome: Outcome, task: UUID, sign: int) -> Iterator[tuple[float, float]]:

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 from tests.pg import PgCluster, version
 
 T = TypeVar("T")
-IMPATIENT = "-c statement_timeout=5s"
-"""The soak itself waits for nobody: it may have to wake up the one it would wait for."""
 
 
 class PostgreSQL:
@@ -34,8 +32,13 @@ class PostgreSQL:
             "USER": "postgres",
             "HOST": "127.0.0.1",
             "PORT": str(port or self.cluster.port),
-            "OPTIONS": {"sslmode": "disable", "gssencmode": "disable", "options": "" if port else IMPATIENT},
+            "OPTIONS": {"sslmode": "disable", "gssencmode": "disable"},
         }
+
+    def direct(self) -> dict[str, Any]:
+        """For the soak itself, which waits for nobody: it may have to wake up the one it would wait for."""
+        place = self.place()
+        return place | {"OPTIONS": place["OPTIONS"] | {"options": "-c statement_timeout=5s"}}
 
     def restart_hard(self) -> None:
         """As after a power cut: all its processes are gone at once, and the log is replayed."""
@@ -74,6 +77,10 @@ class SQLite:
                 "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
             },
         }
+
+    def direct(self) -> dict[str, Any]:
+        place = self.place()
+        return place | {"OPTIONS": place["OPTIONS"] | {"timeout": 1}}
 
     def remove(self) -> None:
         """The file goes with its folder."""

@@ -51,7 +51,7 @@ def set_up(plan: Plan, database: PostgreSQL | SQLite) -> None:
     options = {"LEASE": plan.lease, "RETRY_BASE": 0.1, "RETRY_CAP": 1.0}
     os.environ |= {
         "DJANGO_SETTINGS_MODULE": "tests.soak.settings",
-        "SOAK_DATABASE": json.dumps(database.place()),
+        "SOAK_DATABASE": json.dumps(database.direct()),
         "SOAK_OPTIONS": json.dumps(options),
         "SOAK_JOURNAL": str(plan.folder / "journal"),
     }

@@ -71,8 +71,8 @@ def chromium_path() -> str | None:
     return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     """Debian's Chromium. Where it is missing the tests say so and are skipped."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     if chromium_path() is None:

@@ -14,7 +14,7 @@ def test_a_worker_is_in_the_registry_where_an_operator_can_ask_it_to_stop(start,
     row = worker.wait_until_up()
     assert (row.pid, row.queues, row.exclude) == (worker.pid, ["d*", "emails"], ["bulk"])
     assert (row.processes, row.slots, row.stopped_at) == (2, 14, None)
-    assert "tests.worker.tasks.canary" in row.tasks
+    assert "tests.worker.tasks.plain.canary" in row.tasks
     assert row.host
     ask_to_stop(row.pk, by="tests")
     worker.wait_for_line("asked by an operator: stopping · 1 running")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from django_tasks_retry.models import Task
-from tests.faults.bouncer import Bouncer, program
-from tests.worker import tasks
+from tests.worker import lanes, tasks
+from tests.worker.bouncer import program
 from tests.worker.conftest import Start, starter
 from tests.worker.harness import story, wait_until_finished
 from tests.worker.test_atomic import test_writes_and_completion_commit_together  # noqa: F401
@@ -19,17 +19,9 @@ from tests.worker.trouble import ALIAS, Server
 pytestmark = pytest.mark.skipif(program() is None, reason="needs pgbouncer: apt-get install pgbouncer")
 
 
-@pytest.fixture(scope="module")
-def bouncer(running_server: Server) -> Iterator[Bouncer]:
-    bouncer = Bouncer(running_server.cluster.port)
-    yield bouncer
-    bouncer.close()
-
-
 @pytest.fixture
-def start(server: Server, bouncer: Bouncer, tmp_path) -> Iterator[Start]:
-    place = server.place(bouncer.port)
-    yield from starter(ALIAS, tmp_path, place | {"DISABLE_SERVER_SIDE_CURSORS": True})
+def start(server: Server, tmp_path) -> Iterator[Start]:
+    yield from starter(ALIAS, tmp_path, server.place(), lanes.pgbouncer)
 
 
 def test_f43_a_crowd_of_tasks_shares_a_few_connections(start, effects):

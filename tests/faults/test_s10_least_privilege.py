@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from io import StringIO
 
 import pytest
-from django.core.management import call_command
-from django.db import connections
 
+from tests.worker import lanes
 from tests.worker.conftest import Start, starter
 from tests.worker.test_bad_exits import test_after_every_bad_exit_the_next_task_runs_and_the_books_are_right  # noqa: F401
 from tests.worker.test_repeating import test_five_occurrences_without_drift  # noqa: F401
 from tests.worker.test_shutdown import test_a_running_task_finishes_before_the_worker_stops  # noqa: F401
 from tests.worker.trouble import ALIAS, Server
 
-LOGIN = "a_worker"
-
-
-@pytest.fixture(scope="module")
-def login(running_server: Server) -> str:
-    out = StringIO()
-    call_command("tasksql", "roles", stdout=out)
-    with connections[ALIAS].cursor() as cursor:
-        cursor.execute(out.getvalue())
-        cursor.execute(f"CREATE ROLE {LOGIN} LOGIN IN ROLE tasks_worker")
-    return LOGIN
-
 
 @pytest.fixture
-def start(server: Server, login: str, tmp_path) -> Iterator[Start]:
-    yield from starter(ALIAS, tmp_path, server.place() | {"USER": login})
+def start(server: Server, tmp_path) -> Iterator[Start]:
+    yield from starter(ALIAS, tmp_path, server.place(), lanes.least_privilege)

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.proxy import Proxy
+
+from . import lanes
 from .harness import Effects, WorkerProcess, ended, environment, place_of
+from .trouble import ALIAS, Server
 
 Start = Callable[..., WorkerProcess]
 
@@ -20,20 +24,61 @@ def effects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Effects:
 @pytest.fixture
 def start(committed: str, tmp_path: Path) -> Iterator[Start]:
     """Starts workers on the database of the test: `start("--drain", lease=2.0)`. They end with it."""
+    if lanes.CHOSEN and committed != ALIAS:
+        pytest.skip("a lane leads to PostgreSQL")
     yield from starter(committed, tmp_path)
 
 
-def starter(alias: str, folder: Path, place: dict[str, str] | None = None) -> Iterator[Start]:
+def starter(
+    alias: str, folder: Path, place: lanes.Place | None = None, lane: lanes.Lane = lanes.LANES[lanes.CHOSEN]
+) -> Iterator[Start]:
     workers: list[WorkerProcess] = []
+    with lane(alias, place or place_of(alias)) as reached:
 
-    def start_one(*arguments: str, variables: dict[str, str] | None = None, popen: Any = None, **options: Any) -> Any:
-        if "--poll" not in arguments:
-            arguments = ("--poll", "100ms", *arguments)
-        given = {name.upper(): value for name, value in options.items()}
-        env = environment(alias, folder, place or place_of(alias), given) | (variables or {})
-        workers.append(WorkerProcess(arguments, folder / f"worker{len(workers)}", env, **(popen or {})))
-        return workers[-1]
+        def start_one(
+            *arguments: str, variables: dict[str, str] | None = None, popen: Any = None, **options: Any
+        ) -> Any:
+            if "--poll" not in arguments:
+                arguments = ("--poll", "100ms", *arguments)
+            given = {name.upper(): value for name, value in options.items()}
+            env = environment(alias, folder, reached, given) | (variables or {})
+            workers.append(WorkerProcess(arguments, folder / f"worker{len(workers)}", env, **(popen or {})))
+            return workers[-1]
 
-    yield start_one
-    for output in ended(workers):
-        print(output)  # noqa: T201 - shown with a failure
+        yield start_one
+        for output in ended(workers):
+            print(output)  # noqa: T201 - shown with a failure
+
+
+# A PostgreSQL server of the module's own, to be mistreated
+
+
+@pytest.fixture(scope="module")
+def running_server(django_db_blocker) -> Iterator[Server]:
+    with django_db_blocker.unblock():
+        server = Server()
+        with server.in_use():
+            yield server
+
+
+@pytest.fixture
+def server(running_server: Server) -> Server:
+    running_server.clean()
+    return running_server
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    proxy = server.proxy()
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def start_on_server(server: Server, tmp_path: Path) -> Iterator[Start]:
+    yield from starter(ALIAS, tmp_path, server.place())
+
+
+@pytest.fixture
+def start_behind(server: Server, proxy: Proxy, tmp_path: Path) -> Iterator[Start]:
+    yield from starter(ALIAS, tmp_path, server.place(proxy.port))

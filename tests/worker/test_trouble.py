@@ -4,49 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 from django.contrib.auth.models import Group
 
 from django_tasks_retry.models import Task, TaskEvent
-from tests.proxy import Cut, Proxy
+from tests.proxy import Cut
 
 from . import tasks
-from .conftest import Start, starter
+from .conftest import Start
 from .harness import story, wait_for, wait_until_finished
-from .trouble import ALIAS, Server
-
-
-@pytest.fixture(scope="module")
-def running_server(django_db_blocker) -> Iterator[Server]:
-    with django_db_blocker.unblock():
-        server = Server()
-        with server.in_use():
-            yield server
 
 
 @pytest.fixture
-def server(running_server: Server) -> Server:
-    running_server.clean()
-    return running_server
-
-
-@pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
-    proxy = server.proxy()
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
-def start(server: Server, tmp_path) -> Iterator[Start]:
-    yield from starter(ALIAS, tmp_path, server.place())
-
-
-@pytest.fixture
-def start_behind(server: Server, proxy: Proxy, tmp_path) -> Iterator[Start]:
-    yield from starter(ALIAS, tmp_path, server.place(proxy.port))
+def start(start_on_server: Start) -> Start:
+    return start_on_server
 
 
 def finished_once(task: Task) -> bool:

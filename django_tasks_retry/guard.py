@@ -88,7 +88,7 @@ FIXED = "IllegalMove: what a task was asked to do never changes"
 FINAL = "IllegalMove: a finished task never changes"
 UNFRESH = "IllegalMove: a task begins as PENDING with no attempts"
 APPEND_ONLY = "IllegalMove: events and results are append-only"
-NO_RESULT = "IllegalMove: a finished task needs its result in the same transaction"
+NO_RESULT = "IllegalMove: a finished task needs its result, written before it or by the same statement"
 HISTORY_DELETE = "IllegalMove: events and results go with their task, not before it"
 UNFINISHED_DELETE = "IllegalMove: an unfinished task cannot be deleted; cancel it first"
 
@@ -111,7 +111,6 @@ def sqlite_statements() -> dict[str, str]:
                 "dtr_guard_move", f"UPDATE ON {TASK}",
                 f"NOT ({finished}) AND ({legal(FUNCTION + '()')}) IS NOT TRUE", ILLEGAL,
             ),
-            # SQLite has no deferred triggers, so there the service layer writes the result first.
             sqlite_trigger("dtr_guard_result", f"UPDATE ON {TASK}", no_result, NO_RESULT),
             sqlite_trigger("dtr_guard_event_update", f"UPDATE ON {EVENT}", "TRUE", APPEND_ONLY),
             sqlite_trigger("dtr_guard_result_update", f"UPDATE ON {RESULT}", "TRUE", APPEND_ONLY),
@@ -119,9 +118,9 @@ def sqlite_statements() -> dict[str, str]:
     )  # fmt: skip
 
 
-def plpgsql(name: str, body: str) -> str:
+def plpgsql(name: str, body: str, settings: str = "") -> str:
     return (
-        f"CREATE OR REPLACE FUNCTION {{schema}}.{name}() RETURNS trigger LANGUAGE plpgsql AS $guard$\n"
+        f"CREATE OR REPLACE FUNCTION {{schema}}.{name}() RETURNS trigger LANGUAGE plpgsql {settings}AS $guard$\n"
         f"BEGIN\n{body}\n  RETURN COALESCE(NEW, OLD);\nEND $guard$"
     )
 
@@ -146,8 +145,9 @@ def postgresql_functions() -> list[str]:
         "  END IF;"
     )
     result = (
-        f"  IF NOT EXISTS (SELECT 1 FROM {{schema}}.{RESULT} WHERE task_id = NEW.id)\n"
-        f"    AND EXISTS (SELECT 1 FROM {{schema}}.{TASK} WHERE id = NEW.id) THEN {refuse(NO_RESULT)};\n  END IF;"
+        f"  IF EXISTS (\n    SELECT 1 FROM moved WHERE status IN ({listed(FINISHED)})\n"
+        f"      AND (SELECT TRUE FROM {{schema}}.{RESULT} WHERE task_id = moved.id LIMIT 1) IS NULL\n"
+        f"  ) THEN {refuse(NO_RESULT)}; END IF;\n  RETURN NULL;"
     )
     history = (
         f"  IF EXISTS (SELECT 1 FROM gone JOIN {{schema}}.{TASK} AS t ON t.id = gone.task_id) THEN "
@@ -156,7 +156,8 @@ def postgresql_functions() -> list[str]:
     return [
         plpgsql("dtr_guard_move", move),
         plpgsql("dtr_guard_history", history),
-        plpgsql("dtr_guard_result", result),
+        # The plan is kept by the session: one made while there were few results must not read all of them later.
+        plpgsql("dtr_guard_result", result, "SET enable_seqscan = off "),
         refusing_function("dtr_guard_insert", UNFRESH),
         refusing_function("dtr_guard_call", FIXED),
         refusing_function("dtr_guard_append_only", APPEND_ONLY),
@@ -164,7 +165,8 @@ def postgresql_functions() -> list[str]:
     ]
 
 
-# For a whole batch at once, so that pruning hardly pays for it.
+# For a whole batch at once, so that it hardly pays for it.
+ONCE_MOVED = "AFTER UPDATE ON {table} REFERENCING NEW TABLE AS moved FOR EACH STATEMENT"
 ONCE_DELETED = "AFTER DELETE ON {table} REFERENCING OLD TABLE AS gone FOR EACH STATEMENT"
 
 
@@ -180,6 +182,7 @@ def postgresql_triggers() -> dict[str, tuple[str, str]]:
             "dtr_guard_call",
         ),
         "dtr_guard_move": (TASK, "BEFORE UPDATE ON {table} FOR EACH ROW", "dtr_guard_move"),
+        "dtr_guard_result": (TASK, ONCE_MOVED, "dtr_guard_result"),
         "dtr_guard_delete": (
             TASK,
             f"BEFORE DELETE ON {{table}} FOR EACH ROW WHEN (OLD.status IN ({listed(UNFINISHED)}))",
@@ -190,15 +193,7 @@ def postgresql_triggers() -> dict[str, tuple[str, str]]:
         "dtr_guard_event": (EVENT, "BEFORE UPDATE ON {table} FOR EACH ROW", "dtr_guard_append_only"),
         "dtr_guard_outcome": (RESULT, "BEFORE UPDATE ON {table} FOR EACH ROW", "dtr_guard_append_only"),
     }
-    triggers = {
-        name: (table, postgresql_trigger(name, when, function)) for name, (table, when, function) in rows.items()
-    }
-    triggers["dtr_guard_result"] = (
-        TASK,
-        "CREATE CONSTRAINT TRIGGER dtr_guard_result AFTER UPDATE ON {table} DEFERRABLE INITIALLY DEFERRED "
-        f"FOR EACH ROW WHEN (NEW.status IN ({listed(FINISHED)})) EXECUTE FUNCTION {{schema}}.dtr_guard_result()",
-    )
-    return triggers
+    return {name: (table, postgresql_trigger(name, when, function)) for name, (table, when, function) in rows.items()}
 
 
 def fingerprint() -> str:

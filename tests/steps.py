@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connections, transaction
+from django.db import IntegrityError, transaction
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import Abort
@@ -70,21 +70,9 @@ def everything(task: Task) -> tuple[Any, ...]:
 def refused_by_the_database(task: Task, using: str):
     """What is done inside fails in the database and leaves no trace."""
     before = everything(task)
-    with pytest.raises(IntegrityError), checked_at_once(using):
+    with pytest.raises(IntegrityError), transaction.atomic(using=using):
         yield
     assert everything(task) == before
-
-
-@contextmanager
-def checked_at_once(using: str):
-    with transaction.atomic(using=using):
-        yield
-        check_deferred(using)
-
-
-def check_deferred(using: str) -> None:
-    """Ask PostgreSQL now what it would check at the commit."""
-    connections[using].check_constraints()
 
 
 def delay_of(task: Task) -> float:

@@ -17,7 +17,7 @@ from django_tasks_retry.models import Task, TaskResult
 from django_tasks_retry.rules.status import FINISHED, Status
 from django_tasks_retry.rules.transitions import LEGAL_PAIRS
 from django_tasks_retry.taskqueue import Lease
-from tests.steps import check_deferred, everything, now_of, refused_by_the_database, task_in
+from tests.steps import everything, now_of, refused_by_the_database, task_in
 
 ALL_PAIRS = list(itertools.product(Status, Status))
 each_pair = pytest.mark.parametrize(("source", "target"), ALL_PAIRS, ids=lambda status: str(status))
@@ -130,7 +130,6 @@ def test_through_the_database(database, source, target, write):
         with transaction.atomic(using=database):
             write_result_if_missing(task, target, database)
             write(task, changes, database)
-            check_deferred(database)
         assert now_of(task).status == target
         return
     with refused_by_the_database(task, database):

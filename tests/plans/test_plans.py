@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connections
 
 from django_tasks_retry import taskqueue
 from tests import tasks
@@ -60,6 +61,7 @@ def test_a_claim_larger_than_a_lane_takes_the_rest_from_the_next():
     assert named(plans, "claim").rows_read() <= 2 * len(leases) + LANES
 
 
+@pytest.mark.fault("F41")
 @pytest.mark.parametrize("verb", ["finish", "renew"])
 def test_a_report_finds_its_tasks_by_their_ids_alone(verb):
     leases = claim()
@@ -72,6 +74,20 @@ def test_a_report_finds_its_tasks_by_their_ids_alone(verb):
     assert fenced.indexes() == {"django_tasks_retry_task_pkey"}
     assert not fenced.walks("django_tasks_retry_task")
     assert fenced.rows_read() == 2 * BATCH  # once to lock it in order, once to write
+
+
+def test_the_guard_finds_a_result_by_its_task_whatever_was_planned_earlier():
+    """Its plan was made by the first report, when there were no results or few."""
+    before = walks_through_results()
+    taskqueue.finish([taskqueue.Completed(lease) for lease in claim(limit=1)])
+    taskqueue.finish([taskqueue.Completed(lease) for lease in claim()])
+    assert walks_through_results() == before
+
+
+def walks_through_results() -> int:
+    with connections[USING].cursor() as cursor:
+        cursor.execute("SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = %s", [RESULT])
+        return int(cursor.fetchone()[0])
 
 
 def test_a_report_of_repeating_tasks_finds_them_by_their_ids():

@@ -42,7 +42,8 @@ class Board:
     def __init__(self, size: int) -> None:
         self.size = size
         self.claims_at, self.renewed_at_at = ENTRY.size * size, ENTRY.size * size + COUNT.size
-        self.memory = mmap.mmap(-1, self.renewed_at_at + TIME.size)
+        self.answered_at = self.renewed_at_at + TIME.size
+        self.memory = mmap.mmap(-1, self.answered_at + COUNT.size)
         self.free = list(range(size))
         self.places: dict[Fence, int] = {}
 
@@ -50,6 +51,11 @@ class Board:
     def claims(self) -> int:
         """How many tasks were claimed so far."""
         return int(COUNT.unpack_from(self.memory, self.claims_at)[0])
+
+    @property
+    def answered(self) -> int:
+        """How many outcomes were written so far."""
+        return int(COUNT.unpack_from(self.memory, self.answered_at)[0])
 
     @property
     def renewed_at(self) -> float:
@@ -78,6 +84,7 @@ class Board:
             STATE.pack_into(self.memory, place * ENTRY.size, State.ENDED)
 
     def settled(self, lease: Lease) -> None:
+        COUNT.pack_into(self.memory, self.answered_at, self.answered + 1)
         place = self.places.pop(lease.fence)
         self.memory[place * ENTRY.size : (place + 1) * ENTRY.size] = bytes(ENTRY.size)
         self.free.append(place)

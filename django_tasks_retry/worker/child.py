@@ -34,11 +34,13 @@ from .timer import Every
 
 EXIT_FENCED = 70
 HOSTAGE_SECONDS = 1.0
-CAREFUL_TASKS = 5
+CAREFUL_TASKS, CAREFUL_SECONDS = 5, 0.5
 
 
 class Child:
-    def __init__(self, worker_id: str, channel: Channel, board: Board, options: WorkerOptions) -> None:
+    def __init__(
+        self, worker_id: str, channel: Channel, board: Board, options: WorkerOptions, *, careful: bool
+    ) -> None:
         self.options, self.board, self.channel = options, board, channel
         lease = queue_options(options.backend).lease
         self.clock = LeaseClock(lease)
@@ -53,7 +55,7 @@ class Child:
         self.stopping = self.has_settled = False
         self.farewell = "stopped"
         self.tasks_left = options.max_tasks
-        self.careful_for = 0
+        self.careful_for, self.careful_until = (CAREFUL_TASKS if careful else 0), monotonic() + CAREFUL_SECONDS
         paths = registry.known_paths()
         self.threads = ThreadSlots(options.threads, board, self.inbox.put)
         self.loop = LoopSlots(board, self.inbox.put)
@@ -124,6 +126,8 @@ class Child:
             until = min([until, *(work.next_poll for work, room in self.openings() if room and not work.hungry)])
             if any(work.hungry and room for work, room in self.openings()):
                 return 0.0
+        if self.is_careful:
+            until = min(until, self.careful_until)
         for attempt in self.in_flight.values():
             if attempt.is_running and attempt.interruption is None:
                 until = min(until, attempt.deadline, attempt.valid_until - self.clock.margin)
@@ -141,8 +145,6 @@ class Child:
                 self.interrupt_lost(set(ids), set(cancelled))
             case {"ping": True}:
                 self.channel.send(pong=True)
-            case {"careful": True}:
-                self.careful_for = CAREFUL_TASKS
             case {"stop": reason, "abandon": abandoned}:
                 self.stop(reason, set(abandoned))
 
@@ -229,13 +231,18 @@ class Child:
 
     def openings(self) -> list[tuple[Claimer, int]]:
         """Each kind of work, and how much of it there is room for."""
-        if self.careful_for:
+        if self.is_careful:
             alone = 0 if self.in_flight else 1
             return [(self.thread_work, alone), (self.loop_work, alone)]
         in_loop = sum(attempt.is_async for attempt in self.in_flight.values())
         thread_room = self.appetite.room(len(self.in_flight) - in_loop)
         loop_room = self.options.async_slots - in_loop if self.loop_work.lanes.paths else 0
         return [(self.thread_work, thread_room), (self.loop_work, loop_room)]
+
+    @property
+    def is_careful(self) -> bool:
+        """One task at a time, for a few tasks; but one that lasts long does not keep the other slots empty."""
+        return self.careful_for > 0 and monotonic() < self.careful_until
 
     def claim_more(self) -> None:
         if self.stopping or not self.weather.is_fine:

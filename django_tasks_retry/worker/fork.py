@@ -62,7 +62,9 @@ class ChildProcess:
         os.kill(self.pid, signal.SIGKILL)
 
 
-def start_child(worker_id: str, options: WorkerOptions, close_others: Callable[[], None]) -> ChildProcess:
+def start_child(
+    worker_id: str, options: WorkerOptions, close_others: Callable[[], None], *, careful: bool
+) -> ChildProcess:
     connections.close_all()
     ours, theirs = channel_pair()
     board = Board(options.threads + options.async_slots + MOST_AHEAD)
@@ -71,19 +73,19 @@ def start_child(worker_id: str, options: WorkerOptions, close_others: Callable[[
     if pid == 0:
         ours.close()
         close_others()
-        live_as_child(worker_id, theirs, board, options, supervisor_pid)
+        live_as_child(lambda: Child(worker_id, theirs, board, options, careful=careful), worker_id, supervisor_pid)
     theirs.close()
     ours.socket.settimeout(0)
     return ChildProcess(pid, worker_id, ours, board, share=options.max_tasks)
 
 
-def live_as_child(worker_id: str, channel: Channel, board: Board, options: WorkerOptions, parent: int) -> None:
+def live_as_child(new_child: Callable[[], Child], worker_id: str, parent: int) -> None:
     """Never returns, and leaves no thread of a task a chance to hold up the end."""
     code = 1
     try:
         forget_signals()
         die_with(parent)
-        Child(worker_id, channel, board, options).run()
+        new_child().run()
         code = 0
     except BaseException:
         logger.exception("child %s failed; it will be replaced", worker_id)

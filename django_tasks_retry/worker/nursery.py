@@ -1,4 +1,4 @@
-"""Starts children, notices their ends by their wait status, and brakes when they crash in a row."""
+"""Starts children, notices their ends by their wait status, and brakes when one after another gets nothing done."""
 
 from __future__ import annotations
 
@@ -51,11 +51,9 @@ class Nursery:
 
     def start(self) -> ChildProcess:
         self.forked += 1
-        child = start_child(child_id(self.supervisor_id, self.forked), self.share(), self.in_child)
-        if self.crashes:
-            # One task at a time until some have gone well, so that a task that kills its process dies alone.
-            child.channel.send(careful=True)
-        return child
+        # After a crash one task at a time until some have gone well: a task that kills its process dies alone.
+        careful = self.crashes > 0
+        return start_child(child_id(self.supervisor_id, self.forked), self.share(), self.in_child, careful=careful)
 
     def share(self) -> WorkerOptions:
         """A child's part of what is left of --max-tasks."""
@@ -85,7 +83,9 @@ class Nursery:
         if child.killed or (os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0):
             return child.leaving or "the worker was stopped"
         cause = cause_of(status)
-        self.crashes, self.crashed_at = self.crashes + 1, monotonic()
+        # A child that got work done is replaced at once; the brake is for those that crash before they do any.
+        self.crashes = 1 if child.board.answered else self.crashes + 1
+        self.crashed_at = monotonic()
         if self.braked_until <= self.crashed_at:
             # One crash after another must not put off the next start for ever.
             self.braked_until = self.crashed_at + self.pause()

@@ -54,7 +54,7 @@ class Weather:
 
     def turn_bad(self, error: BaseException, remedy: Remedy) -> None:
         self.failures += 1
-        wait = min(5.0, 0.1 * 2 ** min(self.failures, 10)) * random.uniform(0.5, 1.0)  # noqa: S311
+        wait = min(5.0, 0.05 * 2 ** min(self.failures, 10)) * random.uniform(0.5, 1.0)  # noqa: S311
         self.try_after = monotonic() + wait
         connections[self.using].close()
         level = logging.WARNING if self.failures in {1, 10, 100} else logging.DEBUG

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -32,10 +31,17 @@ def as_text(rows: Sequence[Mapping[str, Any]]) -> str:
     return ROWS.encode(rows)
 
 
-@cache
+STATEMENTS = {
+    file.name.removesuffix(".sql"): file.read_text()
+    for file in (files(__package__) / "sql").iterdir()
+    if file.name.endswith(".sql")
+}
+"""Read at the start: a running worker needs no file that a leak could deny it, and sees none of a later version."""
+
+
 def statement(name: str) -> str:
     """The SQL of `sql/<name>.sql`."""
-    return (files(__package__) / "sql" / f"{name}.sql").read_text()
+    return STATEMENTS[name]
 
 
 def run(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, Any]]:

@@ -133,7 +133,12 @@ class LoopSlots:
         self.connections = SharedConnections()
         self.asked_at: float | None = None
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, daemon=True, name="django_tasks_retry.loop").start()
+        threading.Thread(target=self._run, daemon=True, name="django_tasks_retry.loop").start()
+
+    def _run(self) -> None:
+        """A coroutine may stop the loop; it stops it for nobody."""
+        while not self.loop.is_closed():
+            self.loop.run_forever()
 
     def submit(self, attempt: Attempt) -> None:
         self.loop.call_soon_threadsafe(self._start, attempt)

@@ -95,6 +95,7 @@ class Supervisor:
     def hear(self, seconds: float) -> None:
         if self.weather.is_fine and self.listener.keep_open():
             self.selector.register(self.listener.fileno(), selectors.EVENT_READ, self.listener)
+            self.wake_for(1)  # for what was enqueued while nobody listened
         for key, _ in self.selector.select(seconds):
             match key.data:
                 case ChildProcess():

@@ -9,6 +9,7 @@ import pytest
 from django.conf import settings as django_settings
 
 from django_tasks_retry import clock
+from tests.faults.marker import pytest_configure, pytest_generate_tests, pytest_itemcollected  # noqa: F401
 from tests.router import CurrentDatabase
 
 ALIASES = {"sqlite": "default", "postgresql": "postgresql"}

@@ -36,6 +36,7 @@ def as_django_raises_it(state):
         return error
 
 
+@pytest.mark.fault("F36")
 @pytest.mark.parametrize(("remedy", "state"), [(remedy, state) for remedy, states in TABLE.items() for state in states])
 def test_each_code_has_its_remedy(remedy, state):
     error = as_django_raises_it(state)
@@ -104,6 +105,7 @@ def test_a_lock_that_is_not_available(committed):
     assert (sqlstate(error), remedy_for(error)) == ("55P03", Remedy.RETRY_NOW)
 
 
+@pytest.mark.fault("F36")
 @on_postgresql
 def test_a_deadlock(committed):
     """Two transactions, two advisory locks, crosswise: one of them is chosen to fail."""
@@ -137,6 +139,7 @@ def test_a_statement_that_took_too_long(committed):
     assert (sqlstate(error), remedy_for(error)) == ("57014", Remedy.BACK_OFF)
 
 
+@pytest.mark.fault("F35")
 @on_postgresql
 def test_a_server_that_only_reads(committed):
     error = provoked(committed, "SET TRANSACTION READ ONLY", "DELETE FROM django_tasks_retry_queue")
@@ -189,6 +192,7 @@ def test_a_refusal_of_the_guard_is_fatal_on_both(database):
     assert remedy_for(refused.value) is Remedy.FATAL
 
 
+@pytest.mark.fault("F52")
 def test_a_locked_file_of_sqlite(tmp_path, database):
     file = tmp_path / "db"
     first, second = sqlite3.connect(file, timeout=0), sqlite3.connect(file, timeout=0)

@@ -24,6 +24,7 @@ def complete(**options):
     return taskqueue.complete_task(claim_one(**options))
 
 
+@pytest.mark.fault("F22")
 def test_five_occurrences_without_drift_though_attempts_fail_and_start_late(database, travel):
     first = enqueue(interval=HOUR)
     etas = [first.eta]

@@ -50,6 +50,7 @@ def buffers(lanes: taskqueue.Lanes) -> dict[str, int]:
     return {plan.sql.split(":")[0].strip("- "): plan.buffers() for plan in plans}
 
 
+@pytest.mark.fault("F40")
 def test_claims_and_reports_touch_no_more_pages_after_thousands_of_tasks(pinned_horizon):
     for _ in range(10):
         taskqueue.enqueue_many(taskqueue.Request(tasks.noop) for _ in range(TASKS // 10))

@@ -15,6 +15,16 @@ from .trouble import ALIAS, Server
 Start = Callable[..., WorkerProcess]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "no_pooler(reason): not for the lane through a pooler")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if lanes.CHOSEN == "pgbouncer" and (mark := item.get_closest_marker("no_pooler")):
+            item.add_marker(pytest.mark.skip(reason=mark.args[0]))
+
+
 @pytest.fixture
 def effects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Effects:
     monkeypatch.setenv("EFFECTS", str(tmp_path / "effects"))

@@ -58,9 +58,9 @@ class WorkerProcess:
         self.output_file = output
         command = [sys.executable, "-m", "django", "runworker", *arguments]
         with output.open("wb") as log:
-            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log} | popen
-            streams |= {"preexec_fn": die_with_parent, "start_new_session": True}
-            self.process = subprocess.Popen(command, env=variables, cwd=ROOT, **streams)
+            given = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log} | popen
+            given |= {"preexec_fn": first(die_with_parent, given.get("preexec_fn")), "start_new_session": True}
+            self.process = subprocess.Popen(command, env=variables, cwd=ROOT, **given)
 
     @property
     def pid(self) -> int:
@@ -100,6 +100,15 @@ class WorkerProcess:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait(timeout=DEADLINE)
+
+
+def first(prepare: Callable[[], None], then: Callable[[], object] | None) -> Callable[[], None]:
+    def both() -> None:
+        prepare()
+        if then:
+            then()
+
+    return both
 
 
 class Effects:

@@ -6,12 +6,15 @@ import os
 import signal
 import time
 
+import pytest
+
 from django_tasks_retry.models import Task, Worker
 
 from . import tasks
 from .harness import event_of, story, wait_for, wait_for_status, wait_until_finished
 
 
+@pytest.mark.fault("F01")
 def test_the_task_of_a_killed_child_is_run_again_at_once(start, effects, record_property):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     worker = start()
@@ -27,6 +30,7 @@ def test_the_task_of_a_killed_child_is_run_again_at_once(start, effects, record_
     assert event_of(task, "lease_lost").data["cause"] == "its process was killed by SIGKILL"
 
 
+@pytest.mark.fault("F01")
 def test_tasks_of_a_killed_worker_are_run_again_when_their_leases_end(start, effects, record_property):
     lease = 2.0
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
@@ -46,6 +50,7 @@ def test_tasks_of_a_killed_worker_are_run_again_when_their_leases_end(start, eff
     assert story(task) == ["running", "lease_lost", "running", "completed"]
 
 
+@pytest.mark.fault("F03")
 def test_a_worker_frozen_past_its_lease_finishes_nothing(start, effects):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     frozen = start(lease=1.0)
@@ -66,6 +71,7 @@ def test_a_worker_frozen_past_its_lease_finishes_nothing(start, effects):
     assert event_of(task, "completed").actor.startswith(other.row.pk)
 
 
+@pytest.mark.fault("F17")
 def test_a_task_that_kills_its_process_fails_and_holds_up_nobody(start, effects, record_property):
     worker = start()
     worker.wait_until_up()

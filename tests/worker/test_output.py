@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from django.db import connections
 
 from django_tasks_retry import guard
@@ -53,6 +54,7 @@ def test_lines_for_machines_have_stable_keys(start, effects):
     assert all({"ts", "level", "message"} <= line.keys() for line in said)
 
 
+@pytest.mark.fault("F10")
 def test_a_worker_without_standard_streams_works(start, effects):
     task, poison = Task.objects.enqueue(tasks.canary), Task.objects.enqueue(tasks.exit_at_once)
     close_all = {"preexec_fn": lambda: [os.close(number) for number in (0, 1, 2)]}
@@ -60,6 +62,7 @@ def test_a_worker_without_standard_streams_works(start, effects):
     assert [status_of(each) for each in (task, poison)] == ["SUCCESS", "FAILED"]
 
 
+@pytest.mark.fault("F10")
 def test_a_worker_whose_output_cannot_be_written_works(start, effects):
     task = Task.objects.enqueue(tasks.canary)
     with Path("/dev/full").open("wb") as full:

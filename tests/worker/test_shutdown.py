@@ -22,6 +22,7 @@ def test_an_idle_worker_stops_at_the_first_signal(start, effects, number):
     assert worker.row.stopped_at is not None
 
 
+@pytest.mark.fault("F11")
 def test_a_running_task_finishes_before_the_worker_stops(start, effects):
     sync, coroutine = Task.objects.enqueue(tasks.wait_at, ["a"]), Task.objects.enqueue(tasks.await_at, ["b"])
     worker = start()
@@ -38,6 +39,7 @@ def test_a_running_task_finishes_before_the_worker_stops(start, effects):
     worker.wait_for_line("stopped · 2 done, 0 retried, 0 failed, 0 released")
 
 
+@pytest.mark.fault("F11")
 def test_a_stuck_task_is_handed_back_after_the_grace(start, effects):
     stuck, coroutine = Task.objects.enqueue(tasks.hang_in_c, timeout=60), Task.objects.enqueue(tasks.await_at, ["b"])
     worker = start("--grace", "300ms")
@@ -52,6 +54,7 @@ def test_a_stuck_task_is_handed_back_after_the_grace(start, effects):
         assert event_of(task, "released").data["reason"] == "the worker shut down"
 
 
+@pytest.mark.fault("F12")
 @pytest.mark.parametrize("first", [signal.SIGTERM, None], ids=["second", "quit"])
 def test_a_second_signal_hands_back_at_once_and_so_does_sigquit(start, effects, first):
     stuck = Task.objects.enqueue(tasks.hang_in_c, timeout=60)
@@ -66,6 +69,7 @@ def test_a_second_signal_hands_back_at_once_and_so_does_sigquit(start, effects, 
     assert stuck.refunds == 1
 
 
+@pytest.mark.fault("F13")
 def test_sighup_replaces_children_and_lets_their_tasks_finish(start, effects):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     worker = start()

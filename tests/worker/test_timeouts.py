@@ -11,9 +11,15 @@ from .harness import event_of, story, wait_for, wait_until_finished
 
 SOFT = [tasks.loop_for_ever, tasks.await_for_ever, tasks.await_in_a_group]
 CAUGHT = [tasks.tidy_up_after_timeout, tasks.atidy_up_after_timeout]
-HARD = [tasks.hang_in_c, tasks.hold_the_interpreter, tasks.block_the_loop]
+HARD = {
+    "F04_hold_the_interpreter": tasks.hold_the_interpreter,
+    "F08_hang_in_c": tasks.hang_in_c,
+    "F16_block_the_loop": tasks.block_the_loop,
+    "F16_swallow_interruptions": tasks.swallow_interruptions,
+}
 
 
+@pytest.mark.fault("F08")
 def test_a_soft_timeout_is_raised_inside_the_function(start, effects):
     soft, caught = [Task.objects.enqueue(f) for f in SOFT], [Task.objects.enqueue(f) for f in CAUGHT]
     worker = start("--drain", timeout_grace=20.0)
@@ -28,7 +34,7 @@ def test_a_soft_timeout_is_raised_inside_the_function(start, effects):
     assert "child" not in worker.output
 
 
-@pytest.mark.parametrize("function", HARD, ids=lambda task: task.func.__name__)
+@pytest.mark.parametrize("function", HARD.values(), ids=HARD)
 def test_a_function_that_does_not_yield_costs_its_process_not_its_neighbours(start, effects, function):
     neighbours = [Task.objects.enqueue(tasks.wait_at, ["a"]), Task.objects.enqueue(tasks.await_at, ["b"])]
     worker = start(timeout_grace=0.3)
@@ -47,6 +53,19 @@ def test_a_function_that_does_not_yield_costs_its_process_not_its_neighbours(sta
         task = wait_until_finished(task)
         assert (task.status, task.attempts - task.refunds) == ("SUCCESS", 1)
     wait_for(lambda: child not in worker.children(), "the end of the child with the stuck function")
+
+
+@pytest.mark.fault("F16")
+def test_a_coroutine_that_stops_the_event_loop_stops_it_for_nobody(start, effects):
+    neighbour = Task.objects.enqueue(tasks.await_at, ["b"])
+    worker = start("--async-slots", "3")
+    effects.wait_for("begin b")
+    [child] = worker.children()
+    stopped = [wait_until_finished(Task.objects.enqueue(tasks.stop_the_loop)) for _ in range(2)]
+    tasks.gate("b").touch()
+    for task in (*stopped, wait_until_finished(neighbour)):
+        assert (task.status, story(task)) == ("SUCCESS", ["running", "completed"])
+    assert worker.children() == [child]
 
 
 def test_leases_are_renewed_while_tasks_outlast_them_even_without_the_interpreter(start, effects):

@@ -25,6 +25,7 @@ def finished_once(task: Task) -> bool:
     return story(task).count("completed") == 1 and Task.objects.get(pk=task.pk).status == "SUCCESS"
 
 
+@pytest.mark.fault("F33")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
 def test_tasks_go_on_while_the_server_is_away_and_their_outcomes_are_kept(start, server, effects, how):
     enqueued = [Task.objects.enqueue(tasks.wait_at, ["a"]), Task.objects.enqueue(tasks.await_at, ["b"])]
@@ -60,6 +61,7 @@ def test_a_worker_can_be_stopped_while_the_server_is_away(start, server, effects
     assert Task.objects.get(pk=task.pk).status == "RUNNING"
 
 
+@pytest.mark.fault("F33")
 def test_no_task_is_lost_or_finished_twice_while_backends_are_killed(start, server, effects):
     enqueued = Task.objects.enqueue_many([(tasks.canary, [str(n)]) for n in range(300)])
     worker = start("--processes", "2", "--threads", "4")
@@ -76,6 +78,7 @@ def worker_is_done() -> bool:
     return not Task.objects.unfinished().exists()
 
 
+@pytest.mark.fault("F35")
 def test_a_read_only_node_is_waited_out(start, server, effects):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     worker = start()
@@ -91,6 +94,7 @@ def test_a_read_only_node_is_waited_out(start, server, effects):
     assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
 
 
+@pytest.mark.fault("F44")
 def test_too_many_connections_are_waited_out(start, server, effects):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     worker = start()
@@ -127,6 +131,7 @@ def test_a_task_that_holds_the_interpreter_does_not_outlive_its_lease(start, ser
     effects.wait_for("begin", times=2)
 
 
+@pytest.mark.fault("F37")
 def test_a_network_that_swallows_everything_is_waited_out(start_behind, server, proxy, effects):
     task = Task.objects.enqueue(tasks.suffer_cancel, ["a"])
     worker = start_behind("--grace", "1s", lease=2.0)
@@ -165,6 +170,7 @@ if ALL:
     STATEMENTS_MEANWHILE["heartbeat"] = b'UPDATE "django_tasks_retry_worker"'
 
 
+@pytest.mark.fault("F30", "F31", "F32")
 def test_each_statement_may_lose_its_request_or_its_reply(start_behind, server, proxy, effects):
     worker = start_behind(lease=4.0)
     worker.wait_until_up()
@@ -184,6 +190,7 @@ def test_each_statement_may_lose_its_request_or_its_reply(start_behind, server, 
     assert "Traceback" not in worker.output
 
 
+@pytest.mark.fault("F31")
 @pytest.mark.parametrize("reply", [False, True], ids=["request", "reply"])
 def test_an_atomic_task_whose_commit_is_cut_writes_once(start_behind, server, proxy, effects, reply):
     worker = start_behind()
@@ -204,6 +211,7 @@ def points() -> list[int]:
     return list(range(1, 41)) if ALL else [1, 2, 4, 7]
 
 
+@pytest.mark.fault("F31")
 @pytest.mark.parametrize("reply", [False, True], ids=["request", "reply"])
 def test_cut_at_any_statement_nothing_is_lost_or_finished_twice(start_behind, server, proxy, effects, reply):
     worker = start_behind(lease=4.0)

@@ -1,3 +1,5 @@
+"""Wake-ups make a worker prompt. Where they are lost, nothing else is: polling is the truth."""
+
 from __future__ import annotations
 
 import time
@@ -8,12 +10,29 @@ from django.db import connections
 from django_tasks_retry.models import Task
 
 from . import tasks
-from .harness import wait_until_finished
+from .harness import wait_for, wait_until_finished
+
+LISTENERS = "query LIKE 'LISTEN%' AND datname = current_database()"
 
 
-def test_a_task_enqueued_while_the_worker_waits_is_picked_up_at_once(start, effects, committed, record_property):
-    if connections[committed].vendor != "postgresql":
+def on_postgresql(alias: str) -> None:
+    if connections[alias].vendor != "postgresql":
         pytest.skip("SQLite workers poll")
+
+
+def asked(sql: str) -> int:
+    with connections["postgresql"].cursor() as cursor:
+        cursor.execute(sql)
+        return int(cursor.fetchone()[0])
+
+
+def listeners() -> int:
+    return asked(f"SELECT count(*) FROM pg_stat_activity WHERE {LISTENERS}")
+
+
+@pytest.mark.no_pooler("a pooler in transaction mode delivers no notifications")
+def test_a_task_enqueued_while_the_worker_waits_is_picked_up_at_once(start, effects, committed, record_property):
+    on_postgresql(committed)
     worker = start("--poll", "10m")
     worker.wait_until_up()
     wait_until_finished(Task.objects.enqueue(tasks.canary))
@@ -23,6 +42,34 @@ def test_a_task_enqueued_while_the_worker_waits_is_picked_up_at_once(start, effe
     print(f"enqueued to finished {time.monotonic() - enqueued:.3f} s")  # noqa: T201
 
 
+@pytest.mark.fault("F42")
+@pytest.mark.no_pooler("a pooler in transaction mode delivers no notifications")
+def test_a_task_enqueued_while_the_listener_is_cut_off_is_found_when_it_listens_again(start, effects, committed):
+    on_postgresql(committed)
+    start("--poll", "10m")
+    wait_until_finished(Task.objects.enqueue(tasks.canary))
+    wait_for(listeners, "a listener")
+    assert asked(f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {LISTENERS}") == 1
+    wait_for(lambda: not listeners(), "the end of the listener's connection")
+    missed = Task.objects.enqueue(tasks.canary)
+    assert listeners() == 0
+    assert wait_until_finished(missed).status == "SUCCESS"
+    wait_for(listeners, "a listener")
+    assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
+
+
+@pytest.mark.fault("F42")
+def test_a_notification_that_never_arrives_costs_no_more_than_a_poll(start_behind, proxy, effects):
+    worker = start_behind("--poll", "300ms")
+    worker.wait_until_up()
+    wait_for(lambda: any(b"pg_notify" in statement for statement in proxy.statements), "the listener's own test")
+    wait_until_finished(Task.objects.enqueue(tasks.canary))
+    proxy.deaf = True
+    for _ in range(3):
+        assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
+
+
+@pytest.mark.fault("F42")
 def test_without_wake_ups_a_task_is_found_by_polling(start, effects):
     worker = start("--no-listen", "--poll", "200ms")
     worker.wait_until_up()

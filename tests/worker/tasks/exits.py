@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 from typing import Any
 
 from django_tasks_retry import retry
@@ -120,6 +121,35 @@ class Unspeakable(Exception):
 @retry(max_attempts=1)
 def raise_unspeakable() -> None:
     raise Unspeakable
+
+
+@task
+@retry(max_attempts=1)
+def raise_group() -> None:
+    raise BaseExceptionGroup("several", [ValueError("first"), SystemExit("second")])
+
+
+@task
+@retry(max_attempts=1)
+def raise_in_a_circle() -> None:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    raise first
+
+
+class Unpicklable(Exception):
+    def __init__(self) -> None:
+        super().__init__("holds a lock")
+        self.lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("not to be pickled")
+
+
+@task
+@retry(max_attempts=1)
+def raise_unpicklable() -> None:
+    raise Unpicklable
 
 
 @task

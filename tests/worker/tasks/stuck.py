@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import re
 import time
+from contextlib import suppress
 
 from django_tasks_retry import retry
 from django_tasks_retry.compat import task
@@ -33,6 +34,23 @@ def hold_the_interpreter() -> None:
 async def block_the_loop() -> None:
     mark("blocked")
     time.sleep(600)
+
+
+@task
+@retry(max_attempts=1, timeout=0.3)
+async def swallow_interruptions() -> None:
+    mark("swallow")
+    while True:
+        with suppress(BaseException):
+            await asyncio.sleep(600)
+
+
+@task
+async def stop_the_loop() -> str:
+    """It goes on at once, if the loop does."""
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
+    return "still here"
 
 
 @task

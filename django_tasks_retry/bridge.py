@@ -129,9 +129,9 @@ def task_error(exception: str, traceback: str) -> TaskError:
     return TaskError(exception_class_path=path or LOST, traceback=traceback)
 
 
-def running_result(lease: Lease, task: AnyTask) -> AnyResult:
+def running_result(lease: Lease, task: AnyTask, *, with_history: bool = True) -> AnyResult:
     """What signals and the context see of the attempt that begins. Asks the database only about earlier attempts."""
-    earlier = earlier_events(lease) if lease.attempts > 1 else ()
+    earlier = earlier_events(lease) if with_history and lease.attempts > 1 else ()
     result = new_result(lease, task, TaskResultStatus.RUNNING, earlier)
     result.worker_ids.append(lease.locked_by)
     return result

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import transaction
+from django.db import Error, transaction
 
 from .. import bridge, registry
 from ..compat import task_backends, task_finished, task_started
@@ -139,7 +139,10 @@ def begin(attempt: Attempt) -> Call | Outcome:
     task = registry.find(lease.func_path)
     if task is None:
         return Released(lease, "this worker does not know the function", delay=1.0)
-    attempt.result = bridge.running_result(lease, task)
+    try:
+        attempt.result = bridge.running_result(lease, task, with_history=is_watched(task))
+    except Error:
+        return Released(lease, "its earlier attempts could not be looked up")
     context = (bridge.context_of(lease, attempt.result),) if task.takes_context else ()
     args = (*context, *lease.args)
     try:
@@ -150,9 +153,16 @@ def begin(attempt: Attempt) -> Call | Outcome:
     return Call(task, args, lease.kwargs)
 
 
+def is_watched(task: AnyTask) -> bool:
+    """Whether anybody looks at the attempt's result: the function itself, or receivers other than the framework's."""
+    return task.takes_context or len(task_started.receivers) > 1 or len(task_finished.receivers) > 1
+
+
 def begins_with_database(attempt: Attempt) -> bool:
-    """Earlier attempts are looked up, and receivers of signals other than the framework's own may look up anything."""
-    return attempt.lease.attempts > 1 or len(task_started.receivers) > 1
+    """Earlier attempts are looked up for who watches, and receivers of signals may look up anything."""
+    task = registry.find(attempt.lease.func_path)
+    history = attempt.lease.attempts > 1 and task is not None and is_watched(task)
+    return history or len(task_started.receivers) > 1
 
 
 @cache

@@ -1,7 +1,7 @@
 """The checker: a history in, violations out. It knows the contract and none of the code that keeps it.
 
 I1 nothing lost or unheard of · I2 one legal life per task · I3 attempts are counted and reported by their holder ·
-I4 leases of a task do not overlap · I5 success only after the journal says so, no attempt runs twice ·
+I4 leases of a task do not overlap · I5 success or failure only after the journal says so, no attempt runs twice ·
 I6 the row is the sum of its events. (I7 and I8, liveness and hygiene, are looked at while the system runs.)
 """
 
@@ -130,6 +130,8 @@ def unwitnessed(history: History, task: UUID, events: list[Event]) -> Iterator[V
     for event in events:
         if event.kind == "completed" and ends.get(event.attempt, float("inf")) > event.at + MILLISECOND:
             yield Violation("I5", task, f"attempt {event.attempt} was completed before its end")
+        if event.kind == "failed" and event.data["error"]["code"] != "LEASE_LOST" and event.attempt not in starts:
+            yield Violation("I5", task, f"attempt {event.attempt} failed and had never started")
 
 
 def wrong_row(history: History, task: UUID, events: list[Event]) -> Iterator[Violation]:

@@ -26,11 +26,11 @@ class Plan:
     tasks: int
     seed: int
     database: str = "postgresql"
-    lease: float = 2.0
+    lease: float = 1.0
     supervisors: int = 2
     children: int = 4
-    threads: int = 4
-    seconds: float = 900.0
+    threads: int = 8
+    seconds: float = 3600.0
     folder: Path = field(default_factory=Path)
 
 

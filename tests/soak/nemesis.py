@@ -51,7 +51,7 @@ class Nemesis:
             (0.2, self.kill_child),
             (10.0, self.kill_supervisor),
             (1.0, self.freeze_child),
-            (3 * self.lease, self.freeze_worker),
+            (10.0, self.freeze_worker),
         ]
         if self.network is None:
             return processes
@@ -113,7 +113,7 @@ class Nemesis:
         return f"{supervisor.name} {killed}"
 
     def past_the_lease(self) -> float:
-        return self.lease * self.chance.uniform(1.1, 1.8)
+        return self.lease * self.chance.uniform(1.3, 2.2)
 
     def freeze_child(self) -> str | None:
         pid = self.any_child()

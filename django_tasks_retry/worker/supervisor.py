@@ -77,11 +77,12 @@ class Supervisor:
         return not self.nursery.children and (self.stop_by is not None or self.nursery.wanted <= 0)
 
     def turn(self) -> None:
-        self.hear(TURN_SECONDS)
+        self.hear(self.patience())
         self.bury_the_dead()
         self.heed_signals()
+        self.wake_for(self.heirs.settle())
         self.keeper.turn(self.nursery.children)
-        self.wake_for(self.heirs.settle() + self.housekeeper.turn(self.id))
+        self.wake_for(self.housekeeper.turn(self.id))
         self.say_alive()
         if self.stop_by is None:
             for child in self.nursery.staff():
@@ -91,6 +92,11 @@ class Supervisor:
             self.kill_all()
 
     # Hearing: children, wake-ups and signals
+
+    def patience(self) -> float:
+        """Seconds to listen: not past the moment at which the database may be tried again."""
+        wait = self.weather.try_after - monotonic()
+        return min(TURN_SECONDS, wait) if wait > 0 else TURN_SECONDS
 
     def hear(self, seconds: float) -> None:
         if self.weather.is_fine and self.listener.keep_open():

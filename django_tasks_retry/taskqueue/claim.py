@@ -3,8 +3,9 @@
 A *lane* is a (queue, priority) pair in use. Each claim reads one bounded index range per lane, from the floor that the
 last claim reached, so that its cost depends neither on tasks scheduled for later, nor on finished ones, nor on dead
 index entries that an old transaction keeps from being vacuumed. Lanes are looked up afresh once a second, and whenever
-a claim comes back short; tasks that sort below a floor (a retry, an earlier eta) are found then. Looking does walk dead
-index entries, so where that has become slow it is done less often, and lanes are remembered though nothing is due.
+a claim comes back short; tasks that sort below a floor (a retry, an earlier eta) are found then. A few lanes in which
+nothing is due are remembered for a while, so that the next arrival in them is claimed without another look. Looking
+does walk dead index entries, so where that has become slow it is done less often.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from .events import event, write_events
 from .lease import COLUMNS, Lease, read_lease
 
 REMEMBER_SECONDS = 1.0
+QUIET_SECONDS = 60.0
+QUIET_LANES = 16
 SHARE_OF_TIME = 0.05  # that a claimer may spend on looking where it is slow
 EARLIEST = UUID(int=0)
 
@@ -43,6 +46,7 @@ class Lane:
     priority: int
     floor_eta: datetime
     floor_id: UUID = EARLIEST
+    due_at: float = field(default_factory=time.monotonic)
 
 
 @dataclass(slots=True)
@@ -62,20 +66,24 @@ class Lanes:
     def serves(self, queue: str) -> bool:
         return matches(queue, self.queues) and not matches(queue, self.exclude)
 
-    def look(self, using: str) -> None:
-        """Find the lanes whose first task is due, and forget the floors."""
+    def look(self, using: str) -> bool:
+        """Find the lanes whose first task is due, and forget their floors. Whether there are any."""
         began = time.monotonic()
         due = [Lane(*row) for row in fetch(lanes_statement(using), None, using) if self.serves(row[0])]
         self.looked_at, self.came_short = time.monotonic(), False
-        spent = self.looked_at - began
-        self.lanes = due + self.others_than(due) if spent > self.slow else due
+        self.lanes = due + self.quiet_beside(due)
         # Twice in a row, since a busy machine makes anything slow once; and never with nothing to fall back on.
+        spent = self.looked_at - began
         steadily, self.spent = min(spent, self.spent), spent
         self.rest = steadily / SHARE_OF_TIME if steadily > self.slow and self.lanes else 0.0
+        return bool(due)
 
-    def others_than(self, due: Sequence[Lane]) -> list[Lane]:
+    def quiet_beside(self, due: Sequence[Lane]) -> list[Lane]:
+        """Other lanes, in which something was due not long ago."""
         names = {(lane.queue, lane.priority) for lane in due}
-        return [lane for lane in self.lanes if (lane.queue, lane.priority) not in names]
+        quiet = [lane for lane in self.lanes if (lane.queue, lane.priority) not in names]
+        recent = [lane for lane in quiet if self.looked_at - lane.due_at < QUIET_SECONDS]
+        return sorted(recent, key=lambda lane: -lane.due_at)[:QUIET_LANES]
 
     def are_stale(self) -> bool:
         age = time.monotonic() - self.looked_at
@@ -93,7 +101,8 @@ class Lanes:
     def raise_floors(self, leases: Sequence[Lease]) -> None:
         reached = {(lease.queue, lease.priority): (lease.eta, lease.id) for lease in leases}
         for lane in self.lanes:
-            lane.floor_eta, lane.floor_id = reached.get((lane.queue, lane.priority), (lane.floor_eta, lane.floor_id))
+            if floor := reached.get((lane.queue, lane.priority)):
+                (lane.floor_eta, lane.floor_id), lane.due_at = floor, time.monotonic()
 
 
 def lanes_statement(using: str) -> str:
@@ -127,8 +136,7 @@ def claim(
         lanes.came_short = 0 < len(leases) < limit
         if leases or not lanes.may_look():
             return leases
-    lanes.look(using)
-    return take(lanes, limit, terms, using)
+    return take(lanes, limit, terms, using) if lanes.look(using) else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,11 +54,7 @@ CLAIMING = (
     ),
     Mutant(
         "the floors of the lanes are never forgotten",
-        (
-            Edit(
-                "taskqueue/claim.py", "    lanes.look(using)\n", "    if not lanes.lanes:\n        lanes.look(using)\n"
-            ),
-        ),
+        (Edit("taskqueue/claim.py", "if lanes.look(using) else []", "if lanes.lanes or lanes.look(using) else []"),),
         (MODEL,),
         on=PG,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -66,22 +67,41 @@ def test_claims_and_reports_touch_no_more_pages_after_thousands_of_tasks(pinned_
         assert late[verb] <= 1.5 * early[verb], (early, late)
 
 
-def test_an_idle_worker_finds_arrivals_without_looking_again_where_looking_is_slow():
-    lanes = taskqueue.Lanes()
-    taskqueue.enqueue_many([taskqueue.Request(tasks.noop)])
+def test_an_idle_worker_claims_an_arrival_in_a_lane_it_knows_without_looking():
+    lanes = taskqueue.Lanes(slow=math.inf)  # however busy the machine is
+    Task.objects.enqueue(tasks.noop)
     assert len(taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)) == 1
-    lanes.rest = 3600.0
+    assert taskqueue.claim("worker/1", limit=BATCH, lanes=lanes) == []
     arrived = Task.objects.enqueue(tasks.noop)
     with explained(USING) as plans:
         assert [lease.id for lease in taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)] == [arrived.id]
     assert [plan.sql[:8] for plan in plans] == ["-- Claim"]
 
 
-def test_a_lane_that_was_found_slowly_is_remembered_though_nothing_is_due():
-    lanes = taskqueue.Lanes(slow=0.0)
+def test_an_idle_worker_looks_and_claims_nothing():
+    lanes = taskqueue.Lanes(slow=math.inf)
     Task.objects.enqueue(tasks.noop)
     taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
-    lanes.looked_at = lanes.rest = float("-inf")
+    lanes.looked_at = -math.inf
+    with explained(USING) as plans:
+        assert taskqueue.claim("worker/1", limit=BATCH, lanes=lanes) == []
+    assert [plan.sql[:8] for plan in plans] == ["-- Lanes"]
+
+
+def test_a_lane_in_which_nothing_was_due_for_a_minute_is_forgotten():
+    lanes = taskqueue.Lanes()
+    Task.objects.enqueue(tasks.noop)
+    taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
+    [lane] = lanes.lanes
+    lane.due_at -= 61
     assert taskqueue.claim("worker/1", limit=BATCH, lanes=lanes) == []
-    assert [(lane.queue, lane.priority) for lane in lanes.lanes] == [("default", 0)]
+    assert lanes.lanes == []
+
+
+def test_where_looking_is_slow_it_is_done_less_often():
+    lanes = taskqueue.Lanes(slow=0.0)
+    Task.objects.enqueue(tasks.noop)
+    for _ in range(2):
+        lanes.looked_at = lanes.rest = -math.inf
+        taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
     assert lanes.rest > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,11 +16,18 @@ NOTIFICATION = b"A"
 
 @dataclass
 class Cut:
-    """Cut the connection at a statement: the n-th that has `text` in it. `reply` lets the server do it first."""
+    """Cut the connection at a statement: the n-th that has `text` in it. `reply` lets the server do it first.
+
+    `meanwhile` is done before anybody can notice. With an `error` that is the answer, and the connection stays;
+    `spare` lets the statement and its answer pass.
+    """
 
     text: bytes = b""
     nth: int = 1
     reply: bool = False
+    error: str = ""
+    spare: bool = False
+    meanwhile: Callable[[], object] | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -94,6 +102,7 @@ class Link:
         self.proxy, self.client = proxy, client
         self.server = socket.create_connection(("127.0.0.1", proxy.server_port))
         self.cut_at_ready: Cut | None = None
+        self.in_transaction = False
 
     def start(self) -> None:
         threading.Thread(target=self._run, args=(self._forward_requests,), daemon=True).start()
@@ -118,11 +127,11 @@ class Link:
                     return
                 continue
             cut = self.proxy.heard(statement)
-            if cut and not cut.reply:
-                self._cut(cut)
-                return
-            self.cut_at_ready = cut
-            self._pass_on(self.server, batch)
+            if cut is None or cut.reply:
+                self.cut_at_ready = cut
+                self._pass_on(self.server, batch)
+            elif self._cut(cut):
+                self._pass_on(self.server, batch)
             statement = batch = b""
 
     def _forward_replies(self) -> None:
@@ -132,8 +141,10 @@ class Link:
             if self.cut_at_ready is not None:
                 if kind == READY:
                     self._cut(self.cut_at_ready)
-                    return
+                    self.cut_at_ready = None
                 continue
+            if kind == READY:
+                self.in_transaction = message[5:6] != b"I"
             if kind != NOTIFICATION or not self.proxy.deaf:
                 self._pass_on(self.client, message)
 
@@ -141,9 +152,16 @@ class Link:
         if self.proxy.mode != "swallow":
             to.sendall(data)
 
-    def _cut(self, cut: Cut) -> None:
-        self.reset()
+    def _cut(self, cut: Cut) -> bool:
+        """Whether the statement is to be passed on all the same."""
+        if cut.meanwhile:
+            cut.meanwhile()
+        if cut.error:
+            self.client.sendall(refusal(cut.error, in_transaction=self.in_transaction))
+        elif not cut.spare:
+            self.reset()
         cut.done.set()
+        return cut.spare
 
     def reset(self) -> None:
         with self.proxy.lock:
@@ -154,6 +172,14 @@ class Link:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
+
+
+def refusal(code: str, *, in_transaction: bool) -> bytes:
+    """What a server says that does not do a statement."""
+    fields = {b"S": "ERROR", b"V": "ERROR", b"C": code, b"M": "refused by the proxy"}
+    body = b"".join(kind + text.encode() + b"\0" for kind, text in fields.items()) + b"\0"
+    status = b"E" if in_transaction else b"I"
+    return b"E" + struct.pack("!i", len(body) + 4) + body + READY + struct.pack("!i", 5) + status
 
 
 def startup(reader) -> bytes:

@@ -19,3 +19,6 @@ MIDDLEWARE: list[str] = []
 TEMPLATES: list[str] = []
 ROOT_URLCONF = __name__
 urlpatterns: list[str] = []
+
+if "FAILPOINT" in os.environ:
+    INSTALLED_APPS.append("tests.faults.armed.Armed")

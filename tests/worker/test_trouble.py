@@ -165,7 +165,7 @@ STATEMENTS_MEANWHILE = {
     "recover": b"-- Recover",
     "renewal": b"-- Renew all",
 }
-ALL = os.environ.get("WORKER_CUTS") == "all"
+ALL = os.environ.get("FAULTS") == "all"
 if ALL:
     STATEMENTS_MEANWHILE["heartbeat"] = b'UPDATE "django_tasks_retry_worker"'
 

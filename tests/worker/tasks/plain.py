@@ -83,6 +83,13 @@ async def afail_twice(context: Any) -> int:
     return len(context.task_result.errors)
 
 
+@task(takes_context=True)
+@retry(backoff=[0])
+async def afail_once(context: Any) -> None:
+    if context.attempt == 1:
+        raise ValueError("not yet")
+
+
 @task
 @retry(max_attempts=1)
 def fail_fifth() -> None:

@@ -1,0 +1,115 @@
+"""One life of a worker, from its start to its end, and everything that can happen to it at one of its statements."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import psycopg
+
+from django_tasks_retry.models import Task
+from tests.proxy import Cut
+from tests.worker import tasks
+from tests.worker.harness import WorkerProcess, story, wait_for
+from tests.worker.trouble import Server
+
+ALL = os.environ.get("FAULTS") == "all"
+LEASE = 2.0
+NAMED = {"PGAPPNAME": "disturbed"}
+GREETING = "Ctrl-C stops gracefully"
+
+
+def enqueue_a_life() -> list[Task]:
+    """Work of each kind: done, retried, atomic; in a thread and in the loop."""
+    name = f"{time.monotonic_ns()}"
+    calls = [(tasks.afail_once, []), (tasks.canary, [name]), (tasks.write_atomically, [name])]
+    return [Task.objects.enqueue(function, arguments, max_attempts=9) for function, arguments in calls]
+
+
+SPARE = partial(Cut, spare=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What happens at a statement. `codes` are the ways in which the worker may end after it has greeted."""
+
+    does: Callable[[WorkerProcess, Server], object] | None = None
+    cut: Callable[..., Cut] = SPARE
+    codes: tuple[int, ...] = (0,)
+    loses_attempts: bool = False
+    freezes: bool = False
+
+    def at(self, nth: int, worker: Callable[[], WorkerProcess], server: Server) -> Cut:
+        does = self.does
+        return self.cut(nth=nth, meanwhile=(lambda: does(worker(), server)) if does else None)
+
+
+def signal_worker(number: int, times: int = 1) -> Callable[[WorkerProcess, Server], None]:
+    def send(worker: WorkerProcess, server: Server) -> None:
+        for _ in range(times):
+            worker.signal(number)
+
+    return send
+
+
+def kill_children(worker: WorkerProcess, server: Server) -> None:
+    for pid in worker.children():
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_backends(worker: WorkerProcess, server: Server) -> None:
+    with psycopg.connect(**server.direct(), autocommit=True) as admin:
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", [NAMED["PGAPPNAME"]]
+        )
+
+
+KILL = signal_worker(signal.SIGKILL)
+DEEDS = {
+    "f01 its child is killed": Deed(kill_children, loses_attempts=True),
+    "f01 the worker is killed before the statement": Deed(KILL, Cut, (-9,), loses_attempts=True),
+    "f01 the worker is killed after the statement": Deed(KILL, partial(Cut, reply=True), (-9,), loses_attempts=True),
+    "f03 the worker is frozen": Deed(
+        lambda worker, server: worker.signal_all(signal.SIGSTOP), loses_attempts=True, freezes=True
+    ),
+    "f11 it is asked to stop": Deed(signal_worker(signal.SIGTERM)),
+    "f12 it is told to stop at once": Deed(signal_worker(signal.SIGTERM, 2), codes=(0, 1)),
+    "f30 the request is cut": Deed(cut=Cut),
+    "f31 the reply is cut": Deed(cut=partial(Cut, reply=True)),
+    "f33 backends are killed": Deed(kill_backends),
+    "f36 the statement is refused": Deed(cut=partial(Cut, error="57014")),
+    "f36 the statement is done and reported as failed": Deed(cut=partial(Cut, error="XX000", reply=True)),
+}
+
+
+def finished_once(enqueued: list[Task]) -> bool:
+    done = {task.pk: task.status for task in Task.objects.all()}
+    return all(done[task.pk] == "SUCCESS" and story(task).count("completed") == 1 for task in enqueued)
+
+
+def all_done() -> bool:
+    return not Task.objects.unfinished().exists()
+
+
+def live(start: Any, worker: WorkerProcess, deed: Deed, cut: Cut) -> int:
+    """Until everything is done: by the worker, and where that has ended before, by another. Its exit code."""
+    if deed.freezes:
+        wait_for(lambda: cut.done.is_set() or worker.process.poll() is not None, "the deed or the end")
+        if cut.done.is_set():
+            finish_with_another(start)
+            worker.signal_all(signal.SIGCONT)
+    code = worker.exit_code()
+    finish_with_another(start)
+    return code
+
+
+def finish_with_another(start: Any) -> None:
+    if not all_done():
+        other = start(lease=LEASE)
+        wait_for(all_done, "everything finished", 30)
+        other.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,17 @@ from tests.pg import LIBC, PR_SET_PDEATHSIG
 from tests.soak.database import children_of
 
 ROOT = Path(__file__).parents[2]
+SKEWS = (-3600, 3600, 0)
+
+
+def skewing_library(folder: Path) -> Path | None:
+    """Moves the wall clock of the process that loads it. None where there is no compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return None
+    library, source = folder / "skew.so", ROOT / "tests" / "faults" / "skew.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    return library
 
 
 def die_with_parent() -> None:
@@ -22,12 +34,14 @@ def die_with_parent() -> None:
 
 @dataclass(slots=True)
 class Supervisor:
-    """One `runworker` and what it writes. Started again after each kill."""
+    """One `runworker` and what it writes. Started again after each kill, with its clock wrong in another way."""
 
     name: str
     folder: Path
     arguments: tuple[str, ...]
     variables: dict[str, str]
+    number: int = 0
+    shim: Path | None = None
     starts: int = 0
     process: subprocess.Popen[bytes] | None = None
 
@@ -37,7 +51,7 @@ class Supervisor:
         with self.output.open("wb") as log:
             self.process = subprocess.Popen(
                 command,
-                env=os.environ | self.variables,
+                env=os.environ | self.variables | self.clock(),
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -45,6 +59,11 @@ class Supervisor:
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
+
+    def clock(self) -> dict[str, str]:
+        """An hour behind, an hour ahead, or right."""
+        seconds = SKEWS[(self.number + self.starts - 1) % len(SKEWS)]
+        return {"LD_PRELOAD": str(self.shim), "SKEW_SECONDS": str(seconds)} if self.shim and seconds else {}
 
     @property
     def output(self) -> Path:

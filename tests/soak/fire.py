@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 import random
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.soak import journal
-from tests.soak.crew import Network, Supervisor
+from tests.soak.crew import Network, Supervisor, skewing_library
 from tests.soak.database import DATABASES, PostgreSQL, SQLite, tried
 from tests.soak.history import History, read_events, read_rows
 from tests.soak.nemesis import Nemesis
+from tests.soak.vitals import Sample, grown, left_open, sample, unexplained
 
 TURN_SECONDS = 0.02
 PEACE_SECONDS = 60.0
-OPERATOR_SECONDS = 0.2
+TABLES = ("task", "taskevent", "taskresult")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,21 @@ class Outcome:
     fire_seconds: float
     peace_seconds: float
     complaints: list[str]
+    samples: list[Sample]
+
+
+@dataclass(slots=True)
+class Round:
+    """Something done every so often while the fire burns."""
+
+    seconds: float
+    do: Callable[[], object]
+    due: float = 0.0
+
+    def turn(self) -> None:
+        if time.monotonic() >= self.due:
+            self.do()
+            self.due = time.monotonic() + self.seconds
 
 
 def set_up(plan: Plan, database: PostgreSQL | SQLite) -> None:
@@ -66,7 +84,9 @@ def crew_of(plan: Plan, place: dict[str, Any]) -> list[Supervisor]:
     arguments = ("--processes", str(plan.children), "--threads", str(plan.threads), "--async-slots", "10")
     arguments += ("--poll", "100ms", "--grace", "10s")
     variables = {"SOAK_DATABASE": json.dumps(place)}
-    return [Supervisor(f"worker{n + 1}", plan.folder, arguments, variables) for n in range(plan.supervisors)]
+    # On SQLite the host's clock is the queue's, and it has but one.
+    shim = skewing_library(plan.folder) if plan.database == "postgresql" else None
+    return [Supervisor(f"worker{n + 1}", plan.folder, arguments, variables, n, shim) for n in range(plan.supervisors)]
 
 
 def soak(plan: Plan) -> Outcome:
@@ -90,11 +110,15 @@ def soak(plan: Plan) -> Outcome:
 
 class Fire:
     def __init__(self, plan: Plan, nemesis: Nemesis) -> None:
-        from tests.soak.people import Operator, Producer
+        from tests.soak.people import Operator, Producer, Watch
 
         self.plan, self.nemesis = plan, nemesis
         self.producer = Producer(plan.tasks, plan.lease, random.Random(f"{plan.seed} tasks"))
         self.operator = Operator(random.Random(f"{plan.seed} operator"))
+        self.watch = Watch()
+        self.samples: list[Sample] = []
+        self.left: int | None = None
+        self.is_nearly_done = False
         self.began = time.monotonic()
 
     def run(self) -> Outcome:
@@ -104,12 +128,22 @@ class Fire:
         self.nemesis.make_peace()
         complaints = self.rest()
         peace = time.monotonic() - self.began - fire
-        complaints += self.hygiene() + self.stop()
-        history = History(
-            self.plan.lease, self.producer.acknowledged, self.producer.unsure, read_rows(), read_events(),
-            journal.read(self.plan.folder / "journal"), wall,
-        )  # fmt: skip
-        return Outcome(history, self.nemesis, dict(self.operator.deeds), fire, peace, complaints)
+        complaints += grown(self.samples) + self.hygiene() + self.stop()
+        history = self.history(wall)
+        return Outcome(history, self.nemesis, dict(self.operator.deeds), fire, peace, complaints, self.samples)
+
+    def history(self, wall: float) -> History:
+        return History(
+            self.plan.lease,
+            self.producer.acknowledged | self.watch.acknowledged,
+            self.producer.unsure | self.watch.unsure,
+            read_rows(),
+            read_events(),
+            journal.read(self.plan.folder / "journal"),
+            wall,
+            self.watch.enqueued,
+            [(one.began + wall, one.ended + wall) for one in self.nemesis.outages if not one.who],
+        )
 
     def wall_clock(self) -> float:
         """What the queue's clock shows when the monotonic one shows 0. The latest of a few readings is the nearest."""
@@ -119,19 +153,35 @@ class Fire:
 
     def burn(self) -> None:
         """Until nearly all is done: the last few would be fought over for ever."""
-        looks, waves = 0.0, 0.0
-        while time.monotonic() < self.began + self.plan.seconds:
+        rounds = [
+            Round(0.2, self.operator.turn),
+            Round(0.25, self.fill),
+            Round(1.0, self.watch.turn),
+            Round(1.0, self.take_samples),
+            Round(30.0, self.say_how_far, self.began + 30.0),
+        ]
+        while time.monotonic() < self.began + self.plan.seconds and not self.is_nearly_done:
             self.nemesis.turn()
-            if time.monotonic() > waves:
-                self.operator.turn()
-                waves = time.monotonic() + OPERATOR_SECONDS
-            if time.monotonic() > looks:
-                unfinished = tried(self.unfinished)
-                looks = time.monotonic() + 0.25
-                if unfinished is not None and unfinished < 20 and self.producer.is_done:
-                    return
-                self.producer.turn(unfinished)
+            for each in rounds:
+                each.turn()
             time.sleep(TURN_SECONDS)
+
+    def fill(self) -> None:
+        self.left = tried(self.unfinished)
+        self.is_nearly_done = self.producer.is_done and self.left is not None and self.left < 20
+        self.producer.turn(self.left)
+
+    def take_samples(self) -> None:
+        now = time.monotonic()
+        found = [sample(supervisor.name, supervisor.pid, now) for supervisor in self.nemesis.crew]
+        self.samples += [one for one in found if one]
+
+    def say_how_far(self) -> None:
+        seconds = time.monotonic() - self.began
+        done = self.producer.next_number - (self.left or 0)
+        sys.stderr.write(
+            f"{seconds:5.0f} s: {done:,} of {self.plan.tasks:,} done, {sum(self.nemesis.deeds.values()):,} faults\n"
+        )
 
     def unfinished(self) -> int:
         from django_tasks_retry.models import Task
@@ -164,16 +214,24 @@ class Fire:
                 "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
             )
             open_now, idle = cursor.fetchone()
+            cursor.execute("SET statement_timeout = 0")
+            for table in TABLES:
+                cursor.execute(f"VACUUM django_tasks_retry_{table}")
+            named = [f"django_tasks_retry_{table}" for table in TABLES]
+            cursor.execute("SELECT sum(n_dead_tup) FROM pg_stat_user_tables WHERE relname = ANY (%s)", [named])
+            [dead] = cursor.fetchone()
         budget = self.plan.supervisors * (2 + self.plan.children * (self.plan.threads + 2))
-        complaints = [f"I8 {open_now} connections, {budget} budgeted"] if open_now > budget else []
-        return complaints + ([f"I8 {idle} transactions left open"] if idle else [])
+        return left_open(open_now, budget, idle, int(dead))
 
     def stop(self) -> list[str]:
-        """Each worker still obeys, and none has written a traceback of its own."""
+        """Each worker still obeys, and none has reported an error that nobody caused."""
         complaints = []
         for supervisor in self.nemesis.crew:
             code = supervisor.stop(20)
             if code != 0:
                 complaints.append(f"I8 {supervisor.name} ended with {code} after SIGTERM")
-        logs = sorted(self.plan.folder.glob("*.log"))
-        return complaints + [f"I8 a traceback in {log}" for log in logs if "\nTraceback" in log.read_text()]
+        for log in sorted(self.plan.folder.glob("*.log")):
+            text = log.read_text()
+            complaints += [f"I8 a traceback in {log}"] if "\nTraceback" in text else []
+            complaints += unexplained(text.splitlines())
+        return complaints

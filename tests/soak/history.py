@@ -42,6 +42,12 @@ class History:
     events: dict[UUID, list[Event]] = field(default_factory=dict)
     lines: dict[UUID, list[Line]] = field(default_factory=dict)
     wall: float = 0.0
+    canaries: dict[UUID, float] = field(default_factory=dict)  # when each was enqueued
+    outages: list[tuple[float, float]] = field(default_factory=list)  # of the database, for all
+
+    def in_order(self, began: float, ended: float) -> bool:
+        """Whether the database could be reached all the time."""
+        return not any(began < end and start < ended for start, end in self.outages)
 
 
 def read_rows() -> dict[UUID, Row]:

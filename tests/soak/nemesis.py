@@ -10,11 +10,22 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.soak.crew import Network, Supervisor
 from tests.soak.database import PostgreSQL, tried
 
 Deed = Callable[[], str | None]
+TAKE_OVER_SECONDS = 2.0  # past the lease, until others have what a lost supervisor's children held
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """While the database could not be reached by anybody; or while one supervisor could do nothing."""
+
+    began: float
+    ended: float
+    who: str = ""
 
 
 @dataclass(slots=True)
@@ -36,6 +47,9 @@ class Nemesis:
     deeds: Counter[str] = field(default_factory=Counter)
     diary: list[tuple[float, str]] = field(default_factory=list)
     killed: dict[int, float] = field(default_factory=dict)
+    outages: list[Outage] = field(default_factory=list)
+    down_since: float | None = None
+    holes: int = 0
     mending: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     chance: random.Random = field(init=False)
     habits: list[Habit] = field(init=False)
@@ -69,6 +83,7 @@ class Nemesis:
 
     def turn(self) -> None:
         self.mend(time.monotonic())
+        self.look_for_server()
         for habit in self.habits:
             if habit.due <= time.monotonic():
                 done = habit.deed()
@@ -89,11 +104,23 @@ class Nemesis:
     def make_peace(self) -> None:
         """Everything that is frozen or cut off goes on."""
         self.mend(float("inf"))
+        self.look_for_server()
+
+    def later(self, seconds: float, mend: Callable[[], object], who: str | None = None) -> None:
+        """Mend it in a while; until then it is an outage of `who`, or none where that is None."""
+        began = time.monotonic()
+
+        def end() -> None:
+            mend()
+            if who is not None:
+                self.outages.append(Outage(began, time.monotonic(), who))
+
+        self.mending.append((began + seconds, end))
 
     # Processes
 
     def any_child(self) -> int | None:
-        children = [pid for supervisor in self.crew for pid in supervisor.children()]
+        children = [pid for supervisor in self.crew for pid in supervisor.children() if is_alive(pid)]
         return self.chance.choice(children) if children else None
 
     def kill_child(self) -> str | None:
@@ -104,10 +131,12 @@ class Nemesis:
         return str(pid)
 
     def kill_supervisor(self) -> str:
-        supervisor = self.chance.choice(self.crew)
-        killed = supervisor.pid
+        """The first one is spared: what leaks shows only in a long life."""
+        supervisor = self.chance.choice(self.crew[1:] or self.crew)
+        killed, now = supervisor.pid, time.monotonic()
         for pid in supervisor.children():
-            self.killed.setdefault(-pid, time.monotonic())
+            self.killed.setdefault(-pid, now)
+        self.outages.append(Outage(now, now + self.lease + TAKE_OVER_SECONDS, supervisor.name))
         supervisor.kill()
         supervisor.start()
         return f"{supervisor.name} {killed}"
@@ -120,7 +149,7 @@ class Nemesis:
         if pid is None or not send(pid, signal.SIGSTOP):
             return None
         seconds = self.past_the_lease()
-        self.mending.append((time.monotonic() + seconds, lambda: send(pid, signal.SIGCONT) and None))
+        self.later(seconds, lambda: send(pid, signal.SIGCONT))
         return f"{pid} for {seconds:.1f}s"
 
     def freeze_worker(self) -> str:
@@ -129,12 +158,12 @@ class Nemesis:
         if self.chance.random() < 0.5:
             pid = supervisor.pid
             send(pid, signal.SIGSTOP)
-            self.mending.append((time.monotonic() + seconds, lambda: send(pid, signal.SIGCONT) and None))
+            self.later(seconds, lambda: send(pid, signal.SIGCONT), supervisor.name)
             return f"{supervisor.name} alone for {seconds:.1f}s"
         pids = [supervisor.pid, *supervisor.children()]
         for pid in pids:
             send(pid, signal.SIGSTOP)
-        self.mending.append((time.monotonic() + seconds, lambda: [send(pid, signal.SIGCONT) for pid in pids] and None))
+        self.later(seconds, lambda: [send(pid, signal.SIGCONT) for pid in pids], supervisor.name)
         return f"{supervisor.name} and its children for {seconds:.1f}s"
 
     # Network and database
@@ -149,8 +178,15 @@ class Nemesis:
         assert self.network is not None
         seconds = self.past_the_lease() if self.chance.random() < 0.1 else 0.3
         self.network.tell("swallow")
-        self.mending.append((time.monotonic() + seconds, lambda: self.network.tell("pass")))
+        self.holes += 1
+        self.later(seconds, self.fill_hole, "")
         return f"for {seconds:.1f}s"
+
+    def fill_hole(self) -> None:
+        assert self.network is not None
+        self.holes -= 1
+        if not self.holes:
+            self.network.tell("pass")
 
     def backend_pid(self) -> int | None:
         from django.db import connection
@@ -174,12 +210,36 @@ class Nemesis:
     def kill_backend(self) -> str | None:
         """The server takes a killed backend for a crash, and recovers as a whole."""
         pid = self.backend_pid()
-        return str(pid) if pid and send(pid, signal.SIGKILL) else None
+        if pid is None or not send(pid, signal.SIGKILL):
+            return None
+        self.down_since = self.down_since or time.monotonic()
+        return str(pid)
 
     def restart_server(self) -> str:
         assert self.server is not None
+        self.down_since = self.down_since or time.monotonic()
         self.server.restart_hard()
         return "hard"
+
+    def look_for_server(self) -> None:
+        if self.down_since is not None and tried(ping):
+            self.outages.append(Outage(self.down_since, time.monotonic()))
+            self.down_since = None
+
+
+def ping() -> bool:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    return True
+
+
+def is_alive(pid: int) -> bool:
+    """Not one that has ended and waits for its parent to notice."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def send(pid: int, number: int) -> bool:

@@ -1,4 +1,4 @@
-"""Those who use the queue meanwhile: one enqueues, one cancels and retries."""
+"""Those who use the queue meanwhile: one enqueues, one cancels and retries, one sees how long urgent tasks wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import cancel, enqueue_many, retry
+from django_tasks_retry.taskqueue import Request, cancel, enqueue, enqueue_many, retry
 from tests.soak import tasks
 from tests.soak.database import tried
 
@@ -70,3 +70,23 @@ class Operator:
     def some(self, found, most: int) -> list[UUID]:
         ids = list(found.values_list("pk", flat=True)[:50])
         return self.chance.sample(ids, min(most, len(ids)))
+
+
+@dataclass(slots=True)
+class Watch:
+    """Enqueues an urgent task now and then, and remembers when."""
+
+    enqueued: dict[UUID, float] = field(default_factory=dict)
+    acknowledged: dict[UUID, int] = field(default_factory=dict)
+    unsure: set[int] = field(default_factory=set)
+    number: int = 0
+
+    def turn(self) -> None:
+        """Its numbers are below 0."""
+        self.number -= 1
+        row = tried(lambda: enqueue(Request(tasks.canary, [self.number], priority=100)))
+        if row is None:
+            self.unsure.add(self.number)
+        else:
+            self.acknowledged[row.pk] = self.number
+            self.enqueued[row.pk] = row.created_at.timestamp()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from uuid import UUID
 
-from tests.soak.checker import Violation
+from tests.soak.checker import Violation, pick_ups
 from tests.soak.fire import Outcome, Plan
 from tests.soak.history import Event, History
+from tests.soak.vitals import growth
 
 BROKEN = {
     "kill_child": "children killed",
@@ -38,6 +40,7 @@ def report(plan: Plan, outcome: Outcome, violations: list[Violation]) -> Iterato
     yield f"violations: {listed(Counter(v.rule for v in violations)) or 'none'}" + bound(history, violations)
     yield from duplicates(history)
     yield from latencies(outcome)
+    yield from held(outcome)
     yield pause(outcome.nemesis.diary)
     yield from outcome.complaints
 
@@ -94,12 +97,12 @@ def latencies(outcome: Outcome) -> Iterator[str]:
     for sign, name in ((1, "a child"), (-1, "its supervisor")):
         found = [wait for task in outcome.history.lines for wait in waits(outcome, task, sign)]
         if found:
-            yield f"{len(found):,} tasks after the kill of {name}: " + "; ".join(
-                f"{what} {spread(sorted(seconds))}"
-                for what, seconds in zip(
-                    ("given back", "claimed again, behind all that waited,"), zip(*found, strict=True), strict=True
-                )
-            )
+            yield f"{len(found):,} tasks after the kill of {name}: given back {spread(w.given_back for w in found)}"
+            yield f"  claimed again, behind all that waited, {spread(w.claimed for w in found)}"
+            calm = [w.given_back for w in found if w.calm]
+            yield f"  given back by a worker that could reach the database all the time ({len(calm):,}): {spread(calm)}"
+    waited = [seconds for seconds, _ in pick_ups(outcome.history)]
+    yield f"{len(waited):,} urgent tasks while the database could be reached: picked up {spread(waited)}"
 
 
 def pause(diary: list[tuple[float, str]]) -> str:
@@ -109,7 +112,16 @@ def pause(diary: list[tuple[float, str]]) -> str:
     return f"longest pause between two faults: {seconds:.1f} s, from {before!r} to {after!r}"
 
 
-def waits(outcome: Outcome, task: UUID, sign: int) -> Iterator[tuple[float, float]]:
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Seconds since a kill. Calm: neither the database nor the supervisor in charge was away meanwhile."""
+
+    given_back: float
+    claimed: float
+    calm: bool
+
+
+def waits(outcome: Outcome, task: UUID, sign: int) -> Iterator[Wait]:
     history = outcome.history
     events = history.events.get(task, [])
     lost = {event.attempt: event.at for event in events if event.kind == "lease_lost"}
@@ -120,12 +132,29 @@ def waits(outcome: Outcome, task: UUID, sign: int) -> Iterator[tuple[float, floa
             continue
         since = killed + history.wall
         if lost.get(line.attempt, 0.0) > since:
-            yield lost[line.attempt] - since, claimed[line.attempt + 1] - since
+            given_back, again = lost[line.attempt] - since, claimed[line.attempt + 1] - since
+            yield Wait(
+                given_back, again, is_calm(outcome, line.worker if sign > 0 else "", killed, killed + given_back)
+            )
 
 
-def spread(found: list[float]) -> str:
+def is_calm(outcome: Outcome, worker: str, began: float, ended: float) -> bool:
+    concerned = {"", worker.partition("-")[0]}
+    return not any(one.who in concerned and began < one.ended and one.began < ended for one in outcome.nemesis.outages)
+
+
+def spread(seconds: Iterable[float]) -> str:
+    found = sorted(seconds)
+    if not found:
+        return "never"
     parts = [f"p{p} {found[min(len(found) - 1, len(found) * p // 100)]:.2f} s" for p in (50, 90, 99)]
     return ", ".join([*parts, f"at most {found[-1]:.2f} s"])
+
+
+def held(outcome: Outcome) -> Iterator[str]:
+    """What a supervisor held early in its life and late."""
+    for one, what, early, late in growth(outcome.samples):
+        yield f"{one.name} ({one.pid}): {early:g} {what} at first, {late:g} in the end"
 
 
 def timeline(outcome: Outcome, task: UUID) -> Iterator[str]:
@@ -136,10 +165,11 @@ def timeline(outcome: Outcome, task: UUID) -> Iterator[str]:
         (line.at, f"journal {line.word} of attempt {line.attempt} in {line.worker} ({line.pid})")
         for line in history.lines.get(task, [])
     ]
-    first, last = min(told)[0] - 1 if told else 0.0, max(told)[0] + 1 if told else 0.0
-    told += [(at, f"nemesis {deed}") for at, deed in outcome.nemesis.diary if first < at < last]
+    first = min(told)[0] if told else 0.0
+    near = [at for at, _ in told]
+    told += [(at, f"nemesis {deed}") for at, deed in outcome.nemesis.diary if any(0 < one - at < 1 for one in near)]
     for at, text in sorted(told):
-        yield f"  {at - first - 1:9.3f}  {text}"
+        yield f"  {at - first:9.3f}  {text}"
 
 
 def described(event: Event) -> str:

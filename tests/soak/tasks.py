@@ -42,6 +42,14 @@ async def awork(number: int, seconds: float) -> int:
 
 @task
 @retry(max_attempts=BUDGET)
+def canary(number: int) -> int:
+    note("start")
+    note("end")
+    return number
+
+
+@task
+@retry(max_attempts=BUDGET)
 def misbehave(number: int, how: str) -> Any:
     """Goes wrong at the first attempt."""
     note("start")

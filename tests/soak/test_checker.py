@@ -10,6 +10,7 @@ import pytest
 from tests.soak.checker import check
 from tests.soak.history import Event, History, Row
 from tests.soak.journal import Line
+from tests.soak.vitals import Sample, grown, left_open, unexplained
 
 TASK, OTHER = UUID(int=1), UUID(int=2)
 ONE, TWO = "one-1-a/1", "two-2-b/1"
@@ -33,7 +34,7 @@ def good() -> History:
         Line(5.9, "end", 3, ONE, 7),
     ]
     row = Row(number=5, status="SUCCESS", attempts=3, refunds=0, outcome="SUCCESS")
-    return History(2.0, {TASK: 5}, set(), {TASK: row}, {TASK: events}, {TASK: lines}, wall=100.0)
+    return History(2.0, {TASK: 5}, set(), {TASK: row}, {TASK: events}, {TASK: lines}, wall=100.0, canaries={TASK: 99.5})
 
 
 def test_a_good_history_passes():
@@ -78,6 +79,8 @@ DOCTORED = {
     "I6 another status": lambda h: row(h, status="FAILED", outcome="FAILED"),
     "I6 no result": lambda h: row(h, outcome=None),
     "I6 an uncounted refund": lambda h: row(h, refunds=1),
+    "I7 overdue": lambda h: h.canaries.update({TASK: 94.0}),
+    "I7 not soon": lambda h: h.canaries.update({TASK: 97.5}),
     "I6 too early": lambda h: event(h, 4, data={"eta": "1970-01-01T00:01:46+00:00"}),
 }
 
@@ -87,3 +90,47 @@ def test_a_doctored_history_is_found_out(doctored):
     history = good()
     DOCTORED[doctored](history)
     assert doctored.split()[0] in {violation.rule for violation in check(history)}
+
+
+def test_nobody_is_blamed_for_what_waited_while_the_database_was_away():
+    history = good()
+    history.canaries[TASK] = 90.0
+    assert check(replace(history, outages=[(91.0, 99.0)])) == []
+
+
+STEADY = {"open files": 20, "threads": 2, "KiB of memory": 50_000}
+LEAKS = {"open files": 40, "threads": 9, "KiB of memory": 90_000}
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_a_supervisor_that_holds_more_and_more_is_found_out(leak):
+    steady = [Sample(float(n), "one", 7, STEADY) for n in range(60)]
+    assert grown(steady) == []
+    late = [replace(one, held=STEADY | {leak: LEAKS[leak]}) for one in steady[40:]]
+    assert [complaint.endswith(leak) for complaint in grown(steady[:40] + late)] == [True]
+
+
+def test_a_short_life_tells_nothing_about_leaks():
+    assert grown([Sample(float(n), "one", 7, {"threads": n * 10}) for n in range(20)]) == []
+
+
+def test_errors_that_nobody_caused_are_found_out():
+    caused = [
+        "10:00:00 ERROR child one-1-a/1 ended: its process was killed by SIGKILL",
+        "10:00:00 ERROR failed    return_unstorable 33f155a36f69 queue=default attempt=2/2 · wait=1ms run=0ms",
+        "10:00:00 WARN  lost      work 33f155a36f69 attempt=1 · its process was killed by SIGKILL",
+    ]
+    assert unexplained(caused) == []
+    for line in ("child one-1-a/1 ended: its process exited with code 1", "failed    work 33f155a36f69 · KeyError"):
+        assert len(unexplained([*caused, f"10:00:00 ERROR {line}"])) == 1
+
+
+@pytest.mark.parametrize(
+    "left",
+    [{"connections": 11}, {"transactions": 1}, {"dead_rows": 5}],
+    ids=["connections", "transactions", "dead rows"],
+)
+def test_what_is_left_open_is_found_out(left):
+    nothing = {"connections": 10, "budget": 10, "transactions": 0, "dead_rows": 0}
+    assert left_open(**nothing) == []
+    assert len(left_open(**nothing | left)) == 1

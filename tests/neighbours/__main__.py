@@ -1,4 +1,4 @@
-"""`python -m tests.neighbours [name …]`: eight ways for a task to go wrong, each queue as it is by default.
+"""`python -m tests.neighbours [name …] [--write]`: eight ways for a task to go wrong, each queue as it is by default.
 
 After each the worker must still run the next task, and no row may stay behind as if it were still being worked on.
 A worker that died is started again once, as any process manager would do.
@@ -6,12 +6,14 @@ A worker that died is started again once, as any process manager would do.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -28,45 +30,62 @@ ROWS = {
     "result_with_nul": "result with NUL",
     "hang": "worker killed, another started",
 }
-STUCK = {"RUNNING", "doing"}
+SQLITE = {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL;"}
+STUCK = {"RUNNING", "doing", "executing", "claimed"}
 PATIENCE = 75.0
 SOON = 15.0
+PAGE = Path(__file__).parents[2] / "docs" / "neighbours.json"
 
 
 def main(wanted: list[str]) -> int:
-    neighbours = [one for one in NEIGHBOURS if not wanted or one.name in wanted]
+    """Every cell, as it is known; and with --write, into the documentation."""
+    neighbours = [one for one in NEIGHBOURS if one.name in wanted or not set(wanted) - {"--write"}]
     cluster = PgCluster(version())
     try:
         cluster.initdb()
         cluster.start()
-        say("| " + " | ".join(["fault", *(f"{one.name} {one.version()}" for one in neighbours)]) + " |")
-        say("|---" * (len(neighbours) + 1) + "|")
-        passed = dict.fromkeys(neighbours, 0)
-        for fault, words in ROWS.items():
-            cells = [cell(one, fault, cluster) for one in neighbours]
-            for one, text in zip(neighbours, cells, strict=True):
-                passed[one] += text.endswith("✓")
-            say("| " + " | ".join([words, *cells]) + " |")
-        say("| passed | " + " | ".join(f"{count} of {len(ROWS)}" for count in passed.values()) + " |")
+        titles = [one.title for one in neighbours]
+        say(row("fault", titles) + "\n" + "|---" * (len(titles) + 1) + "|")
+        table = {
+            words: shown(words, [cell(one, fault, cluster) for one in neighbours]) for fault, words in ROWS.items()
+        }
     finally:
         cluster.remove()
+    passed = [f"{sum(cells[n].endswith('✓') for cells in table.values())} of {len(ROWS)}" for n in range(len(titles))]
+    shown("passed", passed)
+    if "--write" in wanted:
+        PAGE.write_text(json.dumps({"titles": titles, "rows": table, "passed": passed}, indent=1, ensure_ascii=False))
     return 0
+
+
+def row(words: str, cells: list[str]) -> str:
+    return "| " + " | ".join([words, *cells]) + " |"
+
+
+def shown(words: str, cells: list[str]) -> list[str]:
+    say(row(words, cells))
+    return cells
 
 
 def cell(neighbour: Neighbour, fault: str, cluster: PgCluster) -> str:
     if fault == "result_with_nul" and not neighbour.stores_results:
         return "stores no results"
     with tempfile.TemporaryDirectory() as folder:
-        house = House(neighbour, fresh_database(cluster, f"{neighbour.name}_{fault}".replace("-", "_")), Path(folder))
+        house = House(neighbour, place_for(neighbour, fault, cluster, Path(folder)), Path(folder))
         house.tell("setup")
         return after_a_kill(house) if fault == "hang" else after_a_fault(house, fault)
 
 
-def fresh_database(cluster: PgCluster, name: str) -> dict[str, str]:
+def place_for(neighbour: Neighbour, fault: str, cluster: PgCluster, folder: Path) -> dict[str, Any]:
+    """A database that nobody has used."""
+    if neighbour.on == "SQLite":
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "db.sqlite3"), "OPTIONS": SQLITE}
+    name = f"{neighbour.name}_{fault}".replace("-", "_")
     server = f"host=127.0.0.1 port={cluster.port} user=postgres dbname=postgres"
     with psycopg.connect(server, autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name}")
-    return {"HOST": "127.0.0.1", "PORT": str(cluster.port), "USER": "postgres", "NAME": name}
+    where = {"HOST": "127.0.0.1", "PORT": str(cluster.port), "USER": "postgres", "NAME": name}
+    return {"ENGINE": "django.db.backends.postgresql", **where}
 
 
 def after_a_fault(house: House, fault: str) -> str:
@@ -96,7 +115,14 @@ def complaints(*, begun: bool, died: bool, ran: bool, settled: bool) -> Iterator
         yield "row stays"
 
 
-WORDS = {"PENDING": "to be tried again", "READY": "left waiting", "todo": "left waiting"}
+WORDS = {
+    "PENDING": "to be tried again",
+    "retryable": "to be tried again",
+    "READY": "left waiting",
+    "todo": "left waiting",
+    "ready": "left waiting",
+    "available": "left waiting",
+}
 
 
 def told(status: str, wrong: list[str]) -> str:

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.conformance.sdist import cache_folder
+from tests.matrix import find_interpreter
 from tests.pg import die_with_parent
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "django-tasks-retry-neighbours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,17 @@ class Neighbour:
     packages: tuple[str, ...] = ()
     app: tuple[Any, ...] = ()
     stores_results: bool = True
+    on: str = "PostgreSQL"
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.version()}" + (f", {self.on}" if not self.packages else "")
 
     def python(self) -> str:
         """Of an environment of its own; ours is the one that we run in."""
         if not self.packages:
             return sys.executable
-        home = CACHE / self.name
+        home = cache_folder() / "neighbours" / self.name
         if not (home / "ready").exists():
             shutil.rmtree(home, ignore_errors=True)
             subprocess.run([newest_python(), "-m", "venv", str(home)], check=True)
@@ -50,9 +56,7 @@ class Neighbour:
 
 def newest_python() -> str:
     """Django 6, which some need, needs Python 3.12."""
-    if sys.version_info >= (3, 12):
-        return sys.executable
-    return shutil.which("python3.13") or shutil.which("python3.12") or sys.executable
+    return str(find_interpreter("3.13") or find_interpreter("3.12") or sys.executable)
 
 
 class House:
@@ -108,17 +112,23 @@ def waited(fact: Callable[[], Any], seconds: float) -> bool:
     return True
 
 
+OURS = ("django_tasks_retry", "django_tasks_retry.backend.RetryBackend", ("runworker",))
 NEIGHBOURS = [
-    Neighbour(
-        "django-tasks-retry",
-        "site_django.py",
-        app=("django_tasks_retry", "django_tasks_retry.backend.RetryBackend", ("runworker",)),
-    ),
+    Neighbour("django-tasks-retry", "site_django.py", app=OURS),
+    Neighbour("django-tasks-retry", "site_django.py", app=OURS, on="SQLite"),
     Neighbour(
         "django-tasks-db",
         "site_django.py",
         ("django-tasks-db", "Django>=6"),
         ("django_tasks_db", "django_tasks_db.DatabaseBackend", ("db_worker", "--queue-name", "*")),
     ),
+    Neighbour(
+        "steady-queue",
+        "site_django.py",
+        ("steady-queue", "Django>=6"),
+        ("steady_queue", "steady_queue.backend.SteadyQueueBackend", ("steady_queue",)),
+        stores_results=False,
+    ),
     Neighbour("procrastinate", "site_procrastinate.py", ("procrastinate",), stores_results=False),
+    Neighbour("oban", "site_oban.py", ("oban",), stores_results=False),
 ]

@@ -1,4 +1,4 @@
-"""django-tasks-retry or django-tasks-db, whichever NEIGHBOUR_APP says: setup, enqueue <name>, work, state."""
+"""A backend of django.tasks, whichever NEIGHBOUR_APP says: setup, enqueue <name>, work, state."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if not settings.configured:
         SECRET_KEY="neighbours",
         USE_TZ=True,
         INSTALLED_APPS=["django.contrib.contenttypes", APP],
-        DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", **json.loads(os.environ["NEIGHBOUR_PLACE"])}},
-        TASKS={"default": {"BACKEND": BACKEND, "QUEUES": []}},
+        DATABASES={"default": json.loads(os.environ["NEIGHBOUR_PLACE"])},
+        TASKS={"default": {"BACKEND": BACKEND, "QUEUES": ["default"]}},
     )
     django.setup()
 try:
@@ -44,13 +44,30 @@ if __name__ != "__main__":
 
 def state() -> list[tuple[str, str]]:
     """Each task's name and status."""
+    return [(path.rpartition(".")[2], str(status)) for path, status in ROWS[APP]()]
+
+
+def rows_of(app: str, model: str, *columns: str) -> Any:
     from django.apps import apps
 
-    if APP == "django_tasks_retry":
-        rows = apps.get_model(APP, "Task").objects.values_list("func_path", "status")
-    else:
-        rows = apps.get_model("django_tasks_database", "DBTaskResult").objects.values_list("task_path", "status")
-    return [(path.rpartition(".")[2], str(status)) for path, status in rows]
+    return apps.get_model(app, model).objects.values_list(*columns)
+
+
+def rows_of_steady_queue() -> list[tuple[str, str]]:
+    """A status is which of its tables has a row for the task."""
+    states = ("claimed", "failed", "ready")
+    columns = [f"{state}_execution__id" for state in states]
+    return [
+        (path, next((state for state, row in zip(states, found, strict=True) if row), "finished"))
+        for path, *found in rows_of("steady_queue", "Job", "class_name", *columns)
+    ]
+
+
+ROWS = {
+    "django_tasks_retry": lambda: rows_of("django_tasks_retry", "Task", "func_path", "status"),
+    "django_tasks_db": lambda: rows_of("django_tasks_database", "DBTaskResult", "task_path", "status"),
+    "steady_queue": rows_of_steady_queue,
+}
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from tests.mutants.mutant import PACKAGE, Mutant
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = (PACKAGE, "tests", "pyproject.toml")
 GUARD_SPEAKS = re.compile(r"IllegalMove: |constraint \"?dtr_|CHECK constraint failed: dtr_")
-TIMEOUT = 300
+TIMEOUT = 900
 
 
 @dataclass(frozen=True, slots=True)

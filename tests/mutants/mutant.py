@@ -8,6 +8,8 @@ from pathlib import Path
 PACKAGE = "django_tasks_retry"
 BOTH = ("postgresql", "sqlite")
 PG, SQLITE = ("postgresql",), ("sqlite",)
+UNNAMED = ("",)
+"""For tests whose names tell of no database, because they know one only, or none."""
 
 MODEL = "tests/model/test_model.py::test_the_queue_behaves_like_the_model"
 INTERLEAVED = (

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import ask_to_stop
+from django_tasks_retry.worker.identity import new_worker_id
 
 from . import tasks
 from .harness import status_of, wait_for
@@ -23,3 +26,9 @@ def test_a_worker_is_in_the_registry_where_an_operator_can_ask_it_to_stop(start,
     tasks.gate("a").touch()
     assert worker.exit_code() == 0
     assert (worker.row.running, worker.row.stopped_at is not None, status_of(task)) == (0, True, "SUCCESS")
+
+
+@pytest.mark.fault("F15")
+def test_no_two_starts_share_a_name():
+    """Not even with one host name and one pid, as after a restart in a container."""
+    assert len({new_worker_id("here") for _ in range(1000)}) == 1000

@@ -1,0 +1,112 @@
+"""Bugs of the worker: what it does about lost answers, dead children, signals and wake-ups."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import PG, UNNAMED, Edit, Mutant
+
+TROUBLE = "tests/worker/test_trouble.py::"
+CUT_EACH = TROUBLE + "test_each_statement_may_lose_its_request_or_its_reply"
+
+ANSWERS = (
+    Mutant(
+        "claims whose answer was lost are not given back",
+        (Edit("worker/claimer.py", "        if not self.answer_lost:\n", "        if True:\n"),),
+        (CUT_EACH,),
+        on=UNNAMED,
+    ),
+    Mutant(
+        "an outcome in doubt is taken for lost",
+        (Edit("worker/books.py", "if self.in_doubt and rejected:", "if False and rejected:"),),
+        (CUT_EACH,),
+        on=UNNAMED,
+    ),
+    Mutant(
+        "only connections are known to break",
+        (
+            Edit(
+                "worker/weather.py",
+                "            except Error as error:",
+                "            except OperationalError as error:",
+            ),
+            Edit(
+                "worker/weather.py",
+                "import DataError, Error, IntegrityError",
+                "import DataError, IntegrityError, OperationalError",
+            ),
+        ),
+        (TROUBLE + "test_a_read_only_node_is_waited_out",),
+        on=UNNAMED,
+    ),
+)
+
+LIVES = (
+    Mutant(
+        "a dead child's tasks wait for the end of their leases",
+        (Edit("worker/heirs.py", "        self.estates.append(Estate(child, cause))\n", "        return\n"),),
+        ("tests/worker/test_deaths.py::test_the_task_of_a_killed_child_is_run_again_at_once",),
+    ),
+    Mutant(
+        "leases are not renewed while their tasks run",
+        (Edit("worker/keeper.py", "        if self.renewing.is_due():\n", "        if False:\n"),),
+        (
+            "tests/worker/test_timeouts.py::"
+            "test_leases_are_renewed_while_tasks_outlast_them_even_without_the_interpreter",
+        ),
+    ),
+    Mutant(
+        "a worker that stops leaves its leases behind",
+        (Edit("worker/supervisor.py", "        while self.heirs.has_urgent and ", "        while False and "),),
+        ("tests/worker/test_shutdown.py::test_a_stuck_task_is_handed_back_after_the_grace",),
+    ),
+    Mutant(
+        "a worker is known by its host and pid",
+        (Edit("worker/identity.py", "-{os.getpid()}-{secrets.token_hex(6)}", "-{os.getpid()}"),),
+        ("tests/worker/test_registry.py::test_no_two_starts_share_a_name",),
+        on=UNNAMED,
+    ),
+    Mutant(
+        "a coroutine can stop the event loop for all",
+        (
+            Edit(
+                "worker/slots.py",
+                "        while not self.loop.is_closed():\n            self",
+                "        if True:\n            self",
+            ),
+        ),
+        ("tests/worker/test_timeouts.py::test_a_coroutine_that_stops_the_event_loop_stops_it_for_nobody",),
+    ),
+    Mutant(
+        "SQL is read when it is needed",
+        (
+            Edit(
+                "taskqueue/database.py",
+                "    return STATEMENTS[name]",
+                '    return (files(__package__) / "sql" / f"{name}.sql").read_text()',
+            ),
+        ),
+        ("tests/worker/test_resources.py::test_f09_files_that_a_task_leaves_open_end_with_its_process",),
+        on=PG,
+    ),
+)
+
+WAKING = (
+    Mutant(
+        "only wake-ups find tasks",
+        (
+            Edit(
+                "worker/claimer.py",
+                "return self.hungry or monotonic() >= self.next_poll",
+                "return self.hungry",
+            ),
+        ),
+        ("tests/worker/test_wakeup.py::test_without_wake_ups_a_task_is_found_by_polling",),
+    ),
+    Mutant(
+        "nobody looks for what was enqueued while nobody listened",
+        (Edit("worker/supervisor.py", "            self.wake_for(1)  # for what", "            # for what"),),
+        (
+            "tests/worker/test_wakeup.py::test_a_task_enqueued_while_the_listener_is_cut_off_is_found_when_it_listens_again",
+        ),
+        on=PG,
+    ),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -44,12 +45,20 @@ class PostgreSQL:
         """As after a power cut: all its processes are gone at once, and the log is replayed."""
         server = self.cluster.process
         assert server is not None
-        family = [server.pid, *children_of(server.pid)]
-        for pid in family:
+        server.send_signal(signal.SIGSTOP)  # lest it forks one more that we would not know of
+        for pid in [*children_of(server.pid), server.pid]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         server.wait(30)
-        self.cluster.start()
+        self.start_again()
+
+    def start_again(self) -> None:
+        """The last of the killed may still be on its way out, with its hand on the memory they shared."""
+        for _ in range(50):
+            with suppress(RuntimeError):
+                return self.cluster.start()
+            time.sleep(0.1)
+        raise RuntimeError("the server does not start again")
 
     def remove(self) -> None:
         self.cluster.remove()

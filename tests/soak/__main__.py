@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.soak.checker import check
 from tests.soak.fire import Plan, soak
+from tests.soak.recovery import slow_recovery
 from tests.soak.report import report, timeline
 
 
@@ -34,6 +35,7 @@ def main(arguments: list[str]) -> int:
     plan = plan_of(arguments)
     outcome = soak(plan)
     violations = check(outcome.history)
+    outcome.complaints += slow_recovery(outcome)
     for line in report(plan, outcome, violations):
         say(line)
     for violation in violations[:20]:

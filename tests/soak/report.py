@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from uuid import UUID
 
 from tests.soak.checker import Violation, pick_ups
 from tests.soak.fire import Outcome, Plan
 from tests.soak.history import Event, History
+from tests.soak.recovery import CHILD, SUPERVISOR, waits_after_kills
 from tests.soak.vitals import growth
 
 BROKEN = {
@@ -94,8 +94,8 @@ def at_once(history: History) -> int:
 
 def latencies(outcome: Outcome) -> Iterator[str]:
     """From the kill of a process until what it was running was given back, and until it was claimed again."""
-    for sign, name in ((1, "a child"), (-1, "its supervisor")):
-        found = [wait for task in outcome.history.lines for wait in waits(outcome, task, sign)]
+    for whose, name in ((CHILD, "a child"), (SUPERVISOR, "its supervisor")):
+        found = waits_after_kills(outcome, whose)
         if found:
             yield f"{len(found):,} tasks after the kill of {name}: given back {spread(w.given_back for w in found)}"
             yield f"  claimed again, behind all that waited, {spread(w.claimed for w in found)}"
@@ -110,37 +110,6 @@ def pause(diary: list[tuple[float, str]]) -> str:
     gaps = [(after[0] - before[0], before[1], after[1]) for before, after in pairwise(diary)]
     seconds, before, after = max(gaps, default=(0.0, "", ""))
     return f"longest pause between two faults: {seconds:.1f} s, from {before!r} to {after!r}"
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Seconds since a kill. Calm: neither the database nor the supervisor in charge was away meanwhile."""
-
-    given_back: float
-    claimed: float
-    calm: bool
-
-
-def waits(outcome: Outcome, task: UUID, sign: int) -> Iterator[Wait]:
-    history = outcome.history
-    events = history.events.get(task, [])
-    lost = {event.attempt: event.at for event in events if event.kind == "lease_lost"}
-    claimed = {event.attempt: event.at for event in events if event.kind == "running"}
-    for line in history.lines[task]:
-        killed = outcome.nemesis.killed.get(sign * line.pid)
-        if line.word == "end" or not killed or line.attempt + 1 not in claimed:
-            continue
-        since = killed + history.wall
-        if lost.get(line.attempt, 0.0) > since:
-            given_back, again = lost[line.attempt] - since, claimed[line.attempt + 1] - since
-            yield Wait(
-                given_back, again, is_calm(outcome, line.worker if sign > 0 else "", killed, killed + given_back)
-            )
-
-
-def is_calm(outcome: Outcome, worker: str, began: float, ended: float) -> bool:
-    concerned = {"", worker.partition("-")[0]}
-    return not any(one.who in concerned and began < one.ended and one.began < ended for one in outcome.nemesis.outages)
 
 
 def spread(seconds: Iterable[float]) -> str:

@@ -10,6 +10,7 @@ import pytest
 from tests.soak.checker import check
 from tests.soak.history import Event, History, Row
 from tests.soak.journal import Line
+from tests.soak.recovery import too_slow
 from tests.soak.vitals import Sample, grown, left_open, unexplained
 
 TASK, OTHER = UUID(int=1), UUID(int=2)
@@ -149,3 +150,10 @@ def test_what_is_left_open_is_found_out(left):
     nothing = {"connections": 10, "budget": 10, "transactions": 0, "dead_rows": 0}
     assert left_open(**nothing) == []
     assert len(left_open(**nothing | left)) == 1
+
+
+def test_tasks_that_are_given_back_late_are_found_out():
+    soon = [0.1] * 990
+    assert too_slow([*soon, *[9.0] * 9], [2.9], lease=1.0) == []
+    assert len(too_slow([*soon, *[1.1] * 10], [], lease=1.0)) == 1
+    assert len(too_slow(soon, [3.1], lease=1.0)) == 1

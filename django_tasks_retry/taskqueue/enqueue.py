@@ -126,6 +126,8 @@ def canonical_call(request: Request, backend: str) -> tuple[list[Any], dict[str,
 def canonical_metadata(request: Request, backend: str) -> dict[str, Any]:
     if not isinstance(request.metadata, Mapping):
         raise InvalidPayload(f"metadata={request.metadata!r}: give a dictionary.")
+    if not request.metadata:
+        return {}
     metadata: dict[str, Any] = canonical(request.metadata, "metadata")
     check_size(dump(metadata), options(backend).max_args_size, "metadata")
     return metadata

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -16,6 +16,7 @@ from django.db.models.expressions import RawSQL
 from ..clock import now
 from ..models import Task
 from ..querysets import TaskQuerySet
+from ..rules.payload import dump
 from ..rules.status import Status
 from .database import as_text, database, is_postgresql, run, statement
 from .ids import new_id
@@ -116,6 +117,7 @@ ASKED = (
     "timeout", "interval", "slot", "run_id", "retry_of_id", "parent_id", "unique_key", "metadata",
 )  # fmt: skip
 VALUES = attrgetter(*ASKED)
+JSON_COLUMNS = ("args", "kwargs", "backoff", "metadata")
 
 
 # Not in the statement itself: it would cost every plain task a speculative insertion.
@@ -125,13 +127,23 @@ LEAVE_TAKEN_KEYS = (
 
 
 def insert_on_postgresql(tasks: Sequence[Task], using: str) -> list[Task]:
-    sql = statement("enqueue")
+    asked = [dict(zip(ASKED, VALUES(task), strict=True)) for task in tasks]
+    if len(asked) == 1:
+        sql, parameters = statement("enqueue_one"), asked[0] | {name: as_json(asked[0][name]) for name in JSON_COLUMNS}
+    else:
+        sql, parameters = statement("enqueue"), {"asked": as_text(asked)}
     if any(task.unique_key for task in tasks):
         sql = sql.replace("RETURNING", f"{LEAVE_TAKEN_KEYS}\nRETURNING")
-    asked = [dict(zip(ASKED, VALUES(task), strict=True)) for task in tasks]
-    rows = run(sql, {"asked": as_text(asked)}, using)
-    written = {row.pop("id"): row for row in rows}
+    elif len(asked) > 1 and not any(task.due_in for task in tasks):
+        # All will be there, due at once or as they say, so one answer tells of all.
+        [row] = run(f"{sql} LIMIT 1", parameters, using)
+        return [as_dated(task, row["created_at"], using) for task in tasks]
+    written = {row.pop("id"): row for row in run(sql, parameters, using)}
     return [as_stored(task, written[task.id], using) for task in tasks if task.id in written]
+
+
+def as_json(value: Any) -> str | None:
+    return None if value is None else dump(value)
 
 
 def insert_on_sqlite(tasks: Sequence[Task], using: str) -> list[Task]:
@@ -141,11 +153,15 @@ def insert_on_sqlite(tasks: Sequence[Task], using: str) -> list[Task]:
         if task.unique_key and key_of(task) in taken:
             continue
         taken.add(key_of(task))
-        eta = task.eta or moment + timedelta(seconds=task.due_in)
-        slot = (task.slot or eta) if task.interval else None
-        fresh.append(as_stored(task, {"eta": eta, "slot": slot, "created_at": moment, "updated_at": moment}, using))
+        fresh.append(as_dated(task, moment, using))
     Task.objects.using(using).bulk_create(fresh)
     return fresh
+
+
+def as_dated(task: Task, moment: datetime, using: str) -> Task:
+    eta = task.eta or moment + timedelta(seconds=task.due_in)
+    slot = (task.slot or eta) if task.interval else None
+    return as_stored(task, {"eta": eta, "slot": slot, "created_at": moment, "updated_at": moment}, using)
 
 
 def as_stored(task: Task, values: Mapping[str, Any], using: str) -> Task:

@@ -12,15 +12,17 @@ WITH asked AS (
     )
 ), dated AS (
     SELECT *, COALESCE(eta, django_tasks_retry_now() + due_in * interval '1 second') AS due FROM asked
+), written AS (
+    INSERT INTO django_tasks_retry_task (
+        id, func_path, args, kwargs, queue, priority, backend, status, eta, attempts, max_attempts, refunds, backoff,
+        timeout, interval, slot, run_id, retry_of_id, parent_id, unique_key, metadata, created_at, updated_at
+    )
+    SELECT
+        id, func_path, args, kwargs, queue, priority, backend, 'PENDING', due, 0, max_attempts, 0, backoff,
+        timeout, interval, CASE WHEN interval > 0 THEN COALESCE(slot, due) END, run_id, retry_of_id, parent_id, unique_key,
+        metadata, django_tasks_retry_now(), django_tasks_retry_now()
+    FROM dated
+    ORDER BY n
+    RETURNING id, eta, slot, created_at, updated_at
 )
-INSERT INTO django_tasks_retry_task (
-    id, func_path, args, kwargs, queue, priority, backend, status, eta, attempts, max_attempts, refunds, backoff, timeout,
-    interval, slot, run_id, retry_of_id, parent_id, unique_key, metadata, created_at, updated_at
-)
-SELECT
-    id, func_path, args, kwargs, queue, priority, backend, 'PENDING', due, 0, max_attempts, 0, backoff, timeout,
-    interval, CASE WHEN interval > 0 THEN COALESCE(slot, due) END, run_id, retry_of_id, parent_id, unique_key, metadata,
-    django_tasks_retry_now(), django_tasks_retry_now()
-FROM dated
-ORDER BY n
-RETURNING id, eta, slot, created_at, updated_at
+SELECT * FROM written

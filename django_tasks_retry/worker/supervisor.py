@@ -64,6 +64,8 @@ class Supervisor:
         began = monotonic()
         self.handle_signals()
         self.sign_on()
+        if not self.signals:
+            self.staff()  # before we listen: behind a pooler it takes seconds to learn that nothing is heard
         while not self.is_done:
             self.turn()
             if self.options.max_time and monotonic() - began > self.options.max_time:
@@ -85,11 +87,14 @@ class Supervisor:
         self.wake_for(self.housekeeper.turn(self.id))
         self.say_alive()
         if self.stop_by is None:
-            for child in self.nursery.staff():
-                self.selector.register(child.channel.socket, selectors.EVENT_READ, child)
+            self.staff()
             self.look_for_changes()
         elif monotonic() > self.stop_by:
             self.kill_all()
+
+    def staff(self) -> None:
+        for child in self.nursery.staff():
+            self.selector.register(child.channel.socket, selectors.EVENT_READ, child)
 
     # Hearing: children, wake-ups and signals
 

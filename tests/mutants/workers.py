@@ -55,7 +55,13 @@ LIVES = (
     ),
     Mutant(
         "a worker that stops leaves its leases behind",
-        (Edit("worker/supervisor.py", "        while self.heirs.has_urgent and ", "        while False and "),),
+        (
+            Edit(
+                "worker/supervisor.py",
+                "            self.heirs.inherit(child, cause)",
+                "            if self.stop_by is None:\n                self.heirs.inherit(child, cause)",
+            ),
+        ),
         ("tests/worker/test_shutdown.py::test_a_stuck_task_is_handed_back_after_the_grace",),
     ),
     Mutant(

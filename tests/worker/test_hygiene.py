@@ -58,6 +58,6 @@ def test_a_connection_that_the_server_ended_costs_no_attempt(start, effects, com
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
             "WHERE pid <> pg_backend_pid() AND datname = current_database()"
         )
-        assert cursor.fetchone()[0] >= 3
+        assert cursor.fetchone()[0] >= 1
     task = wait_until_finished(Task.objects.enqueue(function, ["after"]))
     assert (task.status, story(task)) == ("SUCCESS", ["running", "completed"])

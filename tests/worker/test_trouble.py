@@ -95,6 +95,7 @@ def test_a_read_only_node_is_waited_out(start, server, effects):
 
 
 @pytest.mark.fault("F44")
+@pytest.mark.no_pooler("a pooler lets its clients wait for a connection, and says nothing")
 def test_too_many_connections_are_waited_out(start, server, effects):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     worker = start()
@@ -151,8 +152,10 @@ def test_a_network_that_swallows_everything_is_waited_out(start_behind, server, 
 
 def test_a_pooler_that_delivers_no_notifications_is_noticed_and_polled_past(start_behind, server, proxy, effects):
     proxy.deaf = True
+    Task.objects.enqueue(tasks.canary, ["first"])
     worker = start_behind()
     worker.wait_for_line("wake-ups do not arrive .*: polling only")
+    assert effects.count("first") == 1, "no task waits for that"
     assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
 
 

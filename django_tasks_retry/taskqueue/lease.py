@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 Fence: TypeAlias = tuple[UUID, str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """One attempt, as it was claimed: who holds it, what to call and by which policy."""
 
     id: UUID
@@ -56,7 +54,7 @@ class Lease:
         return self.attempts - self.refunds
 
 
-COLUMNS = [field.name for field in fields(Lease)]
+COLUMNS = list(Lease._fields)
 JSON_PLACES = [COLUMNS.index(name) for name in ("args", "kwargs", "backoff", "metadata")]
 decode = json.JSONDecoder().raw_decode
 

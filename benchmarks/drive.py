@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,30 +24,39 @@ DEADLINE_SECONDS = 120.0
 
 def drain(server: Server, who: Contender, url: str, *, processes: int) -> Drained:
     """From the first tasks that are final to the last one."""
-    with who.working(url, processes) as pid, asking(url) as ask:
+    with who.working(url, processes) as pid, closing(Asker(url)) as ask:
         there = ask(who.left)
         wait_until(lambda: ask(who.left) < there)
         began, first = time.perf_counter(), ask(who.left)
-        wal, server_cpu, worker_cpu = server.wal(), server.cpu(), meter.cpu(pid)
+        wal, server_cpu, worker_cpu = server.wal(), server.cpu() - ask.cpu(), meter.cpu(pid)
         wait_until(lambda: ask(who.left) == 0)
         return Drained(
             tasks=first - ask(who.left),
             seconds=time.perf_counter() - began,
             worker_cpu=meter.cpu(pid) - worker_cpu,
-            server_cpu=server.cpu() - server_cpu,
+            server_cpu=server.cpu() - ask.cpu() - server_cpu,
             wal=server.wal() - wal,
             rss=meter.largest(pid),
         )
 
 
-@contextmanager
-def asking(url: str) -> Iterator[Callable[[str], int]]:
-    """Asks a database for numbers, over one connection."""
-    connection: Any = (
-        sqlite3.connect(urlsplit(url).path) if url.startswith("sqlite") else psycopg.connect(url, autocommit=True)
-    )
-    with closing(connection):
-        yield lambda question: int(connection.execute(question).fetchone()[0])
+class Asker:
+    """Asks a database for numbers over one connection, and knows what its own questions cost the server."""
+
+    def __init__(self, url: str) -> None:
+        self.connection: Any = (
+            sqlite3.connect(urlsplit(url).path) if url.startswith("sqlite") else psycopg.connect(url, autocommit=True)
+        )
+
+    def __call__(self, question: str) -> int:
+        return int(self.connection.execute(question).fetchone()[0])
+
+    def cpu(self) -> float:
+        postgresql = isinstance(self.connection, psycopg.Connection)
+        return meter.cpu(self.connection.info.backend_pid) if postgresql else 0.0
+
+    def close(self) -> None:
+        self.connection.close()
 
 
 def wait_until(fact: Callable[[], bool]) -> None:

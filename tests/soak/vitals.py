@@ -33,7 +33,7 @@ class Sample:
 
 
 def sample(name: str, pid: int, at: float) -> Sample | None:
-    with suppress(OSError):
+    with suppress(OSError, KeyError):  # one that has just ended holds nothing
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         status = dict(line.split(":", 1) for line in lines)
         held = {

@@ -12,6 +12,7 @@ from django.db import connections
 from django.db.utils import DataError, Error, IntegrityError
 
 from ..taskqueue.faults import Remedy, remedy_for
+from .hygiene import abandon
 
 T = TypeVar("T")
 logger = logging.getLogger("django_tasks_retry")
@@ -56,7 +57,8 @@ class Weather:
         self.failures += 1
         wait = min(5.0, 0.05 * 2 ** min(self.failures, 10)) * random.uniform(0.5, 1.0)  # noqa: S311
         self.try_after = monotonic() + wait
-        connections[self.using].close()
+        # Not only closed: what struck in the middle of a transaction may have left Django believing that it is in one.
+        abandon(connections[self.using])
         level = logging.WARNING if self.failures in {1, 10, 100} else logging.DEBUG
         logger.log(level, "database trouble (%s): %s · trying again in %.1fs", remedy.name, one_line(error), wait)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from django_tasks_retry import __version__
 from tests.conformance.sdist import cache_folder
 from tests.matrix import find_interpreter
 from tests.pg import die_with_parent
@@ -50,6 +51,8 @@ class Neighbour:
         return str(home / "bin" / "python")
 
     def version(self) -> str:
+        if not self.packages:
+            return __version__
         ask = "import importlib.metadata as m, sys; sys.stdout.write(m.version(sys.argv[1]))"
         return subprocess.run([self.python(), "-c", ask, self.name], capture_output=True, text=True).stdout
 

@@ -1,0 +1,42 @@
+"""After trouble, in whatever state it left the connection, the next question is asked as if nothing had been."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import OperationalError, transaction
+
+from django_tasks_retry.models import Worker
+from django_tasks_retry.taskqueue import sign_on
+from django_tasks_retry.worker.alarm import BoundedWeather
+from django_tasks_retry.worker.weather import Trouble, Weather
+
+FACTS = {"host": "", "pid": 1, "version": "", "queues": [], "exclude": [], "tasks": [], "processes": 1, "slots": 1}
+
+
+def test_a_transaction_that_trouble_left_open_is_gone_with_it(committed):
+    weather = Weather(committed)
+
+    def struck_between_two_blocks() -> None:
+        for _ in range(2):
+            transaction.atomic(using=committed).__enter__()
+        Worker.objects.count()
+        raise OperationalError("struck on the way out")
+
+    with pytest.raises(Trouble):
+        weather.ask(struck_between_two_blocks)
+    assert weather.ask(Worker.objects.count) == 0
+    weather.ask(lambda: sign_on("after", "default", **FACTS))
+    assert Worker.objects.filter(pk="after").exists()
+
+
+# Also in a destructor, where Python drops what is raised; it rings again.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_an_alarm_may_ring_at_any_moment(committed):
+    rung = 0
+    for nth in range(150):
+        try:
+            BoundedWeather(committed, seconds=0.0005 + nth * 0.00003).ask(lambda: sign_on("w", "default", **FACTS))
+        except Trouble:
+            rung += 1
+        assert BoundedWeather(committed, seconds=20).ask(Worker.objects.count) in (0, 1)
+    assert rung > 10

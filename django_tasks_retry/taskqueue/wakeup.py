@@ -1,12 +1,13 @@
 """Wake-up: tell waiting workers that a queue has work, after the commit and outside of it.
 
 NOTIFY takes a lock that serialises commits, so it never stands in the producer's transaction: a thread with a
-connection of its own sends it, for all queues that gathered while the last one was in flight. A lost notification
-costs a poll interval, nothing else.
+connection of its own sends it, for all queues that gathered while the last one was in flight. A process that ends waits
+a moment for what it has not sent yet. A lost notification costs a poll interval, nothing else.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -21,6 +22,7 @@ from .database import is_postgresql
 CHANNEL = "django_tasks_retry"
 COOLDOWN_SECONDS = 0.005  # a lone task is announced at once, a burst two hundred times a second
 IDLE_SECONDS = 2.0
+FAREWELL_SECONDS = 1.0
 logger = logging.getLogger("django_tasks_retry.wakeup")
 
 
@@ -36,6 +38,7 @@ class Notifier:
     def __init__(self, using: str) -> None:
         self.using = using
         self.gathered: set[str] = set()
+        self.sending = False
         self.changed = threading.Condition()
         self.thread: threading.Thread | None = None
 
@@ -45,13 +48,13 @@ class Notifier:
             if self.thread is None:
                 self.thread = threading.Thread(target=self.run, name="django_tasks_retry.wakeup", daemon=True)
                 self.thread.start()
-            self.changed.notify()
+            self.changed.notify_all()
 
     def run(self) -> None:
         try:
             while messages := self.take():
                 self.notify(messages)
-                time.sleep(COOLDOWN_SECONDS)
+                self.rest()
         finally:
             connections[self.using].close()
 
@@ -59,9 +62,20 @@ class Notifier:
         with self.changed:
             self.changed.wait_for(lambda: self.gathered, timeout=IDLE_SECONDS)
             messages, self.gathered = self.gathered, set()
+            self.sending = bool(messages)
             if not messages:
                 self.thread = None
             return messages
+
+    def rest(self) -> None:
+        with self.changed:
+            self.sending = False
+            self.changed.notify_all()
+        time.sleep(COOLDOWN_SECONDS)
+
+    def wait_until_sent(self) -> None:
+        with self.changed:
+            self.changed.wait_for(lambda: not (self.gathered or self.sending), timeout=FAREWELL_SECONDS)
 
     def notify(self, messages: set[str]) -> None:
         try:
@@ -77,6 +91,13 @@ _notifiers: dict[str, Notifier] = {}
 
 def notifier(using: str) -> Notifier:
     return _notifiers.setdefault(using, Notifier(using))
+
+
+@atexit.register
+def send_all() -> None:
+    """Before the process ends, and its threads with it."""
+    for one in list(_notifiers.values()):
+        one.wait_until_sent()
 
 
 os.register_at_fork(after_in_child=_notifiers.clear)

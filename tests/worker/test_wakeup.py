@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,7 +12,7 @@ from django.db import connections
 from django_tasks_retry.models import Task
 
 from . import tasks
-from .harness import wait_for, wait_until_finished
+from .harness import ROOT, environment, place_of, wait_for, wait_until_finished
 
 LISTENERS = "query LIKE 'LISTEN%' AND datname = current_database()"
 
@@ -40,6 +42,18 @@ def test_a_task_enqueued_while_the_worker_waits_is_picked_up_at_once(start, effe
     wait_until_finished(Task.objects.enqueue(tasks.canary))
     record_property("picked up after", f"{time.monotonic() - enqueued:.3f} s")
     print(f"enqueued to finished {time.monotonic() - enqueued:.3f} s")  # noqa: T201
+
+
+@pytest.mark.no_pooler("a pooler in transaction mode delivers no notifications")
+def test_a_process_that_enqueues_and_ends_has_told_the_worker(start, effects, committed, tmp_path):
+    on_postgresql(committed)
+    start("--poll", "10m")
+    wait_until_finished(Task.objects.enqueue(tasks.canary))
+    script = "import django; django.setup(); from tests.worker import tasks; tasks.canary.enqueue()"
+    surroundings = environment(committed, tmp_path, place_of(committed), {})
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", script], env=surroundings, cwd=ROOT, check=True)
+    wait_for(lambda: Task.objects.successful().count() == 4, "the end of all tasks")
 
 
 @pytest.mark.fault("F42")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from django.db import OperationalError, transaction
 
@@ -29,9 +31,9 @@ def test_a_transaction_that_trouble_left_open_is_gone_with_it(committed):
     assert Worker.objects.filter(pk="after").exists()
 
 
-# Also in a destructor, where Python drops what is raised; it rings again.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
-def test_an_alarm_may_ring_at_any_moment(committed):
+def test_an_alarm_may_ring_at_any_moment(committed, monkeypatch):
+    """Also in a destructor, where Python drops what is raised; it rings again."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     rung = 0
     for nth in range(150):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import pytest
@@ -9,7 +10,7 @@ from django.db import OperationalError, transaction
 
 from django_tasks_retry.models import Worker
 from django_tasks_retry.taskqueue import sign_on
-from django_tasks_retry.worker.alarm import BoundedWeather
+from django_tasks_retry.worker.alarm import BoundedWeather, TimedOut, within
 from django_tasks_retry.worker.weather import Trouble, Weather
 
 FACTS = {"host": "", "pid": 1, "version": "", "queues": [], "exclude": [], "tasks": [], "processes": 1, "slots": 1}
@@ -41,4 +42,16 @@ def test_an_alarm_may_ring_at_any_moment(committed, monkeypatch):
         except Trouble:
             rung += 1
         assert BoundedWeather(committed, seconds=20).ask(Worker.objects.count) in (0, 1)
+    assert rung > 10
+
+
+def test_an_alarm_rings_nowhere_but_where_it_is_meant_to():
+    """Neither on the way in nor out; and once out, it is off."""
+    rung = 0
+    for _ in range(3000):
+        try:
+            within(0.00003, lambda: sum(range(1000)))
+        except TimedOut:
+            rung += 1
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert rung > 10

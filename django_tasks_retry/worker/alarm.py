@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable
+from types import FrameType
+from typing import TypeVar
 
 from django.db import connections
 from django.db.utils import OperationalError
@@ -28,12 +28,11 @@ class BoundedWeather(Weather):
         self.seconds = seconds
 
     def ask(self, verb: Callable[[], T]) -> T:
-        def within_time() -> T:
-            with alarm(self.seconds):
-                self.wait_briefly_for_locks()
-                return verb()
+        def patiently() -> T:
+            self.wait_briefly_for_locks()
+            return verb()
 
-        return super().ask(within_time)
+        return super().ask(lambda: within(self.seconds, patiently))
 
     def wait_briefly_for_locks(self) -> None:
         """SQLite waits for its write lock where no alarm is heard."""
@@ -43,19 +42,24 @@ class BoundedWeather(Weather):
                 cursor.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
 
 
-@contextmanager
-def alarm(seconds: float) -> Iterator[None]:
-    def ring(*_: Any) -> None:
-        raise TimedOut(f"the server did not answer within {seconds:g} s")
+def within(seconds: float, verb: Callable[[], T]) -> T:
+    """The verb's answer, or TimedOut. It never rings elsewhere, not even on the way in or out."""
+
+    def ring(_: int, struck: FrameType | None) -> None:
+        while struck is not None:
+            if struck.f_code is body.__code__:
+                raise TimedOut(f"the server did not answer within {seconds:g} s")
+            struck = struck.f_back
 
     signal.signal(signal.SIGALRM, ring)
-    # Rings again, for the error may lead to a ROLLBACK that is not answered either.
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    except TimedOut:
-        signal.setitimer(signal.ITIMER_REAL, 0)  # it may have rung on the very way out
-        raise
+        # Rings again, for the error may lead to a ROLLBACK that is not answered either.
+        signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+        return body(verb)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def body(verb: Callable[[], T]) -> T:
+    """What an alarm may strike, and nothing else."""
+    return verb()

@@ -13,7 +13,7 @@ from django.db.utils import Error
 
 from ..taskqueue.database import is_postgresql
 from ..taskqueue.wakeup import CHANNEL
-from .alarm import alarm
+from .alarm import within
 from .timer import Every
 
 logger = logging.getLogger("django_tasks_retry")
@@ -34,8 +34,7 @@ class Listener:
         if self.connection is not None or not self.wanted or not self.try_again.is_due():
             return False
         try:
-            with alarm(self.seconds):
-                self.open()
+            within(self.seconds, self.open)
         except (Error, OSError) as error:
             logger.debug("cannot listen for wake-ups: %s", error)
             self.close()

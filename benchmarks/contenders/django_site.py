@@ -1,8 +1,9 @@
-"""A Django project in one call, for neighbours that are Django apps."""
+"""A Django project, for neighbours that are Django apps. One task at a time in each process."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import django
@@ -10,7 +11,28 @@ import verbs
 from django.conf import settings
 
 
-def set_up(app: str, backend: str, **backend_options: Any) -> None:
+def main(app: str, backend: str, worker: str, bulk: Callable[[int], None] | None = None, **worker_options: str) -> None:
+    """Run the verb that the command line names. Who knows no bulk enqueues one by one."""
+    set_up(app, backend)
+    import site_tasks
+    from django.core.management import call_command
+
+    def one(count: int) -> None:
+        verbs.timed(site_tasks.noop.enqueue, count)
+
+    verbs.main(
+        {
+            "setup": lambda: call_command("migrate", verbosity=0),
+            "one": one,
+            "bulk": bulk or one,
+            "latency": lambda count: verbs.latency(site_tasks.stamp.enqueue, count),
+            "loop": lambda: call_command(worker, verbosity=0, **worker_options),
+            "work": lambda processes: verbs.crew(processes, sys.argv[0], "loop"),
+        }
+    )
+
+
+def set_up(app: str, backend: str) -> None:
     url = urlsplit(verbs.URL)
     postgresql = {
         "ENGINE": "django.db.backends.postgresql",
@@ -30,7 +52,7 @@ def set_up(app: str, backend: str, **backend_options: Any) -> None:
         USE_TZ=True,
         INSTALLED_APPS=["django.contrib.contenttypes", app],
         DATABASES={"default": sqlite if url.scheme == "sqlite" else postgresql},
-        TASKS={"default": {"BACKEND": backend, "QUEUES": [], **backend_options}},
+        TASKS={"default": {"BACKEND": backend, "QUEUES": []}},
         LOGGING={"version": 1, "disable_existing_loggers": False, "root": {"level": "WARNING"}},
     )
     django.setup()

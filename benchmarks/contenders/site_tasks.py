@@ -1,0 +1,15 @@
+"""The tasks of neighbours that are Django apps. Tasks are known by their module, which must not be __main__."""
+
+from __future__ import annotations
+
+import verbs
+from django.tasks import task
+
+
+@task
+def noop() -> None: ...
+
+
+@task
+def stamp() -> None:
+    verbs.stamp()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
+import os
 import threading
 import types
 from collections.abc import Callable, Coroutine, Generator
@@ -20,6 +22,14 @@ from .hygiene import FreshConnections, SharedConnections
 
 Report = Callable[[Attempt], None]
 BLOCKED_SECONDS = 0.5
+EXIT_BROKEN = 71
+logger = logging.getLogger("django_tasks_retry")
+
+
+def break_down() -> None:
+    """After an error of our own beside a function, as for want of memory: the process ends, its tasks are given back."""
+    logger.exception("a slot failed; its process will be replaced")
+    os._exit(EXIT_BROKEN)
 
 
 class ThreadSlots:
@@ -59,7 +69,10 @@ class ThreadSlot(threading.Thread):
     def run(self) -> None:
         self.connections = FreshConnections()
         while True:
-            self.serve(self.line.get())
+            try:
+                self.serve(self.line.get())
+            except BaseException:
+                break_down()
 
     def serve(self, attempt: Attempt) -> None:
         attempt.started = monotonic()
@@ -166,6 +179,12 @@ class LoopSlots:
             self.running[attempt].cancel()
 
     async def _serve(self, attempt: Attempt) -> None:
+        try:
+            await self._serve_it(attempt)
+        except BaseException:
+            break_down()
+
+    async def _serve_it(self, attempt: Attempt) -> None:
         attempt.started = monotonic()
         self.board.started(attempt.lease, attempt.started)
         try:

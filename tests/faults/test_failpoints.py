@@ -5,14 +5,13 @@ An ordinary run tries two steps in each way; `FAULTS=all` tries every step, befo
 
 from __future__ import annotations
 
-import signal
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from django_tasks_retry.models import TaskEvent
-from tests.faults.everywhere import ALL, LEASE, enqueue_a_life, finish_with_another, finished_once
+from tests.faults.everywhere import ALL, LEASE, enqueue_a_life, finish_with_another, finished_once, outlive
 from tests.faults.failpoints import ACTIONS, POINTS, WHENS
 from tests.worker.harness import wait_for
 
@@ -37,9 +36,7 @@ def test_at_any_step(start, effects, point, when, action):
     worker = start("--drain", variables={"FAILPOINT": f"{point}:{when}:{action}"}, lease=LEASE)
     if action == "stop":
         wait_for(lambda: frozen(worker) or worker.process.poll() is not None, "the worker frozen, or its end")
-        finish_with_another(start)
-        if worker.process.poll() is None:
-            worker.signal_all(signal.SIGCONT)
+        outlive(start, worker)
     code = worker.exit_code()
     finish_with_another(start)
     assert effects.file.with_name("effects.failpoint").exists(), "the point was reached"

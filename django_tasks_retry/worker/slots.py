@@ -27,7 +27,7 @@ logger = logging.getLogger("django_tasks_retry")
 
 
 def break_down() -> None:
-    """After an error of our own beside a function, as for want of memory: the process ends, its tasks are given back."""
+    """After an error of our own beside a function, as for want of memory: the process ends, its tasks go back."""
     logger.exception("a slot failed; its process will be replaced")
     os._exit(EXIT_BROKEN)
 

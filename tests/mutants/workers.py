@@ -39,6 +39,20 @@ ANSWERS = (
     ),
 )
 
+STATES = (
+    Mutant(
+        "a connection that trouble struck is only closed",
+        (
+            Edit(
+                "worker/weather.py",
+                "        abandon(connections[self.using])\n",
+                "        connections[self.using].close()\n",
+            ),
+        ),
+        ("tests/worker/test_weather.py::test_a_transaction_that_trouble_left_open_is_gone_with_it",),
+    ),
+)
+
 LIVES = (
     Mutant(
         "a dead child's tasks wait for the end of their leases",

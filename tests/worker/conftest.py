@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from .harness import Effects, WorkerProcess, ended, environment, place_of
 from .trouble import ALIAS, Server
 
 Start = Callable[..., WorkerProcess]
+numbers = count()
+"""Of the workers' outputs: a test may start workers in several ways."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,7 +55,7 @@ def starter(
                 arguments = ("--poll", "100ms", *arguments)
             given = {name.upper(): value for name, value in options.items()}
             env = environment(alias, folder, reached, given) | (variables or {})
-            workers.append(WorkerProcess(arguments, folder / f"worker{len(workers)}", env, **(popen or {})))
+            workers.append(WorkerProcess(arguments, folder / f"worker{next(numbers)}", env, **(popen or {})))
             return workers[-1]
 
         yield start_one

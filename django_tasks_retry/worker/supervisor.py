@@ -37,6 +37,7 @@ from .weather import Trouble
 logger = logging.getLogger("django_tasks_retry")
 TURN_SECONDS = 0.2
 LAST_WILL_SECONDS = 5.0
+SIGN_ON_SECONDS = 10.0
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -203,12 +204,14 @@ class Supervisor:
             "processes": self.options.processes,
             "slots": self.options.slots,
         }
+        # With patience: these are many statements, and there are no children yet to be looked after.
+        weather = BoundedWeather(self.weather.using, seconds=SIGN_ON_SECONDS)
         while signal.SIGTERM not in self.signals and signal.SIGINT not in self.signals:
             try:
-                self.weather.ask(lambda: sign_on(self.id, self.options.backend, **facts))
+                weather.ask(lambda: sign_on(self.id, self.options.backend, **facts))
                 break
             except Trouble:
-                sleep(max(0.0, self.weather.try_after - monotonic()))
+                sleep(max(0.0, weather.try_after - monotonic()))
 
     def say_alive(self) -> None:
         if self.options.heartbeat_file and self.touching.is_due():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self.server_port = port
         self.mode = "pass"  # or "refuse", or "swallow": accept and answer nothing, and forward nothing
+        self.delay = 0.0  # seconds on the way of each statement to the server
         self.deaf = False  # keeps notifications to itself, as a pooler in transaction mode does
         self.cut: Cut | None = None
         self.statements: list[bytes] = []
@@ -127,6 +129,7 @@ class Link:
                     return
                 continue
             cut = self.proxy.heard(statement)
+            time.sleep(self.proxy.delay)
             if cut is None or cut.reply:
                 self.cut_at_ready = cut
                 self._pass_on(self.server, batch)

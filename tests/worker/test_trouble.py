@@ -159,6 +159,15 @@ def test_a_pooler_that_delivers_no_notifications_is_noticed_and_polled_past(star
     assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
 
 
+@pytest.mark.fault("F37")
+def test_a_network_that_is_slow_from_the_start_is_worked_over(start_behind, proxy, effects):
+    """Signing on takes longer than a worker with a short lease waits for an answer later."""
+    proxy.delay = 0.08
+    worker = start_behind(lease=2.0)
+    worker.wait_until_up()
+    assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
+
+
 STATEMENTS = {
     "lanes": b"-- Lanes",
     "claim": b"-- Claim",

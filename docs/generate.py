@@ -20,6 +20,7 @@ FOLDER = Path(__file__).parent / "generated"
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 FIGURES = Path(__file__).parent / "benchmarks" / "figures.json"
+NEIGHBOURS = Path(__file__).parent / "neighbours.json"
 CHART = ".. image:: /benchmarks/chart.svg\n   :alt: Tasks a second, two processes.\n\n"
 
 OPTIONS = {
@@ -167,6 +168,15 @@ def benchmark_table() -> str:
     return chart + table(("Measure", "Unit", *names), rows)
 
 
+def neighbours_table() -> str:
+    """What `python -m tests.neighbours --write` left behind."""
+    if not NEIGHBOURS.exists():
+        return "Nothing is published for this version yet.\n"
+    told = json.loads(NEIGHBOURS.read_text())
+    rows = [(words.replace("`", "``"), *cells) for words, cells in told["rows"].items()]
+    return table(("", *told["titles"]), [*rows, ("passed", *told["passed"])])
+
+
 def number(values: list[float] | None) -> str:
     if not values:
         return ""
@@ -176,6 +186,7 @@ def number(values: list[float] | None) -> str:
 
 MADE = {
     "benchmarks.rst": benchmark_table,
+    "neighbours.rst": neighbours_table,
     "settings.rst": settings_table,
     "moves.rst": moves_table,
     "runworker.rst": runworker_table,

@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -153,19 +151,17 @@ def states_diagram() -> str:
 
 
 def benchmark_table() -> str:
-    """The median of each measure, from what `python -m benchmarks --out docs/benchmarks` left behind."""
+    """What `python -m benchmarks --out docs/benchmarks` left behind: the aims, and the median of each measure."""
+    from benchmarks.report import medians, read, shown, verdicts
+
     if not FIGURES.exists():
         return "No figures are published for this version yet.\n"
-    figures = json.loads(FIGURES.read_text())
-    names, values = dict.fromkeys(figure["who"] for figure in figures), defaultdict(list)
-    for figure in figures:
-        values[figure["measure"], figure["unit"], figure["who"]].append(figure["value"])
-    rows = [
-        (measure, unit, *(number(values.get((measure, unit, name))) for name in names))
-        for measure, unit in dict.fromkeys((figure["measure"], figure["unit"]) for figure in figures)
-    ]
-    chart = "" if not (FIGURES.parent / "chart.svg").exists() else CHART
-    return chart + table(("Measure", "Unit", *names), rows)
+    figures = read(FIGURES.parent)
+    values, units = medians(figures), {figure.measure: figure.unit for figure in figures}
+    names = list(dict.fromkeys(figure.who for figure in figures))
+    rows = [(measure, unit, *(shown(values.get((measure, name))) for name in names)) for measure, unit in units.items()]
+    aims = "".join(f"- {verdict}\n" for verdict in verdicts(figures))
+    return f"{CHART}What was aimed at:\n\n{aims}\n" + table(("Measure", "Unit", *names), rows)
 
 
 def neighbours_table() -> str:
@@ -175,13 +171,6 @@ def neighbours_table() -> str:
     told = json.loads(NEIGHBOURS.read_text())
     rows = [(words.replace("`", "``"), *cells) for words, cells in told["rows"].items()]
     return table(("", *told["titles"]), [*rows, ("passed", *told["passed"])])
-
-
-def number(values: list[float] | None) -> str:
-    if not values:
-        return ""
-    value = statistics.median(values)
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 MADE = {

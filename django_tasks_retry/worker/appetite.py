@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 AHEAD_SECONDS = 0.1
-MOST_AHEAD = 200
+MOST_AHEAD = 400
 
 
 class Appetite:

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 from queue import Empty, SimpleQueue
-from time import monotonic
+from time import monotonic, sleep
 
 from .. import registry
 from ..conf import options as queue_options
@@ -35,6 +35,7 @@ from .timer import Every
 EXIT_FENCED = 70
 HOSTAGE_SECONDS = 1.0
 CAREFUL_TASKS, CAREFUL_SECONDS = 5, 0.5
+LONG_LINE, LINGER_SECONDS = 50, 0.002
 
 
 class Child:
@@ -102,6 +103,8 @@ class Child:
         ended: list[Attempt] = []
         try:
             item = self.inbox.get(timeout=self.patience())
+            if self.threads.line.qsize() > LONG_LINE:
+                sleep(LINGER_SECONDS)  # short tasks stand in line: let some of them end, to share a statement
             while True:
                 if isinstance(item, Attempt):
                     ended.append(item)
@@ -234,9 +237,10 @@ class Child:
         if self.is_careful:
             alone = 0 if self.in_flight else 1
             return [(self.thread_work, alone), (self.loop_work, alone)]
-        in_loop = sum(attempt.is_async for attempt in self.in_flight.values())
+        knows_coroutines = bool(self.loop_work.lanes.paths)
+        in_loop = sum(attempt.is_async for attempt in self.in_flight.values()) if knows_coroutines else 0
         thread_room = self.appetite.room(len(self.in_flight) - in_loop)
-        loop_room = self.options.async_slots - in_loop if self.loop_work.lanes.paths else 0
+        loop_room = self.options.async_slots - in_loop if knows_coroutines else 0
         return [(self.thread_work, thread_room), (self.loop_work, loop_room)]
 
     @property
@@ -249,7 +253,7 @@ class Child:
             return
         last_look = self.options.drain and self.is_idle
         for work in (self.thread_work, self.loop_work):
-            work.release_ghosts({attempt.lease.id for attempt in self.in_flight.values()})
+            work.release_ghosts(self.in_flight.values())
             work.hungry = work.hungry or last_look
             room = dict(self.openings())[work]
             limit = room if self.tasks_left is None else min(room, self.tasks_left)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from time import monotonic
-from uuid import UUID
 
 from ..taskqueue import Lanes, Lease, Released, claim, finish, leases_of
+from .attempt import Attempt
 from .options import WorkerOptions
 from .weather import Trouble, Weather
 
@@ -37,10 +37,11 @@ class Claimer:
         self.next_poll = monotonic() + self.options.poll * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
         return leases
 
-    def release_ghosts(self, known: Collection[UUID]) -> None:
+    def release_ghosts(self, in_flight: Iterable[Attempt]) -> None:
         """After a lost answer: leases in our name that we know nothing of go back, their attempts refunded."""
         if not self.answer_lost:
             return
+        known = {attempt.lease.id for attempt in in_flight}
         try:
             held = self.weather.ask(lambda: leases_of(self.worker_id, self.options.backend))
             ghosts = [Released(lease, "the answer to the claim was lost") for lease in held if lease.id not in known]

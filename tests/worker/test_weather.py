@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
+import time
 
 import pytest
 from django.db import OperationalError, transaction
@@ -57,3 +58,21 @@ def test_an_alarm_rings_nowhere_but_where_it_is_meant_to():
             rung += 1
         assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert rung > 10
+
+
+def test_an_alarm_waits_until_a_destructor_is_through(monkeypatch):
+    """Else it would ring in vain, with a complaint on standard error."""
+    dropped = []
+    monkeypatch.setattr(sys, "unraisablehook", dropped.append)
+
+    class Slow:
+        def __del__(self) -> None:
+            time.sleep(0.03)
+
+    def question() -> None:
+        Slow()
+        time.sleep(60)
+
+    with pytest.raises(TimedOut):
+        within(0.01, question)
+    assert not dropped

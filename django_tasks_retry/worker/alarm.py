@@ -53,14 +53,14 @@ def within(seconds: float, verb: Callable[[], T]) -> T:
             struck = struck.f_back
         if struck is not None and is_dropped:
             # What a destructor raises is dropped, with a complaint: ring once more when it is through.
-            signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS, seconds)
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS, max(seconds, AGAIN_SECONDS))
         elif struck is not None:
             raise TimedOut(f"the server did not answer within {seconds:g} s")
 
     signal.signal(signal.SIGALRM, ring)
     try:
-        # Rings again, for the error may lead to a ROLLBACK that is not answered either.
-        signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+        # Rings again, for the error may lead to a ROLLBACK that is not answered either; but not while it still rings.
+        signal.setitimer(signal.ITIMER_REAL, seconds, max(seconds, AGAIN_SECONDS))
         return body(verb)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

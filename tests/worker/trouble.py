@@ -19,6 +19,11 @@ ALIAS = "postgresql"
 TABLES = "task, taskresult, taskevent, worker, taskstat"
 
 
+END_OTHERS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND NOT pid = ANY (%s)
+"""
+
+
 class Server:
     """One cluster with our tables, which the alias `postgresql` of this process points at for a while."""
 
@@ -83,20 +88,19 @@ class Server:
     @contextmanager
     def crowded(self) -> Iterator[None]:
         """Every connection that the server has to give is taken, and nobody else has one."""
-        taken = []
         connections[ALIAS].close()
-        with psycopg.connect(**self.direct()) as mine:
-            mine.autocommit = True
-            mine.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
-            )
-            for _ in range(200):
+        with psycopg.connect(**self.direct(), autocommit=True) as mine:
+            taken = [mine]
+            quiet = 0
+            while quiet < 3:  # in a row: the place of one who is just leaving may be taken by who comes back
                 with suppress(psycopg.OperationalError):
-                    taken.append(psycopg.connect(**self.direct()))
+                    while True:
+                        taken.append(psycopg.connect(**self.direct()))
+                others = mine.execute(END_OTHERS, [[one.info.backend_pid for one in taken]]).fetchall()
+                quiet = 0 if others else quiet + 1
             yield
-        for connection in taken:
-            connection.close()
+            for connection in taken[1:]:
+                connection.close()
 
     def direct(self) -> dict[str, Any]:
         return {"host": "127.0.0.1", "port": self.cluster.port, "user": "postgres", "dbname": "postgres"}

@@ -38,6 +38,7 @@ class ChildProcess:
     farewell: str | None = None
     leaving: str | None = None
     killed: bool = False
+    overdue: set[tuple[UUID, int]] = field(default_factory=set)
     timed_out: set[UUID] = field(default_factory=set)
     share: int | None = None
 
@@ -51,11 +52,23 @@ class ChildProcess:
         self.leaving, self.heard = reason, monotonic()
         self.channel.send(stop=reason, abandon=[str(task_id) for task_id in self.timed_out])
 
+    def note_overdue(self, latest: float) -> None:
+        """Attempts whose deadline lies before that moment, and whose timeout is yet to be recorded."""
+        late = (entry for entry in self.running() if entry.deadline < latest)
+        self.overdue |= {(entry.task_id, entry.attempts) for entry in late if entry.task_id not in self.timed_out}
+
+    def settle_overdue(self) -> None:
+        self.timed_out |= {task_id for task_id, _ in self.overdue}
+        self.overdue.clear()
+
     def is_hopeless(self) -> bool:
-        """Asked to leave, and nothing but timed out functions keeps it, or it does not even answer any more."""
+        """Asked to leave, and nothing but timed out functions keeps it, or it does not even answer any more.
+
+        Then it may hold the very lock that its timeout waits for: SQLite has only one.
+        """
+        unheard = monotonic() - self.heard
         only_stuck = all(entry.task_id in self.timed_out for entry in self.running())
-        silent = monotonic() - self.heard > UNHEARD_SECONDS
-        return bool(self.timed_out) and (silent or (only_stuck and monotonic() - self.heard > 1.0))
+        return unheard > UNHEARD_SECONDS or (only_stuck and unheard > 1.0)
 
     def kill(self) -> None:
         self.killed = True

@@ -7,12 +7,11 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from uuid import UUID
 
 from ..rules.failure import Code, Failure
 from ..rules.status import Status
 from ..taskqueue import Failed, Lease, Receipt, Recovered, Released, finish, leases_of, recover
-from .board import Entry, State
+from .board import State
 from .fork import ChildProcess
 from .weather import Trouble, Weather
 
@@ -58,6 +57,8 @@ class Heirs:
 
     def give_back(self, child: ChildProcess, cause: str) -> int:
         """What had started is lost, its attempt spent. What had not, or was ended by our own decision, is refunded."""
+        if child.overdue:
+            self.record_timeouts(child)
         leases = self.weather.ask(lambda: leases_of(child.id, self.backend))
         spent = set() if child.killed else {e.task_id for e in child.entries(State.STARTED, State.ENDED)}
         refunded = [Released(lease, cause, actor=self.actor) for lease in leases if lease.id not in spent]
@@ -78,16 +79,14 @@ class Heirs:
             extra={"facts": facts | {"reason": cause, "status": task.status.value}},
         )
 
-    def record_timeout(self, child: ChildProcess, entry: Entry) -> bool:
-        """The function did not yield: fail its attempt in its name. False where the database is away."""
-        try:
-            lease = self.find(child, entry.task_id)
-            if lease is not None and lease.attempts == entry.attempts:
-                outcome = Failed(lease, timeout_of(lease), actor=self.actor)
-                self.tell_timeout(self.weather.ask(lambda: finish([outcome]))[0])
-        except Trouble:
-            return False
-        return True
+    def record_timeouts(self, child: ChildProcess) -> None:
+        """Functions that did not yield: fail their attempts in their name."""
+        leases = self.weather.ask(lambda: leases_of(child.id, self.backend))
+        stuck = [lease for lease in leases if (lease.id, lease.attempts) in child.overdue]
+        outcomes = [Failed(lease, timeout_of(lease), actor=self.actor) for lease in stuck]
+        for receipt in self.weather.ask(lambda: finish(outcomes)):
+            self.tell_timeout(receipt)
+        child.settle_overdue()
 
     def tell_timeout(self, receipt: Receipt) -> None:
         lease = receipt.lease
@@ -100,10 +99,6 @@ class Heirs:
             *(lease.attempts, lease.max_attempts, lease.timeout),
             extra={"facts": facts | {"queue": lease.queue, "max_attempts": lease.max_attempts}},
         )
-
-    def find(self, child: ChildProcess, task_id: UUID) -> Lease | None:
-        leases = self.weather.ask(lambda: leases_of(child.id, self.backend))
-        return next((lease for lease in leases if lease.id == task_id), None)
 
 
 def timeout_of(lease: Lease) -> Failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from time import monotonic
 from uuid import UUID
 
@@ -12,6 +13,8 @@ from .fork import ChildProcess
 from .heirs import Heirs
 from .timer import Every
 from .weather import Trouble, Weather
+
+REPLACED = "its process is replaced after a neighbour's timeout"
 
 
 class Keeper:
@@ -58,16 +61,14 @@ class Keeper:
 
     def enforce_timeouts(self, child: ChildProcess) -> None:
         """A function that did not yield to TaskTimeout within the grace costs its process, not its neighbours."""
-        overdue = monotonic() - self.options.timeout_grace
-        for entry in child.running():
-            if entry.deadline < overdue and entry.task_id not in child.timed_out:
-                if child.leaving is None:  # lest it claims the next attempt itself
-                    child.ask_to_leave("its process is replaced after a neighbour's timeout")
-                if not self.weather.is_fine or not self.heirs.record_timeout(child, entry):
-                    return
-                child.timed_out.add(entry.task_id)
-                child.ask_to_leave("its process is replaced after a neighbour's timeout")
-        if child.leaving and child.timed_out:
+        child.note_overdue(monotonic() - self.options.timeout_grace)
+        if child.overdue and child.leaving != REPLACED:
+            child.ask_to_leave(REPLACED)  # lest it claims the next attempt itself
+        if child.overdue and self.weather.is_fine:
+            with suppress(Trouble):
+                self.heirs.record_timeouts(child)
+                child.ask_to_leave(REPLACED)
+        if child.overdue or child.timed_out:
             child.channel.send(ping=True)
             if child.is_hopeless():
                 child.kill()

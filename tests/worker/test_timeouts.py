@@ -13,6 +13,7 @@ SOFT = [tasks.loop_for_ever, tasks.await_for_ever, tasks.await_in_a_group]
 CAUGHT = [tasks.tidy_up_after_timeout, tasks.atidy_up_after_timeout]
 HARD = {
     "F04_hold_the_interpreter": tasks.hold_the_interpreter,
+    "F04_hold_the_database": tasks.hold_the_database,
     "F08_hang_in_c": tasks.hang_in_c,
     "F16_block_the_loop": tasks.block_the_loop,
     "F16_swallow_interruptions": tasks.swallow_interruptions,

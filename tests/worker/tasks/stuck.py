@@ -8,9 +8,12 @@ import re
 import time
 from contextlib import suppress
 
+from django.db import transaction
+
 from django_tasks_retry import retry
 from django_tasks_retry.compat import task
 from django_tasks_retry.errors import TaskCancelled, TaskTimeout
+from django_tasks_retry.models import Worker
 
 from .marks import mark
 
@@ -27,6 +30,15 @@ def hang_in_c(seconds: float = 600) -> None:
 def hold_the_interpreter() -> None:
     mark("hog")
     re.match(r"(a+)+$", "a" * 64 + "b")
+
+
+@task
+@retry(max_attempts=1, timeout=0.3)
+def hold_the_database() -> None:
+    """SQLite's only write lock: the supervisor cannot record the timeout while this process lives."""
+    with transaction.atomic():
+        Worker.objects.filter(pk="nobody").update(host="nowhere")
+        hold_the_interpreter.func()
 
 
 @task

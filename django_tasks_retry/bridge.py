@@ -32,7 +32,6 @@ IN_DJANGO = {
     Status.CANCELLED: TaskResultStatus.FAILED,
 }
 TOLD_IN_RESULTS = (EventKind.RUNNING, EventKind.FAILED, EventKind.CANCELLED)
-FINAL = (Status.SUCCESS, Status.FAILED)
 LOST = "django_tasks_retry.errors.LeaseLost"
 
 
@@ -155,17 +154,15 @@ def failed_result(lease: Lease, error: BaseException) -> AnyResult:
 registry.present_leases_as(failed_result)
 
 
-def conclude(result: AnyResult, receipt: Receipt, outcome: Outcome | None) -> bool:
-    """Bring the running result up to date with what was recorded. False where the task has not ended for good."""
-    if receipt.status not in FINAL or not receipt.accepted:
-        return False
-    object.__setattr__(result, "status", IN_DJANGO[receipt.status])
+def concluded(result: AnyResult, status: Status, receipt: Receipt, outcome: Outcome | None) -> AnyResult:
+    """The running result, brought up to date with what was recorded in the end."""
+    object.__setattr__(result, "status", IN_DJANGO[status])
     object.__setattr__(result, "finished_at", receipt.ts)
-    if isinstance(outcome, Completed) and receipt.status is Status.SUCCESS:
+    if isinstance(outcome, Completed) and status is Status.SUCCESS:
         object.__setattr__(result, "_return_value", normalize_json(outcome.result))
     elif receipt.error is not None:
         result.errors.append(task_error(receipt.error["exception"], receipt.error["traceback"]))
-    return True
+    return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import django
+from django.dispatch import Signal
 
 CORE_HAS_TASKS = django.VERSION >= (6, 0)
 
@@ -13,7 +15,8 @@ if TYPE_CHECKING or CORE_HAS_TASKS:
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
-    from django.tasks.signals import task_enqueued, task_finished, task_started
+    from django.tasks.signals import log_task_finished, log_task_started, task_enqueued, task_finished, task_started
+    from django.tasks.signals import logger as framework_logger
     from django.utils.json import normalize_json
 else:
     try:
@@ -24,19 +27,32 @@ else:
             "On Django 5.2 install its backport: pip install 'django-tasks-retry[backport]'."
         ) from missing
     # The backport registers its system check and log lines only where its own app is installed.
-    import django_tasks.checks
-    import django_tasks.signals  # noqa: F401
+    import django_tasks.checks  # noqa: F401
     from django_tasks import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME, task, task_backends
     from django_tasks.backends.base import BaseTaskBackend
     from django_tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
     from django_tasks.exceptions import TaskResultDoesNotExist
-    from django_tasks.signals import task_enqueued, task_finished, task_started
+    from django_tasks.signals import log_task_finished, log_task_started, task_enqueued, task_finished, task_started
+    from django_tasks.signals import logger as framework_logger
     from django_tasks.utils import normalize_json
 
     try:
         from django_tasks.exceptions import InvalidTask
     except ImportError:
         from django_tasks.exceptions import InvalidTaskError as InvalidTask
+
+LOG_RECEIVERS = {id(log_task_started), id(log_task_finished)}
+
+
+def is_watched(signal: Signal) -> bool:
+    """Whether there are receivers beside the framework's own, which does nothing but write to its log."""
+    return any(key[0] not in LOG_RECEIVERS for key, *_ in signal.receivers)
+
+
+def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
+    """Whether it makes any difference to send a signal that the framework logs at this level."""
+    return framework_logger.isEnabledFor(level) or is_watched(signal)
+
 
 __all__ = [
     "CORE_HAS_TASKS",
@@ -50,6 +66,9 @@ __all__ = [
     "TaskResult",
     "TaskResultDoesNotExist",
     "TaskResultStatus",
+    "framework_logger",
+    "is_heard",
+    "is_watched",
     "normalize_json",
     "task",
     "task_backends",

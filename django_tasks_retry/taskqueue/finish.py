@@ -37,6 +37,11 @@ class Receipt:
     def accepted(self) -> bool:
         return self.lost is None
 
+    @property
+    def final_status(self) -> Status | None:
+        """How the task ended, where it ended with this report."""
+        return self.status if self.accepted and self.status is not Status.PENDING else None
+
 
 def finish(outcomes: Sequence[Outcome]) -> list[Receipt]:
     """Write the outcomes, in one statement on PostgreSQL, and answer each."""

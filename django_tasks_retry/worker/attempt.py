@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -12,11 +13,12 @@ from asgiref.sync import sync_to_async
 from django.db import Error, transaction
 
 from .. import bridge, registry
-from ..compat import task_backends, task_finished, task_started
+from ..compat import is_heard, is_watched, task_backends, task_finished, task_started
 from ..errors import InvalidPayload, LeaseLost
 from ..registry import AnyTask
 from ..rules.failure import Code, capture
 from ..rules.policy import policy_of
+from ..rules.status import Status
 from ..taskqueue import (
     Completed,
     Failed,
@@ -140,29 +142,36 @@ def begin(attempt: Attempt) -> Call | Outcome:
     if task is None:
         return Released(lease, "this worker does not know the function", delay=1.0)
     try:
-        attempt.result = bridge.running_result(lease, task, with_history=is_watched(task))
+        if task.takes_context or is_heard(task_started) or is_watched(task_finished):
+            attempt.result = result_of(attempt, task)
     except Error:
         return Released(lease, "its earlier attempts could not be looked up")
-    context = (bridge.context_of(lease, attempt.result),) if task.takes_context else ()
+    context = (bridge.context_of(lease, result_of(attempt, task)),) if task.takes_context else ()
     args = (*context, *lease.args)
     try:
         signature_of(task.func).bind(*args, **lease.kwargs)
     except TypeError as misfit:
         return Failed(lease, capture(misfit, Code.BAD_ARGUMENTS))
-    task_started.send_robust(type(task_backends[lease.backend]), task_result=attempt.result)
+    if is_heard(task_started):
+        task_started.send_robust(type(task_backends[lease.backend]), task_result=attempt.result)
     return Call(task, args, lease.kwargs)
 
 
-def is_watched(task: AnyTask) -> bool:
-    """Whether anybody looks at the attempt's result: the function itself, or receivers other than the framework's."""
-    return task.takes_context or len(task_started.receivers) > 1 or len(task_finished.receivers) > 1
+def result_of(attempt: Attempt, task: AnyTask) -> bridge.AnyResult:
+    """What the context and receivers of signals see. Made only for who looks: it costs more than a short task."""
+    return attempt.result or bridge.running_result(attempt.lease, task, with_history=looks_back(task))
+
+
+def looks_back(task: AnyTask) -> bool:
+    """Whether anybody may ask about earlier attempts."""
+    return task.takes_context or is_watched(task_started) or is_watched(task_finished)
 
 
 def begins_with_database(attempt: Attempt) -> bool:
-    """Earlier attempts are looked up for who watches, and receivers of signals may look up anything."""
+    """Earlier attempts are looked up for who asks, and receivers of signals may look up anything."""
     task = registry.find(attempt.lease.func_path)
-    history = attempt.lease.attempts > 1 and task is not None and is_watched(task)
-    return history or len(task_started.receivers) > 1
+    history = attempt.lease.attempts > 1 and task is not None and looks_back(task)
+    return history or is_watched(task_started)
 
 
 @cache
@@ -187,20 +196,24 @@ def run_atomically(attempt: Attempt, call: Call) -> Outcome:
         return Failed(attempt.lease, lost)
 
 
+def is_told(receipt: Receipt | None) -> bool:
+    """Whether the task has ended for good, and anybody hears of it."""
+    ended = receipt.final_status if receipt else None
+    return ended is not None and is_heard(task_finished, logging.INFO if ended is Status.SUCCESS else logging.ERROR)
+
+
 def tell_finished(attempt: Attempt) -> None:
     """Send `task_finished` for what ended for good."""
-    if (
-        attempt.receipt is None
-        or attempt.result is None
-        or not bridge.conclude(attempt.result, attempt.receipt, attempt.outcome)
-    ):
+    task, receipt = registry.find(attempt.lease.func_path), attempt.receipt
+    if task is None or receipt is None or receipt.final_status is None or not is_told(receipt):
         return
+    result = bridge.concluded(result_of(attempt, task), receipt.final_status, receipt, attempt.outcome)
     sender = type(task_backends[attempt.lease.backend])
     error = attempt.outcome.error if isinstance(attempt.outcome, Failed) else None
     if not isinstance(error, BaseException):
-        task_finished.send_robust(sender, task_result=attempt.result)
+        task_finished.send_robust(sender, task_result=result)
         return
     try:
         raise error
     except BaseException:  # the framework's log line takes the traceback from the exception being handled
-        task_finished.send_robust(sender, task_result=attempt.result)
+        task_finished.send_robust(sender, task_result=result)

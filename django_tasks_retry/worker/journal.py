@@ -6,9 +6,14 @@ import json
 import logging
 import sys
 import traceback
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
+from django.utils.log import RequireDebugTrue
+
+from ..compat import framework_logger
 from ..rules.status import Status
 from ..taskqueue import Failed, Released
 from .attempt import Attempt
@@ -53,7 +58,7 @@ def set_up(log_format: str | None, verbosity: int) -> None:
     """Write to standard error, unless the project has configured the logger itself and asked for no format."""
     logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
     logging.raiseExceptions = False
-    quiet_the_framework()
+    quiet(framework_logger)
     if logger.handlers and log_format is None:
         return
     handler = logging.StreamHandler(sys.stderr)
@@ -62,12 +67,24 @@ def set_up(log_format: str | None, verbosity: int) -> None:
     logger.propagate = False
 
 
-def quiet_the_framework() -> None:
-    """Its lines about tasks say what ours say. Where no handler is configured for them they would go to our stream."""
-    for name in ("django.tasks", "django_tasks"):
-        framework = logging.getLogger(name)
-        if not framework.hasHandlers():
-            framework.addHandler(logging.NullHandler())
+def quiet(framework: logging.Logger) -> None:
+    """Its lines about tasks say what ours say. Where nobody takes them they are not made, nor sent to our stream."""
+    if not framework.hasHandlers():
+        framework.addHandler(logging.NullHandler())
+    if framework.level == logging.NOTSET and not any(takes_infos(handler) for handler in handlers_of(framework)):
+        framework.setLevel(logging.WARNING)
+
+
+def handlers_of(named: logging.Logger | None) -> Iterator[logging.Handler]:
+    while named is not None:
+        yield from named.handlers
+        named = named.parent if named.propagate else None
+
+
+def takes_infos(handler: logging.Handler) -> bool:
+    """Unless it says that it does not, as Django's own do in production."""
+    only_in_debug = any(isinstance(each, RequireDebugTrue) for each in handler.filters) and not settings.DEBUG
+    return handler.level <= logging.INFO and not only_in_debug and not isinstance(handler, logging.NullHandler)
 
 
 def record(attempt: Attempt) -> str:

@@ -6,7 +6,7 @@ import logging
 import threading
 from queue import SimpleQueue
 
-from .attempt import Attempt, tell_finished
+from .attempt import Attempt, is_told, tell_finished
 from .hygiene import FreshConnections
 
 logger = logging.getLogger("django_tasks_retry")
@@ -19,7 +19,8 @@ class Teller:
         self.thread.start()
 
     def tell(self, attempt: Attempt) -> None:
-        self.line.put(attempt)
+        if is_told(attempt.receipt):
+            self.line.put(attempt)
 
     def run(self) -> None:
         fresh = FreshConnections()

@@ -6,8 +6,16 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from django_tasks_retry import bridge
 from django_tasks_retry.backend import RetryBackend
-from django_tasks_retry.compat import CORE_HAS_TASKS, TaskResultStatus, task_enqueued, task_finished, task_started
+from django_tasks_retry.compat import (
+    CORE_HAS_TASKS,
+    TaskResultStatus,
+    log_task_finished,
+    task_enqueued,
+    task_finished,
+    task_started,
+)
 from tests import tasks as plain
 from tests.backend import samples
 
@@ -78,3 +86,30 @@ def test_the_log_carries_the_traceback(database, tasks, caplog):
         tasks.run_due()
     [record] = [record for record in caplog.records if record.name == LOGGER]
     assert record.exc_info[0].__name__ == "Abort"
+
+
+def test_a_receiver_in_place_of_the_frameworks_own_is_heard(database, tasks, caplog):
+    finished = []
+
+    def receive(task_result, **_):
+        finished.append(task_result.status)
+
+    task_finished.disconnect(log_task_finished)
+    try:
+        with caplog.at_level(logging.CRITICAL, LOGGER), connected(task_finished, receive):
+            plain.add.enqueue(1, 2)
+            tasks.run_due()
+    finally:
+        task_finished.connect(log_task_finished)
+    assert finished == [TaskResultStatus.SUCCESSFUL]
+
+
+def test_where_nobody_hears_nothing_is_made(database, tasks, caplog, monkeypatch):
+    made = []
+    make = bridge.running_result
+    monkeypatch.setattr(bridge, "running_result", lambda *args, **how: made.append(args) or make(*args, **how))
+    for level, expected in ((logging.WARNING, 0), (logging.INFO, 1)):
+        with caplog.at_level(level, LOGGER):
+            plain.add.enqueue(1, 2)
+            assert [run.status for run in tasks.run_due()] == [TaskResultStatus.SUCCESSFUL]
+        assert len(made) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -12,9 +13,11 @@ from pathlib import Path
 
 import pytest
 from django.db import connections
+from django.utils.log import RequireDebugTrue
 
 from django_tasks_retry import guard
 from django_tasks_retry.models import Task
+from django_tasks_retry.worker import journal
 
 from . import tasks
 from .harness import ROOT, status_of, wait_for
@@ -55,6 +58,32 @@ def test_lines_for_machines_have_stable_keys(start, effects):
 
 
 @pytest.mark.fault("F10")
+def handler(*filters, level=logging.NOTSET):
+    made = logging.StreamHandler()
+    made.setLevel(level)
+    made.filters = list(filters)
+    return made
+
+
+HANDLERS = {
+    "none": (None, logging.WARNING),
+    "for infos": (logging.StreamHandler(), logging.NOTSET),
+    "for errors": (handler(level=logging.ERROR), logging.WARNING),
+    "for developers": (handler(RequireDebugTrue()), logging.WARNING),
+    "of its own filter": (handler(logging.Filter("django")), logging.NOTSET),
+}
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_the_frameworks_lines_are_made_only_where_somebody_takes_them(name):
+    framework = logging.Logger("django.tasks")
+    given, level = HANDLERS[name]
+    if given is not None:
+        framework.addHandler(given)
+    journal.quiet(framework)
+    assert (framework.level, framework.hasHandlers()) == (level, True)
+
+
 def test_a_worker_without_standard_streams_works(start, effects):
     task, poison = Task.objects.enqueue(tasks.canary), Task.objects.enqueue(tasks.exit_at_once)
     close_all = {"preexec_fn": lambda: [os.close(number) for number in (0, 1, 2)]}

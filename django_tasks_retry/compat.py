@@ -46,7 +46,7 @@ LOG_RECEIVERS = {id(log_task_started), id(log_task_finished)}
 
 def is_watched(signal: Signal) -> bool:
     """Whether there are receivers beside the framework's own, which does nothing but write to its log."""
-    return any(key[0] not in LOG_RECEIVERS for key, *_ in signal.receivers)
+    return not LOG_RECEIVERS.issuperset([key[0] for key, *_ in signal.receivers])
 
 
 def is_heard(signal: Signal, level: int = logging.INFO) -> bool:

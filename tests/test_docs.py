@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import fields
 
 import pytest
 from django.apps import apps
@@ -154,8 +153,8 @@ def public(kind: type) -> set[str]:
 
 
 def test_every_option_of_enqueue_is_documented():
-    for field in fields(Request):
-        assert re.search(rf"\b{field.name}\b", page("reference/api")), field.name
+    for name in Request._fields:
+        assert re.search(rf"\b{name}\b", page("reference/api")), name
 
 
 def test_everything_that_a_context_and_the_test_harness_offer_is_documented():

@@ -29,7 +29,7 @@ from ..conf import options
 from ..models import Queue, Task
 from ..rules.status import Status
 from ..rules.transitions import CLAIM, KEPT, EventKind
-from .database import database, fetch, is_postgresql, statement
+from .database import as_array, database, fetch, is_postgresql, statement
 from .events import event, write_events
 from .lease import COLUMNS, Lease, read_lease
 
@@ -162,12 +162,12 @@ def urgency(lease: Lease) -> Any:
 
 def take_on_postgresql(lanes: Sequence[Lane], limit: int, terms: Terms, using: str) -> list[Lease]:
     parameters = {
-        "queues": [lane.queue for lane in lanes],
-        "priorities": [lane.priority for lane in lanes],
-        "floor_etas": [lane.floor_eta for lane in lanes],
-        "floor_ids": [lane.floor_id for lane in lanes],
+        "queues": as_array([lane.queue for lane in lanes]),
+        "priorities": as_array([lane.priority for lane in lanes]),
+        "floor_etas": as_array([lane.floor_eta for lane in lanes]),
+        "floor_ids": as_array([lane.floor_id for lane in lanes]),
         "limit": limit,
-        "known": list(terms.known),
+        "known": as_array(terms.known),
         "backend": terms.backend,
         "worker": terms.worker_id,
         "lease": terms.seconds,

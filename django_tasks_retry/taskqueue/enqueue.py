@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.utils import timezone
@@ -25,13 +25,12 @@ FIRST_YEAR, LAST_YEAR = 1900, 9000
 """Years in which every time zone and both databases can reckon."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What a user asks for. None means: as the task's policy says, else the backend's default."""
 
     func: Callable[..., Any]
     args: Iterable[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = MappingProxyType({})
     eta: datetime | timedelta | None = None
     queue: str | None = None
     priority: int | None = None
@@ -40,7 +39,7 @@ class Request:
     timeout: float | timedelta | None = None
     interval: float | timedelta = 0
     unique_key: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = MappingProxyType({})
     backend: str | None = None
 
     @classmethod

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
-from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import BooleanField
+from django.db.models.base import ModelState
 from django.db.models.expressions import RawSQL
 
 from ..clock import now
@@ -30,8 +30,10 @@ BLANK: dict[str, Any] = dict.fromkeys(COLUMNS) | {"status": Status.PENDING.value
 
 
 def new_task(**given: Any) -> Task:
-    """A task that is yet to be written. By place, which takes Django a third of the time that it takes by name."""
-    return Task(*(BLANK | given).values())  # type: ignore[misc]  # the stubs know fields by name only
+    """A task that is yet to be written, filled in as a whole: field by field takes Django four times as long."""
+    task = Task.__new__(Task)
+    task.__dict__ = {"_state": ModelState(), **BLANK, **given}
+    return task
 
 
 def same_call(task: Task, **changes: Any) -> Task:
@@ -116,7 +118,7 @@ ASKED = (
     "id", "func_path", "args", "kwargs", "queue", "priority", "backend", "eta", "due_in", "max_attempts", "backoff",
     "timeout", "interval", "slot", "run_id", "retry_of_id", "parent_id", "unique_key", "metadata",
 )  # fmt: skip
-VALUES = attrgetter(*ASKED)
+BLANK_CALL = dict.fromkeys(ASKED) | {"due_in": 0.0}
 JSON_COLUMNS = ("args", "kwargs", "backoff", "metadata")
 
 
@@ -127,14 +129,13 @@ LEAVE_TAKEN_KEYS = (
 
 
 def insert_on_postgresql(tasks: Sequence[Task], using: str) -> list[Task]:
-    asked = [dict(zip(ASKED, VALUES(task), strict=True)) for task in tasks]
-    if len(asked) == 1:
-        sql, parameters = statement("enqueue_one"), asked[0] | {name: as_json(asked[0][name]) for name in JSON_COLUMNS}
+    if len(tasks) == 1:
+        sql, parameters = statement("enqueue_one"), parameters_of(tasks[0])
     else:
-        sql, parameters = statement("enqueue"), {"asked": as_text(asked)}
+        sql, parameters = statement("enqueue"), {"asked": as_text([asked_of(task) for task in tasks])}
     if any(task.unique_key for task in tasks):
         sql = sql.replace("RETURNING", f"{LEAVE_TAKEN_KEYS}\nRETURNING")
-    elif len(asked) > 1 and not any(task.due_in for task in tasks):
+    elif len(tasks) > 1 and not any(task.due_in for task in tasks):
         # All will be there, due at once or as they say, so one answer tells of all.
         [row] = run(f"{sql} LIMIT 1", parameters, using)
         return [as_dated(task, row["created_at"], using) for task in tasks]
@@ -142,8 +143,15 @@ def insert_on_postgresql(tasks: Sequence[Task], using: str) -> list[Task]:
     return [as_stored(task, written[task.id], using) for task in tasks if task.id in written]
 
 
-def as_json(value: Any) -> str | None:
-    return None if value is None else dump(value)
+def asked_of(task: Task) -> dict[str, Any]:
+    """What is known of a task before it is written. What it leaves out is NULL."""
+    values = vars(task)
+    return {name: value for name in ASKED if (value := values.get(name)) is not None}
+
+
+def parameters_of(task: Task) -> dict[str, Any]:
+    asked = asked_of(task)
+    return BLANK_CALL | asked | {name: dump(asked[name]) for name in JSON_COLUMNS if name in asked}
 
 
 def insert_on_sqlite(tasks: Sequence[Task], using: str) -> list[Task]:

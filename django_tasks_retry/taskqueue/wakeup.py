@@ -17,7 +17,7 @@ from functools import partial
 
 from django.db import connections, transaction
 
-from .database import is_postgresql
+from .database import as_array, is_postgresql, run
 
 CHANNEL = "django_tasks_retry"
 COOLDOWN_SECONDS = 0.005  # a lone task is announced at once, a burst two hundred times a second
@@ -78,9 +78,9 @@ class Notifier:
             self.changed.wait_for(lambda: not (self.gathered or self.sending), timeout=FAREWELL_SECONDS)
 
     def notify(self, messages: set[str]) -> None:
+        parameters = {"channel": CHANNEL, "messages": as_array(sorted(messages))}
         try:
-            with connections[self.using].cursor() as cursor:
-                cursor.execute("SELECT pg_notify(%s, m) FROM unnest(%s::text[]) m", [CHANNEL, sorted(messages)])
+            run("SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m", parameters, self.using)
         except Exception as error:
             logger.debug("wake-up not sent, workers will poll: %s", error)
             connections[self.using].close()

@@ -64,7 +64,8 @@ class Listener:
     def hear(self) -> set[str]:
         """The messages that have arrived."""
         try:
-            return {note.payload for note in self.connection.notifies(timeout=0)}
+            self.connection.pgconn.consume_input()
+            return {note.extra.decode() for note in iter(self.connection.pgconn.notifies, None)}
         except Exception as error:
             logger.debug("lost the connection for wake-ups: %s", error)
             self.close()

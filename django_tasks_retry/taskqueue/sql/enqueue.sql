@@ -11,7 +11,7 @@ WITH asked AS (
         run_id, retry_of_id, parent_id, unique_key, metadata, n
     )
 ), dated AS (
-    SELECT *, COALESCE(eta, django_tasks_retry_now() + due_in * interval '1 second') AS due FROM asked
+    SELECT *, COALESCE(eta, django_tasks_retry_now() + COALESCE(due_in, 0) * interval '1 second') AS due FROM asked
 ), written AS (
     INSERT INTO django_tasks_retry_task (
         id, func_path, args, kwargs, queue, priority, backend, status, eta, attempts, max_attempts, refunds, backoff,

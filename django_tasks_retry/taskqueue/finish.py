@@ -7,10 +7,9 @@ late changes nothing, and the answer says why.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import InvalidPayload, LeaseLost, LostReason
 from ..models import Task
@@ -22,8 +21,7 @@ from .lease import Fence, Lease
 from .report import Completed, Failed, Outcome, Released, Report, report_of
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """The queue's answer to one report."""
 
     lease: Lease

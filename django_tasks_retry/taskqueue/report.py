@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from .. import registry
@@ -24,15 +23,13 @@ from .lease import Lease
 logger = logging.getLogger("django_tasks_retry")
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(NamedTuple):
     lease: Lease
     result: Any = None
     actor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """`error` is what the function raised, or a failure that was captured elsewhere."""
 
     lease: Lease
@@ -40,8 +37,7 @@ class Failed:
     actor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(NamedTuple):
     """The attempt ended through no fault of the task: it is refunded."""
 
     lease: Lease
@@ -53,8 +49,7 @@ class Released:
 Outcome: TypeAlias = Completed | Failed | Released
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     lease: Lease
     move: Move
     moved_by: str

@@ -44,7 +44,8 @@ def test_at_any_statement(start_behind, start, server, proxy, effects, length, n
         code = live(start, workers[0], deed, cut)
         reached += cut.done.is_set()
         assert finished_once(enqueued), nth
-        assert code in deed.codes or GREETING not in workers[0].output, (nth, code)
+        codes = deed.codes if cut.done.is_set() else (0,)  # not every life has the last statement of the longest
+        assert code in codes or GREETING not in workers[0].output, (nth, code)
         assert deed.loses_attempts or not TaskEvent.objects.filter(kind="task.lease_lost").exists(), nth
         assert "Traceback" not in workers[0].output, nth
     print(f"{reached} statements disturbed, of about {length}")  # noqa: T201 - figures for who runs with -rP

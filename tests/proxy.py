@@ -1,4 +1,4 @@
-"""A proxy in front of PostgreSQL that can refuse, reset, swallow, or cut a connection at a chosen statement."""
+"""A proxy in front of PostgreSQL that can refuse, reset, swallow, or cut a connection at a statement or a byte."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ NOTIFICATION = b"A"
 class Cut:
     """Cut the connection at a statement: the n-th that has `text` in it. `reply` lets the server do it first.
 
-    `meanwhile` is done before anybody can notice. With an `error` that is the answer, and the connection stays;
-    `spare` lets the statement and its answer pass.
+    `passing` is the share of its bytes, or of those of its answer, that get through before. `meanwhile` is done before
+    anybody can notice. With an `error` that is the answer, and the connection stays; `spare` lets the statement and its
+    answer pass.
     """
 
     text: bytes = b""
     nth: int = 1
     reply: bool = False
+    passing: float = 0.0
     error: str = ""
     spare: bool = False
     meanwhile: Callable[[], object] | None = None
     done: threading.Event = field(default_factory=threading.Event)
+
+    def head(self, data: bytes) -> bytes:
+        return data[: int(len(data) * self.passing)]
 
 
 class Proxy:
@@ -133,18 +138,23 @@ class Link:
             if cut is None or cut.reply:
                 self.cut_at_ready = cut
                 self._pass_on(self.server, batch)
-            elif self._cut(cut):
-                self._pass_on(self.server, batch)
+            else:
+                self._pass_on(self.server, cut.head(batch))
+                if self._cut(cut):
+                    self._pass_on(self.server, batch)
             statement = batch = b""
 
     def _forward_replies(self) -> None:
         reader = self.server.makefile("rb")
+        withheld = b""
         while True:
             kind, message = read_message(reader)
             if self.cut_at_ready is not None:
+                withheld += message
                 if kind == READY:
+                    self._pass_on(self.client, self.cut_at_ready.head(withheld))
                     self._cut(self.cut_at_ready)
-                    self.cut_at_ready = None
+                    self.cut_at_ready, withheld = None, b""
                 continue
             if kind == READY:
                 self.in_transaction = message[5:6] != b"I"

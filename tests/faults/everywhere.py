@@ -69,6 +69,11 @@ def kill_backends(worker: WorkerProcess, server: Server) -> None:
         )
 
 
+def cut_at_a_byte(nth: int, **how: Any) -> Cut:
+    """At another one in each statement."""
+    return Cut(nth=nth, passing=0.01 + nth * 0.377 % 0.98, **how)
+
+
 KILL = signal_worker(signal.SIGKILL)
 DEEDS = {
     "f01 its child is killed": Deed(kill_children, loses_attempts=True),
@@ -81,6 +86,8 @@ DEEDS = {
     "f12 it is told to stop at once": Deed(signal_worker(signal.SIGTERM, 2), codes=(0, 1)),
     "f30 the request is cut": Deed(cut=Cut),
     "f31 the reply is cut": Deed(cut=partial(Cut, reply=True)),
+    "f30 the request is cut at a byte": Deed(cut=cut_at_a_byte),
+    "f31 the reply is cut at a byte": Deed(cut=partial(cut_at_a_byte, reply=True)),
     "f33 backends are killed": Deed(kill_backends),
     "f36 the statement is refused": Deed(cut=partial(Cut, error="57014")),
     "f36 the statement is done and reported as failed": Deed(cut=partial(Cut, error="XX000", reply=True)),

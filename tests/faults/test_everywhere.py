@@ -12,7 +12,7 @@ from django_tasks_retry.models import TaskEvent
 from tests.faults.everywhere import ALL, DEEDS, GREETING, LEASE, NAMED, all_done, enqueue_a_life, finished_once, live
 from tests.proxy import Cut
 
-SAMPLE = dict(zip(DEEDS, (0.5, 0.3, 0.8, 0.6, 0.5, 0.6, 0.7, 0.8, 0.6, 0.4, 0.7), strict=True))
+SAMPLE = dict(zip(DEEDS, (0.5, 0.3, 0.8, 0.6, 0.5, 0.6, 0.7, 0.8, 0.6, 0.8, 0.6, 0.4, 0.7), strict=True))
 counted: list[int] = []
 
 

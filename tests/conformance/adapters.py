@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -38,7 +37,7 @@ class Immediate(RetryBackend):
     """Runs a task at once, in one attempt."""
 
     def request(self, task: Any, args: Any, kwargs: Any) -> Any:
-        return replace(super().request(task, args, kwargs), max_attempts=1)
+        return super().request(task, args, kwargs)._replace(max_attempts=1)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         result = super().enqueue(task, args, kwargs)

@@ -34,6 +34,7 @@ class Plan:
     children: int = 4
     threads: int = 8
     seconds: float = 3600.0
+    untimed: bool = False
     folder: Path = field(default_factory=Path)
 
 

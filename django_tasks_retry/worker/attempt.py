@@ -141,8 +141,9 @@ def begin(attempt: Attempt) -> Call | Outcome:
     task = registry.find(lease.func_path)
     if task is None:
         return Released(lease, "this worker does not know the function", delay=1.0)
+    heard = is_heard(task_started)
     try:
-        if task.takes_context or is_heard(task_started) or is_watched(task_finished):
+        if task.takes_context or heard or is_watched(task_finished):
             attempt.result = result_of(attempt, task)
     except Error:
         return Released(lease, "its earlier attempts could not be looked up")
@@ -152,7 +153,7 @@ def begin(attempt: Attempt) -> Call | Outcome:
         signature_of(task.func).bind(*args, **lease.kwargs)
     except TypeError as misfit:
         return Failed(lease, capture(misfit, Code.BAD_ARGUMENTS))
-    if is_heard(task_started):
+    if heard:
         task_started.send_robust(type(task_backends[lease.backend]), task_result=attempt.result)
     return Call(task, args, lease.kwargs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,7 +14,16 @@ from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
 from . import registry
-from .compat import CORE_HAS_TASKS, BaseTaskBackend, InvalidTask, Task, normalize_json, task_backends, task_enqueued
+from .compat import (
+    CORE_HAS_TASKS,
+    BaseTaskBackend,
+    InvalidTask,
+    Task,
+    is_heard,
+    normalize_json,
+    task_backends,
+    task_enqueued,
+)
 from .conf import KEYS, read_options
 from .errors import InvalidOptions
 from .rules.backoff import BackoffLike
@@ -85,7 +95,8 @@ class RetryBackend(BaseTaskBackend):
         self.validate_task(task)
         result = as_result(enqueue(self.request(task, args, kwargs)), task)
         # Robust: the row exists, so a failing receiver must not make the caller enqueue a second time.
-        task_enqueued.send_robust(type(self), task_result=result)
+        if is_heard(task_enqueued, logging.DEBUG):
+            task_enqueued.send_robust(type(self), task_result=result)
         return result
 
     def get_result(self, result_id: str) -> Any:

@@ -15,7 +15,14 @@ if TYPE_CHECKING or CORE_HAS_TASKS:
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
-    from django.tasks.signals import log_task_finished, log_task_started, task_enqueued, task_finished, task_started
+    from django.tasks.signals import (
+        log_task_enqueued,
+        log_task_finished,
+        log_task_started,
+        task_enqueued,
+        task_finished,
+        task_started,
+    )
     from django.tasks.signals import logger as framework_logger
     from django.utils.json import normalize_json
 else:
@@ -32,7 +39,14 @@ else:
     from django_tasks.backends.base import BaseTaskBackend
     from django_tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
     from django_tasks.exceptions import TaskResultDoesNotExist
-    from django_tasks.signals import log_task_finished, log_task_started, task_enqueued, task_finished, task_started
+    from django_tasks.signals import (
+        log_task_enqueued,
+        log_task_finished,
+        log_task_started,
+        task_enqueued,
+        task_finished,
+        task_started,
+    )
     from django_tasks.signals import logger as framework_logger
     from django_tasks.utils import normalize_json
 
@@ -41,7 +55,7 @@ else:
     except ImportError:
         from django_tasks.exceptions import InvalidTaskError as InvalidTask
 
-LOG_RECEIVERS = {id(log_task_started), id(log_task_finished)}
+LOG_RECEIVERS = {id(log_task_enqueued), id(log_task_started), id(log_task_finished)}
 
 
 def is_watched(signal: Signal) -> bool:

@@ -18,7 +18,7 @@ from ..models import Task
 from ..querysets import TaskQuerySet
 from ..rules.payload import dump
 from ..rules.status import Status
-from .database import as_text, database, is_postgresql, run, statement
+from .database import as_text, database, fetch, is_postgresql, run, statement
 from .ids import new_id
 from .wakeup import announce
 
@@ -118,6 +118,7 @@ ASKED = (
     "id", "func_path", "args", "kwargs", "queue", "priority", "backend", "eta", "due_in", "max_attempts", "backoff",
     "timeout", "interval", "slot", "run_id", "retry_of_id", "parent_id", "unique_key", "metadata",
 )  # fmt: skip
+RETURNED = ("id", "eta", "slot", "created_at", "updated_at")
 BLANK_CALL = dict.fromkeys(ASKED) | {"due_in": 0.0}
 JSON_COLUMNS = ("args", "kwargs", "backoff", "metadata")
 
@@ -135,11 +136,11 @@ def insert_on_postgresql(tasks: Sequence[Task], using: str) -> list[Task]:
         sql, parameters = statement("enqueue"), {"asked": as_text([asked_of(task) for task in tasks])}
     if any(task.unique_key for task in tasks):
         sql = sql.replace("RETURNING", f"{LEAVE_TAKEN_KEYS}\nRETURNING")
-    elif len(tasks) > 1 and not any(task.due_in for task in tasks):
+    elif not any(task.due_in for task in tasks):
         # All will be there, due at once or as they say, so one answer tells of all.
-        [row] = run(f"{sql} LIMIT 1", parameters, using)
-        return [as_dated(task, row["created_at"], using) for task in tasks]
-    written = {row.pop("id"): row for row in run(sql, parameters, using)}
+        [row] = fetch(sql if len(tasks) == 1 else f"{sql} LIMIT 1", parameters, using)
+        return [as_dated(task, row[RETURNED.index("created_at")], using) for task in tasks]
+    written = {row[0]: dict(zip(RETURNED, row, strict=True)) for row in fetch(sql, parameters, using)}
     return [as_stored(task, written[task.id], using) for task in tasks if task.id in written]
 
 

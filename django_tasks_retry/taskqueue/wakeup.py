@@ -17,7 +17,7 @@ from functools import partial
 
 from django.db import connections, transaction
 
-from .database import as_array, is_postgresql, run
+from .database import as_array, fetch, is_postgresql
 
 CHANNEL = "django_tasks_retry"
 COOLDOWN_SECONDS = 0.005  # a lone task is announced at once, a burst two hundred times a second
@@ -80,7 +80,7 @@ class Notifier:
     def notify(self, messages: set[str]) -> None:
         parameters = {"channel": CHANNEL, "messages": as_array(sorted(messages))}
         try:
-            run("SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m", parameters, self.using)
+            fetch("SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m", parameters, self.using)
         except Exception as error:
             logger.debug("wake-up not sent, workers will poll: %s", error)
             connections[self.using].close()

@@ -56,6 +56,7 @@ class Attempt:
     outcome: Outcome | None = None
     receipt: Receipt | None = None
     interruption: BaseException | None = None
+    is_committing: bool = False
     result: bridge.AnyResult | None = None
 
     @property
@@ -186,7 +187,7 @@ def run_atomically(attempt: Attempt, call: Call) -> Outcome:
     try:
         with transaction.atomic(using=using):
             result = call()
-            returned = True
+            returned = attempt.is_committing = True
             receipt = complete_within(attempt.lease, result)
         attempt.receipt = receipt
         return Completed(attempt.lease, result)

@@ -220,9 +220,11 @@ class Child:
             os._exit(EXIT_FENCED)
 
     def interrupt_lost(self, ids: set[str], cancelled: set[str]) -> None:
+        """But not what commits together with its completion: that may be why its lease is gone, else it is refused."""
         for attempt in list(self.in_flight.values()):
             task_id = str(attempt.lease.id)
-            if task_id in ids and attempt.is_running and attempt.interruption is None:
+            can_stop = attempt.is_running and not attempt.is_committing and attempt.interruption is None
+            if task_id in ids and can_stop:
                 why = "The task was cancelled." if task_id in cancelled else "The lease was lost."
                 self.interrupt(attempt, TaskCancelled(why))
 

@@ -11,7 +11,7 @@ from django.db import models
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from .wording import line
+from .display.formatting import line
 
 SAID = 500
 EACH = 100

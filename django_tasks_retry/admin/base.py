@@ -16,7 +16,7 @@ from django.utils.text import capfirst
 from django.views.decorators.http import require_POST
 
 from ..models import FailureGroup, Overview, Queue, Task, Worker
-from .wording import line
+from .display.formatting import line
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]

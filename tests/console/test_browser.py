@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from django_tasks_retry.admin import bulk
+from django_tasks_retry.admin.bulk import confirm
 from django_tasks_retry.models import Queue, Task
 from tests import tasks
 from tests.console import scene
@@ -150,8 +150,8 @@ def test_pages_fit_a_narrow_screen(open_page, committed):
 
 
 def test_with_scripts_a_large_deed_goes_on_by_itself(open_page, committed, monkeypatch):
-    monkeypatch.setattr(bulk, "SECONDS", -1.0)
-    monkeypatch.setattr(bulk, "BATCH", 2)
+    monkeypatch.setattr(confirm, "SECONDS", -1.0)
+    monkeypatch.setattr(confirm, "BATCH", 2)
     Task.objects.enqueue_many([(tasks.noop,)] * 5)
     page = open_page()
     page.goto(f"{PAGES['tasks']}?status=ready")

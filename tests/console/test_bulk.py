@@ -10,7 +10,8 @@ from django.contrib.admin.models import LogEntry
 from django.core import signing
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.admin import bulk, filters, selection
+from django_tasks_retry.admin.bulk import confirm, selection
+from django_tasks_retry.admin.tasks import filters
 from django_tasks_retry.models import Task
 from tests import tasks
 
@@ -90,7 +91,7 @@ def test_many_tasks_want_a_reason(many, operator):
 
 
 def test_a_request_stops_in_time_and_the_next_one_goes_on(many, operator, monkeypatch):
-    monkeypatch.setattr(bulk, "SECONDS", -1.0)
+    monkeypatch.setattr(confirm, "SECONDS", -1.0)
     asked = ask_about_all(operator, "cancel_selected")
     first = act(operator, asked)
     assert "1,000 tasks cancelled." in first.content.decode()
@@ -150,7 +151,7 @@ def test_all_matching_goes_back_further_than_the_list_looks(database, operator, 
     """No index knows queues, so the list looks at the newest tasks only; a deed means all."""
     monkeypatch.setattr(filters, "LOOK_BACK", 10)
     monkeypatch.setattr(selection, "STRIDE", 7)
-    monkeypatch.setattr(bulk, "BATCH", 3)
+    monkeypatch.setattr(confirm, "BATCH", 3)
     Task.objects.enqueue_many([{"func": tasks.noop, "queue": "emails" if n % 10 < 4 else "bulk"} for n in range(60)])
     assert operator.get(LIST, {"queue": "emails"}).context["cl"].result_count < 10
     asked = ask_about_all(operator, "cancel_selected", "queue=emails")

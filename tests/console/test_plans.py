@@ -10,7 +10,7 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from django_tasks_retry.admin import patience
+from django_tasks_retry.admin import statement_timeout
 from django_tasks_retry.models import Task
 from tests.console import scene
 
@@ -119,7 +119,7 @@ def test_the_list_does_not_fetch_what_it_does_not_show(full, operator):
 def test_a_question_that_takes_too_long_is_answered_with_advice(full, operator, monkeypatch):
     if full != "postgresql":
         pytest.skip("SQLite has no time limit for statements")
-    monkeypatch.setattr(patience, "SECONDS", 0.001)
+    monkeypatch.setattr(statement_timeout, "SECONDS", 0.001)
     page = operator.get(f"{BASE}/task/?queue=rare").content.decode()
     assert "The database took too long to answer." in page
     monkeypatch.undo()

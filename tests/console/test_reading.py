@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_tasks_retry.admin import pages
+from django_tasks_retry.admin.tasks import changelist
 from django_tasks_retry.models import Task
 from tests import tasks
 
@@ -91,14 +91,14 @@ def test_an_empty_install_shows_how_to_begin(database, operator):
 
 
 def test_counts_stop_at_the_cap_and_the_list_goes_on(database, operator, monkeypatch):
-    monkeypatch.setattr(pages, "CAP", 60)
+    monkeypatch.setattr(changelist, "CAP", 60)
     every = Task.objects.enqueue_many([(tasks.noop,)] * 70)
     response = operator.get(LIST, {"p": 3})
-    changelist = response.context["cl"]
-    assert changelist.result_count == 60
-    assert changelist.count_text.endswith("+")
-    assert changelist.older_query
-    rest = operator.get(LIST + changelist.older_query).context["cl"]
+    shown = response.context["cl"]
+    assert shown.result_count == 60
+    assert shown.count_text.endswith("+")
+    assert shown.older_query
+    rest = operator.get(LIST + shown.older_query).context["cl"]
     assert {task.pk for task in rest.result_list} == {task.pk for task in every[:10]}
 
 

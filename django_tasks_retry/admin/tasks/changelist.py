@@ -13,12 +13,12 @@ from django.utils import timezone
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
-from ..models import Task
-from ..rules.ids import time_of
-from ..taskqueue.survey import CAP
+from ...models import Task
+from ...rules.ids import time_of
+from ...taskqueue.survey import CAP
+from ..display.formatting import capped
+from ..statement_timeout import patience
 from . import filters
-from .patience import patience
-from .wording import capped
 
 
 # Only type checkers, and the backport's patches, let Django's Paginator take a parameter.

@@ -13,14 +13,15 @@ from django.db.models import Exists, F, OuterRef
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from .. import registry
-from ..models import Task
-from ..querysets import TaskQuerySet
-from ..rules.ids import first_of
-from ..taskqueue import survey
-from . import search, standing
-from .place import here, queue_names
-from .wording import line, short_path
+from ... import registry
+from ...models import Task
+from ...querysets import TaskQuerySet
+from ...rules.ids import first_of
+from ...taskqueue import survey
+from ..display import display_status
+from ..display.formatting import line, short_path
+from ..scope import here, queue_names
+from . import search
 
 LOOK_BACK = 25_000
 """How many of the newest tasks are looked at for a question that no index answers."""
@@ -71,7 +72,7 @@ class StandingFilter(ConsoleFilter):
     parameter_name = "status"
 
     def offered(self) -> Choices:
-        return [(each.name, each.label) for each in standing.STANDINGS]
+        return [(each.name, each.label) for each in display_status.STANDINGS]
 
     @classmethod
     def narrow(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:

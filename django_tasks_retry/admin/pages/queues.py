@@ -10,15 +10,15 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from .. import taskqueue
-from ..models import OperatorEvent, Queue
-from ..taskqueue import alive_workers, survey
-from . import audit
+from ... import taskqueue
+from ...models import OperatorEvent, Queue
+from ...taskqueue import alive_workers, survey
+from .. import audit
+from ..base import ConsoleAdmin, names_of
+from ..display.formatting import line
+from ..scope import Place, backend, here, queue_names, using
 from .activity import SCALES, activity
-from .base import ConsoleAdmin, names_of
-from .place import Place, backend, here, queue_names, using
-from .queue_rows import queue_rows
-from .wording import line
+from .queue_summary import queue_rows
 
 HISTORY = 10
 DECISIONS: dict[str, Any] = {

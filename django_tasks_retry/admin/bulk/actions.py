@@ -12,11 +12,11 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from .. import taskqueue
-from ..models import Task
-from ..rules.status import FINISHED, UNFINISHED, Status
-from . import audit
-from .wording import number
+from ... import taskqueue
+from ...models import Task
+from ...rules.status import FINISHED, UNFINISHED, Status
+from .. import audit
+from ..display.formatting import number
 
 Verb = Callable[..., list[UUID]]
 

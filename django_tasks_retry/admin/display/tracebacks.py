@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..rules.frames import frames_of
+from ...rules.frames import frames_of
+from .formatting import line, visible
 from .redact import scrubbed
-from .wording import line, visible
 
 FRAMES = 20
 

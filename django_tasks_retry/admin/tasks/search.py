@@ -8,9 +8,9 @@ from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 
-from .. import registry
-from ..querysets import TaskQuerySet
-from ..taskqueue import survey
+from ... import registry
+from ...querysets import TaskQuerySet
+from ...taskqueue import survey
 
 HELP = _("Search by id or the beginning of one, queue:NAME, task:NAME, error:TEXT.")
 QUALIFIED = re.compile(r"(?P<key>queue|task|error):(?P<value>\"[^\"]*\"|\S*)", re.IGNORECASE)

@@ -9,8 +9,8 @@ from datetime import datetime
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from ..display.formatting import number
 from .activity import Bucket
-from .wording import number
 
 WIDTH, HEIGHT = 1000.0, 120.0
 GAP = 0.18

@@ -11,9 +11,9 @@ from typing import Any
 from django.http import HttpRequest
 from django.views.debug import SafeExceptionReporterFilter, get_exception_reporter_filter
 
-from .. import registry
-from ..models import Task
-from .wording import visible
+from ... import registry
+from ...models import Task
+from .formatting import visible
 
 # In texts there are no keys to go by, so what is written like one: password=…, "token": …
 # A name begins at the edge of a word and is not endless, so that a flood of letters is read only once.

@@ -10,16 +10,16 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from .. import registry
-from ..models import Queue, Task, TaskEvent, Worker
-from ..rules.failure import Code
-from ..rules.status import Status
-from ..rules.transitions import EventKind
-from ..taskqueue import alive_workers, survey
-from ..taskqueue.claim import matches
-from .base import names_of
-from .place import Place
-from .wording import ago, between, capped, line, short_class
+from ... import registry
+from ...models import Queue, Task, TaskEvent, Worker
+from ...rules.failure import Code
+from ...rules.status import Status
+from ...rules.transitions import EventKind
+from ...taskqueue import alive_workers, survey
+from ...taskqueue.claim import matches
+from ..base import names_of
+from ..display.formatting import ago, between, capped, line, short_class
+from ..scope import Place
 
 NONE = "—"
 

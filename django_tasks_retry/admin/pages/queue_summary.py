@@ -10,14 +10,14 @@ from datetime import datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from ..models import Queue, Worker
-from ..taskqueue.survey import CAP, Depth
+from ...models import Queue, Worker
+from ...taskqueue.survey import CAP, Depth
+from ..base import names_of
+from ..display.formatting import between, capped, decimal, line, share
+from ..scope import queue_names
+from ..tasks.explain import knows, serves, start_command
 from .activity import Activity
-from .base import names_of
 from .charts import Shape, sparkline
-from .place import queue_names
-from .why import knows, serves, start_command
-from .wording import between, capped, decimal, line, share
 
 RECENT = 10
 """Buckets that count as now."""

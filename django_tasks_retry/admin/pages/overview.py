@@ -12,16 +12,16 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from ..models import Overview, Queue, Task, Worker
-from ..taskqueue import alive_workers, survey
-from ..taskqueue.survey import Alike
+from ...models import Overview, Queue, Task, Worker
+from ...taskqueue import alive_workers, survey
+from ...taskqueue.survey import Alike
+from ..base import TasksPermission
+from ..display.formatting import about, capped, duration, number
+from ..scope import Place, here
 from .activity import SCALES, activity
-from .base import TasksPermission
 from .charts import attempts_chart
 from .failures import Group, groups
-from .place import Place, here
-from .queue_rows import QueueRow, concerns, queue_rows
-from .wording import about, capped, duration, number
+from .queue_summary import QueueRow, concerns, queue_rows
 
 TOP = 5
 

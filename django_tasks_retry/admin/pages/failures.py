@@ -14,17 +14,17 @@ from django.db.models.fields.json import KT
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from ..models import FailureGroup, Task
-from ..rules.fingerprint import general
-from ..rules.frames import frames_of, innermost_project_frame
-from ..taskqueue import survey
-from ..taskqueue.survey import Alike
-from .base import TasksPermission
-from .bulk import BulkAdmin, everything
-from .deeds import CANCEL, DEEDS, RETRY
-from .place import Place, here
-from .redact import scrubbed
-from .wording import ago, capped, line, short_class, short_path
+from ...models import FailureGroup, Task
+from ...rules.fingerprint import general
+from ...rules.frames import frames_of, innermost_project_frame
+from ...taskqueue import survey
+from ...taskqueue.survey import Alike
+from ..base import TasksPermission
+from ..bulk.actions import CANCEL, DEEDS, RETRY
+from ..bulk.confirm import BulkAdmin, everything
+from ..display.formatting import ago, capped, line, short_class, short_path
+from ..display.redact import scrubbed
+from ..scope import Place, here
 
 SHOWN = 50
 

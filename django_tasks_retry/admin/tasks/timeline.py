@@ -10,10 +10,10 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from ..models import Task, TaskEvent
-from ..rules.status import Status
-from ..rules.transitions import EventKind
-from .wording import between, duration
+from ...models import Task, TaskEvent
+from ...rules.status import Status
+from ...rules.transitions import EventKind
+from ..display.formatting import between, duration
 
 WIDTH = 1000.0
 SLIVER = 5.0

@@ -15,13 +15,14 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from ..taskqueue.ids import new_id
-from . import filters, selection
-from .base import ConsoleAdmin
-from .deeds import DEEDS, Deed, do
-from .place import backend, using
+from ...taskqueue.ids import new_id
+from ..base import ConsoleAdmin
+from ..display.formatting import line, number
+from ..scope import backend, using
+from ..tasks import filters
+from . import selection
+from .actions import DEEDS, Deed, do
 from .selection import NotSigned, Selection
-from .wording import line, number
 
 BATCH = 1000
 SECONDS = 5.0

@@ -13,19 +13,19 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from ..models import Task, TaskEvent
-from ..rules.status import Status
-from ..rules.transitions import EventKind
-from .base import names_of
-from .deeds import DEEDS
-from .place import Place
-from .preview import retry_preview
-from .redact import arguments, as_json, cleansed, scrubbed
-from .standing import badge, standing_of
+from ...models import Task, TaskEvent
+from ...rules.status import Status
+from ...rules.transitions import EventKind
+from ..base import names_of
+from ..bulk.actions import DEEDS
+from ..display.display_status import badge, standing_of
+from ..display.formatting import ago, between, duration, line, short_class, short_path, visible
+from ..display.redact import arguments, as_json, cleansed, scrubbed
+from ..display.tracebacks import Trace, trace_of
+from ..scope import Place
+from .explain import why
+from .retry_preview import retry_preview
 from .timeline import timeline
-from .trace import Trace, trace_of
-from .why import why
-from .wording import ago, between, duration, line, short_class, short_path, visible
 
 EVENTS = 100
 RELATED = 10

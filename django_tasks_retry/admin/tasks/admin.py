@@ -17,20 +17,20 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from ..clock import Now
-from ..errors import IllegalMove
-from ..models import Task
-from ..querysets import TaskQuerySet
-from ..rules.status import Status
-from . import filters, search, task_page
-from .base import ModelAdmin
-from .bulk import BulkAdmin, chosen_in
-from .deeds import CANCEL, DEEDS, RETRY, RUN_NOW, Deed, do
-from .pages import CappedPaginator, TaskList
-from .place import Place, here, using
-from .redact import scrubbed
-from .standing import badge, standing_of
-from .wording import ago, between, line, short_class, short_path
+from ...clock import Now
+from ...errors import IllegalMove
+from ...models import Task
+from ...querysets import TaskQuerySet
+from ...rules.status import Status
+from ..base import ModelAdmin
+from ..bulk.actions import CANCEL, DEEDS, RETRY, RUN_NOW, Deed, do
+from ..bulk.confirm import BulkAdmin, chosen_in
+from ..display.display_status import badge, standing_of
+from ..display.formatting import ago, between, line, short_class, short_path
+from ..display.redact import scrubbed
+from ..scope import Place, here, using
+from . import detail, filters, search
+from .changelist import CappedPaginator, TaskList
 
 SHOWN = (
     "id", "func_path", "queue", "status", "eta", "attempts", "refunds", "max_attempts", "last_attempt_at",
@@ -198,7 +198,7 @@ class TaskAdmin(BulkAdmin):
         task = self.find(object_id, place)
         if request.method != "GET" or not self.has_view_permission(request, task):
             raise PermissionDenied
-        context = task_page.context(task, place, request, can_see_payload=self.has_payload_permission(request))
+        context = detail.context(task, place, request, can_see_payload=self.has_payload_permission(request))
         title = f"{line(short_path(task.func_path), 80)} {str(task.pk)[:18]}"
         shared = {"original": title, "change": True, "has_view_permission": True, IS_POPUP_VAR: False}
         return self.page(request, "task", title, {**shared, **context})

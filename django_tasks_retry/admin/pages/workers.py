@@ -13,14 +13,14 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
-from .. import taskqueue
-from ..models import Task, Worker
-from ..taskqueue.workers import ALIVE_SECONDS
-from . import audit
-from .base import ConsoleAdmin, names_of
-from .place import backend, here
+from ... import taskqueue
+from ...models import Task, Worker
+from ...taskqueue.workers import ALIVE_SECONDS
+from .. import audit
+from ..base import ConsoleAdmin, names_of
+from ..display.formatting import ago, between, line, short_path
+from ..scope import backend, here
 from .queues import history
-from .wording import ago, between, line, short_path
 
 SHOWN = 200
 TASKS = 1000

@@ -9,11 +9,11 @@ from uuid import UUID
 
 from django.core import signing
 
-from ..models import Task
-from ..querysets import TaskQuerySet
-from ..rules.status import Status
-from ..taskqueue import survey
-from . import filters
+from ...models import Task
+from ...querysets import TaskQuerySet
+from ...rules.status import Status
+from ...taskqueue import survey
+from ..tasks import filters
 
 SALT = "django_tasks_retry.admin.selection"
 MAX_AGE = 3600

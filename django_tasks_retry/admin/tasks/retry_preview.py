@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from ..conf import options
-from ..models import Task
-from ..rules.backoff import Backoff, Custom, Exponential, Schedule, from_json
-from ..rules.status import Status
-from .wording import ago, duration, line
+from ...conf import options
+from ...models import Task
+from ...rules.backoff import Backoff, Custom, Exponential, Schedule, from_json
+from ...rules.status import Status
+from ..display.formatting import ago, duration, line
 
 SHOWN = 10
 

@@ -1,25 +1,20 @@
-"""Which queue the console is about, and what time it is there."""
+"""Which backend and database the console shows, and what time it is there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-
-from django.conf import settings
 
 from ..clock import now
 from ..compat import DEFAULT_TASK_BACKEND_ALIAS
-from ..conf import queues
+from ..conf import configured_backends, queues
 from ..models import Queue
 from ..taskqueue import database
 
-PACKAGE = __name__.partition(".")[0]
-
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Scope:
     """The backend whose tasks are shown, its database, and one reading of its clock."""
 
     backend: str
@@ -27,26 +22,25 @@ class Place:
     now: datetime
 
 
-def backend() -> str:
+def console_backend() -> str:
     """The default backend where it is ours, else the first that is."""
-    backends: dict[str, Any] = getattr(settings, "TASKS", {})
-    ours = [alias for alias, chosen in backends.items() if chosen.get("BACKEND", "").startswith(f"{PACKAGE}.")]
+    ours = configured_backends()
     if DEFAULT_TASK_BACKEND_ALIAS in ours or not ours:
         return DEFAULT_TASK_BACKEND_ALIAS
     return ours[0]
 
 
-def using() -> str:
-    return database(backend())
+def console_database() -> str:
+    return database(console_backend())
 
 
-def here() -> Place:
-    alias = backend()
-    chosen = database(alias)
-    return Place(alias, chosen, now(chosen))
+def current_scope() -> Scope:
+    backend = console_backend()
+    using = database(backend)
+    return Scope(backend, using, now(using))
 
 
 def queue_names(found: Iterable[str] = ()) -> list[str]:
-    """Queues of the settings, those that an operator decided about, and those found otherwise; never a DISTINCT."""
-    decided = Queue.objects.using(using()).values_list("name", flat=True)[:500]
-    return sorted({*queues(backend()), *decided, *found})
+    """Queues of the settings, those with a row of their own (paused once), and those found otherwise; no DISTINCT."""
+    stored = Queue.objects.using(console_database()).values_list("name", flat=True)[:500]
+    return sorted({*queues(console_backend()), *stored, *found})

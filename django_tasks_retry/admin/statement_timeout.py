@@ -1,4 +1,4 @@
-"""How long the console lets a database work on one of its questions."""
+"""A time limit for the console's own statements, so that no page keeps a database busy."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SECONDS = 3
 
 
 @contextmanager
-def patience(using: str) -> Iterator[None]:
-    """On PostgreSQL, statements inside are ended after a few seconds; OperationalError tells it."""
+def statement_timeout(using: str) -> Iterator[None]:
+    """On PostgreSQL, statements inside are cancelled after a few seconds, which raises OperationalError."""
     if not is_postgresql(using):
         yield
         return
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         cursor.execute("SELECT current_setting('statement_timeout')")
-        usual = cursor.fetchone()[0]
+        previous = cursor.fetchone()[0]
         cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{SECONDS}s"])
         yield
-        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [usual])
+        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [previous])

@@ -20,7 +20,7 @@ def page_of(client, task: Task) -> str:
 
 
 def why(client, task: Task) -> str:
-    [said] = re.findall(r'id="dtr-why">Why\?</h2>\s*<p>(.*?)</p>', page_of(client, task), re.S)
+    [said] = re.findall(r'id="dtr-explanation">Why\?</h2>\s*<p>(.*?)</p>', page_of(client, task), re.S)
     return re.sub(r"</?code>", "", said).strip()
 
 
@@ -212,28 +212,28 @@ class TestFailures:
         assert set(groups) == {"MailServerDown", "ValueError"}
         assert groups["ValueError"].failed == "9"
         assert groups["ValueError"].retrying == 1
-        assert groups["ValueError"].where.startswith("console/shop.py")
+        assert groups["ValueError"].location.startswith("console/shop.py")
         assert groups["ValueError"].message == "row #: <…> is not an IBAN"
 
     def test_a_group_is_retried_once_however_often_one_asks(self, played, operator):
         for expected in (9, 0):
             asked = operator.post(f"{BASE}/failuregroup/{fingerprint(played['import'])}/retry/")
             assert asked.context["possible"] == str(expected)
-            operator.post(f"{BASE}/task/act/", {"token": asked.context["token"], "reason": "mended"})
+            operator.post(f"{BASE}/task/bulk-action/", {"token": asked.context["token"], "reason": "mended"})
         assert Task.objects.filter(retry_of__isnull=False).count() == 9
 
     def test_cancelling_a_group_ends_what_still_tries(self, played, operator):
         asked = operator.post(f"{BASE}/failuregroup/{fingerprint(played['retrying'])}/cancel/")
-        operator.post(f"{BASE}/task/act/", {"token": asked.context["token"], "reason": "hopeless"})
+        operator.post(f"{BASE}/task/bulk-action/", {"token": asked.context["token"], "reason": "hopeless"})
         played["retrying"].refresh_from_db()
         assert played["retrying"].status == "CANCELLED"
         assert Task.objects.failed().filter(func_path__endswith="import_row").count() == 9
 
-    @pytest.mark.parametrize("deed", ["retry", "cancel"])
-    def test_asking_needs_the_deeds_permission(self, deed, played, session_with):
-        other = {"retry": "cancel_task", "cancel": "retry_task"}[deed]
+    @pytest.mark.parametrize("action", ["retry", "cancel"])
+    def test_asking_needs_the_actions_permission(self, action, played, session_with):
+        other = {"retry": "cancel_task", "cancel": "retry_task"}[action]
         client = session_with("view_task", other)
-        url = f"{BASE}/failuregroup/{fingerprint(played['retrying'])}/{deed}/"
+        url = f"{BASE}/failuregroup/{fingerprint(played['retrying'])}/{action}/"
         assert client.post(url).status_code == 403
         assert client.get(url).status_code == 405
 
@@ -248,10 +248,10 @@ def test_workers_show_what_they_do(played, operator):
     assert {row.key: len(row.running) for row in shown} == {scene.WORKERS[0]: 2, scene.WORKERS[1]: 1}
 
 
-def test_a_worker_that_stopped_is_listed_as_gone(played, operator):
+def test_a_worker_that_stopped_is_listed_as_stopped(played, operator):
     taskqueue.sign_off(scene.WORKERS[0], "default")
     context = operator.get(f"{BASE}/worker/").context
-    assert [row.key for row in context["gone"]] == [scene.WORKERS[0]]
+    assert [row.key for row in context["stopped_workers"]] == [scene.WORKERS[0]]
     assert [row.key for row in context["workers"]] == [scene.WORKERS[1]]
 
 

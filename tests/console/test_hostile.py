@@ -83,7 +83,7 @@ def test_hostile_content_stays_text_on_every_page(name, database, operator):
         {"q": text[:500]},
         {"q": f"queue:{text[:64]}"},
         {"task": text[:200]},
-        {"alike": text[:50]},
+        {"fingerprint": text[:50]},
         {"older": text[:50]},
     ):
         response = operator.get(f"{BASE}/task/", query)

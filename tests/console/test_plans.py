@@ -21,8 +21,8 @@ LISTS = [
     "", "?p=3", "?status=failed", "?status=retrying", "?status=running", "?status=success", "?status=cancelled",
     "?status=scheduled", "?status=ready", "?queue=emails", "?queue=rare", "?queue=rare&status=success", "?window=24h",
     "?window=15m&queue=rare", "?status=failed&window=7d", "?task=tests.tasks.noop", "?task=nobody.knows", "?q=018bcfe5",
-    "?q=queue:rare", "?q=task:noop", "?q=error:boom", "?q=error:boom&status=retrying", "?alike=00000000000000a1",
-    "?alike=00000000000000a1&status=failed", "?alike=00000000000000a1&status=retrying",
+    "?q=queue:rare", "?q=task:noop", "?q=error:boom", "?q=error:boom&status=retrying", "?fingerprint=00000000000000a1",
+    "?fingerprint=00000000000000a1&status=failed", "?fingerprint=00000000000000a1&status=retrying",
     "?older=018bcfe8-0000-7000-8000-000000000000", "?older=018bcfe8-0000-7000-8000-000000000000&queue=rare",
 ]  # fmt: skip
 

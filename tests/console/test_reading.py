@@ -9,6 +9,7 @@ import pytest
 
 from django_tasks_retry.admin.tasks import changelist
 from django_tasks_retry.models import Task
+from django_tasks_retry.rules.display import short_id
 from tests import tasks
 
 LIST = "/admin/django_tasks_retry/task/"
@@ -57,6 +58,13 @@ def test_an_id_or_its_beginning_finds_the_task(played, operator):
         assert task in found(operator, q=text)
     assert found(operator, q=task) == {task}
     assert found(operator, q=str(uuid.uuid4())) == set()
+
+
+def test_the_short_id_of_log_and_list_finds_the_task(played, operator):
+    task = str(played["import"].pk)
+    assert task.startswith(short_id(task))
+    assert task in found(operator, q=short_id(played["import"].pk))
+    assert f'<code title="{task}">{short_id(task)}</code>' in operator.get(LIST, {"q": task}).content.decode()
 
 
 def test_qualifiers_search_queue_task_and_error(played, operator):
@@ -116,7 +124,7 @@ def test_nonsense_in_the_address_is_no_error(played, operator):
         {"window": "nonsense"},
         {"older": "nonsense"},
         {"p": "999"},
-        {"alike": "nonsense"},
+        {"fingerprint": "nonsense"},
         {"o": "1.2"},
         {"all": ""},
         {"queue": "x" * 500},

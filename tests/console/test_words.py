@@ -54,25 +54,25 @@ def test_code_marks_nothing_as_safe():
     ],
 )  # fmt: skip
 def test_durations_are_said_in_two_units_at_most(seconds, said):
-    assert formatting.duration(seconds) == said
+    assert formatting.format_duration(seconds) == said
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0"), (999, "999"), (1000, "1,000"), (1001, "1,000+")])
 def test_counts_end_at_the_cap(count, said):
-    assert formatting.capped(count) == said
+    assert formatting.format_capped(count) == said
 
 
 @pytest.mark.parametrize(("count", "said"), [(9999, "9,999"), (10_240_000, "≈ 10.2 M"), (15_000, "≈ 15.0 k")])
 def test_large_numbers_are_said_about(count, said):
-    assert formatting.about(count) == said
+    assert formatting.format_approximate(count) == said
 
 
 def test_what_cannot_be_seen_is_shown_as_an_escape():
-    assert formatting.visible("a\u202eb\x00c\u200bd\n") == "a\\u202eb\\u0000c\\u200bd\n"
+    assert formatting.printable("a\u202eb\x00c\u200bd\n") == "a\\u202eb\\u0000c\\u200bd\n"
 
 
 def test_a_long_text_keeps_its_head_and_its_tail():
-    shown = formatting.visible("a" + "x" * 1_000_000 + "z", 300)
+    shown = formatting.printable("a" + "x" * 1_000_000 + "z", 300)
     assert shown.startswith("ax")
     assert shown.endswith("xz")
     assert "characters cut" in shown

@@ -1,4 +1,4 @@
-"""What operators can do with tasks: retry, cancel, run now. Each has a permission, a verb and its words."""
+"""The actions of operators on tasks: retry, cancel, run now; each with its permission, service call and messages."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from uuid import UUID
 from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext_lazy
 
 from ... import taskqueue
 from ...models import Task
 from ...rules.status import FINISHED, UNFINISHED, Status
-from .. import audit
-from ..display.formatting import number
-
-Verb = Callable[..., list[UUID]]
+from ..audit import log_action
+from ..display.formatting import format_number
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class Action:
     name: str
     permission: str
     statuses: tuple[Status, ...]
+    """The action skips tasks in any other status."""
+    call: Callable[..., list[UUID]]
+    """The call into the service layer; returns the tasks that it applied to."""
     label: str | Promise
-    question: str | Promise
-    skipped_because: str | Promise
-    verb: Verb
-    promised: Callable[[int], str]
-    told: Callable[[int], str]
+    title: str | Promise
+    skip_reason: str | Promise
+    before: Any
+    after: Any
 
     def is_possible(self, status: str) -> bool:
         return status in self.statuses
@@ -39,62 +39,67 @@ class Deed:
     def is_allowed(self, request: HttpRequest) -> bool:
         return request.user.has_perm(f"{Task._meta.app_label}.{self.permission}")
 
+    def confirm_message(self, count: int) -> str:
+        return str(self.before % {"count": count, "number": format_number(count)})
 
-def retried(ids: Sequence[UUID], **said: Any) -> list[UUID]:
-    return [task.retry_of_id for task in taskqueue.retry(ids, **said) if task.retry_of_id]
-
-
-def cancelled(ids: Sequence[UUID], **said: Any) -> list[UUID]:
-    return taskqueue.cancel(ids, **said).done
+    def done_message(self, count: int) -> str:
+        return str(self.after % {"count": count, "number": format_number(count)})
 
 
-def run_now(ids: Sequence[UUID], **said: Any) -> list[UUID]:
-    return taskqueue.reschedule(ids, **said).done
+def retry(ids: Sequence[UUID], **options: Any) -> list[UUID]:
+    return [task.retry_of_id for task in taskqueue.retry(ids, **options) if task.retry_of_id]
 
 
-def will_be_retried(count: int) -> str:
-    text = ngettext("%s task will be done again, as a new task.", "%s tasks will be done again, as new tasks.", count)
-    return text % number(count)
+def cancel(ids: Sequence[UUID], **options: Any) -> list[UUID]:
+    return taskqueue.cancel(ids, **options).done
 
 
-def will_be_cancelled(count: int) -> str:
-    return ngettext("%s task will be cancelled.", "%s tasks will be cancelled.", count) % number(count)
+def run_now(ids: Sequence[UUID], **options: Any) -> list[UUID]:
+    return taskqueue.reschedule(ids, **options).done
 
 
-def will_be_due(count: int) -> str:
-    return ngettext("%s task will be due at once.", "%s tasks will be due at once.", count) % number(count)
+RETRY = Action(
+    name="retry",
+    permission="retry_task",
+    statuses=FINISHED,
+    call=retry,
+    label=_("Retry"),
+    title=_("Retry tasks"),
+    skip_reason=_("not finished yet, or the same work is waiting already"),
+    before=ngettext_lazy(
+        "%(number)s task will be done again, as a new task.",
+        "%(number)s tasks will be done again, as new tasks.",
+        "count",
+    ),
+    after=ngettext_lazy("%(number)s task retried.", "%(number)s tasks retried.", "count"),
+)
+CANCEL = Action(
+    name="cancel",
+    permission="cancel_task",
+    statuses=UNFINISHED,
+    call=cancel,
+    label=_("Cancel"),
+    title=_("Cancel tasks"),
+    skip_reason=_("finished already"),
+    before=ngettext_lazy("%(number)s task will be cancelled.", "%(number)s tasks will be cancelled.", "count"),
+    after=ngettext_lazy("%(number)s task cancelled.", "%(number)s tasks cancelled.", "count"),
+)
+RUN_NOW = Action(
+    name="run-now",
+    permission="retry_task",
+    statuses=(Status.PENDING,),
+    call=run_now,
+    label=_("Run now"),
+    title=_("Run tasks now"),
+    skip_reason=_("not waiting: running or finished"),
+    before=ngettext_lazy("%(number)s task will be due at once.", "%(number)s tasks will be due at once.", "count"),
+    after=ngettext_lazy("%(number)s task is due now.", "%(number)s tasks are due now.", "count"),
+)
+ACTIONS = {action.name: action for action in (RETRY, CANCEL, RUN_NOW)}
 
 
-def told_retried(count: int) -> str:
-    return ngettext("%s task retried.", "%s tasks retried.", count) % number(count)
-
-
-def told_cancelled(count: int) -> str:
-    return ngettext("%s task cancelled.", "%s tasks cancelled.", count) % number(count)
-
-
-def told_due(count: int) -> str:
-    return ngettext("%s task is due now.", "%s tasks are due now.", count) % number(count)
-
-
-RETRY = Deed(
-    "retry", "retry_task", FINISHED, _("Retry"), _("Retry tasks"),
-    _("not finished yet, or the same work is waiting already"), retried, will_be_retried, told_retried,
-)  # fmt: skip
-CANCEL = Deed(
-    "cancel", "cancel_task", UNFINISHED, _("Cancel"), _("Cancel tasks"), _("finished already"), cancelled,
-    will_be_cancelled, told_cancelled,
-)  # fmt: skip
-RUN_NOW = Deed(
-    "run-now", "retry_task", (Status.PENDING,), _("Run now"), _("Run tasks now"),
-    _("not waiting: running or finished"), run_now, will_be_due, told_due,
-)  # fmt: skip
-DEEDS = {deed.name: deed for deed in (RETRY, CANCEL, RUN_NOW)}
-
-
-def do(deed: Deed, ids: Sequence[UUID], request: HttpRequest, reason: str, backend: str) -> list[UUID]:
-    """Through the service layer, which writes the events; then into Django's log. Returns the tasks it applied to."""
-    done = deed.verb(ids, by=request.user, reason=reason, backend=backend)
-    names = [(str(task_id), str(task_id)) for task_id in done]
-    audit.log(request, Task, names, f"{deed.name}: {reason}" if reason else deed.name)
+def run_action(action: Action, ids: Sequence[UUID], request: HttpRequest, reason: str, backend: str) -> list[UUID]:
+    """Call the service layer, which writes the events, then log it. Returns the tasks that it applied to."""
+    done = action.call(ids, by=request.user, reason=reason, backend=backend)
+    log_action(request, Task, [(str(task_id), str(task_id)) for task_id in done], action.name, reason)
     return done

@@ -1,4 +1,4 @@
-"""Deeds on many tasks: a page that asks, then batches within a time that a request may take."""
+"""Actions on many tasks: a confirmation page, then batches within the time that a request may take."""
 
 from __future__ import annotations
 
@@ -17,121 +17,129 @@ from django.utils.translation import ngettext
 
 from ...taskqueue.ids import new_id
 from ..base import ConsoleAdmin
-from ..display.formatting import line, number
-from ..scope import backend, using
+from ..display.formatting import format_number, one_line
+from ..scope import console_backend, console_database
 from ..tasks import filters
-from . import selection
-from .actions import DEEDS, Deed, do
-from .selection import NotSigned, Selection
+from .actions import ACTIONS, Action, run_action
+from .selection import DryRun, InvalidSelection, Selection, dry_run, load_selection
 
 BATCH = 1000
 SECONDS = 5.0
-REASON_FROM = 100
-"""More tasks than this are not touched without a reason."""
+REASON_REQUIRED_ABOVE = 100
+"""More tasks than this are not changed without a reason."""
 
-NEWEST = str(UUID(int=2**128 - 1))
+LAST_ID = str(UUID(int=2**128 - 1))
 
 
-class BulkAdmin(ConsoleAdmin):
+class BulkActionAdmin(ConsoleAdmin):
     """The part of a page that acts on many tasks."""
 
-    def ask(self, request: HttpRequest, deed: Deed, chosen: Selection, error: str = "") -> HttpResponse:
-        """The confirmation page. Changes nothing."""
-        seen = selection.preview(chosen, deed.statuses, using())
+    def confirmation_view(
+        self, request: HttpRequest, action: Action, selection: Selection, error: str = ""
+    ) -> HttpResponse:
+        """Shows what the action would do. Changes nothing."""
+        expected = self.dry_run(selection, action)
         context = {
-            "deed": deed,
-            "token": chosen.sign(),
-            "act_url": self.url("act", model="task"),
-            "back": self.list_url(chosen.params),
-            "criteria": criteria(chosen),
-            "possible": number(seen.possible),
-            "promise": deed.promised(seen.possible),
-            "impossible": seen.impossible and number(seen.impossible),
-            "is_capped": seen.is_capped,
-            "look_back": seen.is_partial and number(filters.LOOK_BACK),
-            "nothing": not seen.possible and seen.is_whole,
-            "needs_reason": seen.possible > REASON_FROM or not seen.is_whole,
-            "reason_from": REASON_FROM,
+            "action": action,
+            "token": selection.sign(),
+            "action_url": self.url("bulk_action", model="task"),
+            "list_url": self.list_url(selection.params),
+            "filters": describe_filters(selection),
+            "possible": format_number(expected.possible),
+            "message": action.confirm_message(expected.possible),
+            "skipped": expected.skipped and format_number(expected.skipped),
+            "is_capped": expected.is_capped,
+            "look_back": expected.is_partial and format_number(filters.LOOK_BACK),
+            "nothing_to_do": not expected.possible and expected.is_exact,
+            "reason_required": requires_reason(expected),
+            "reason_required_above": REASON_REQUIRED_ABOVE,
             "reason": request.POST.get("reason", ""),
             "error": error,
         }
-        return self.page(request, "confirm", deed.question, context, status=400 if error else 200)
+        return self.render_page(request, "confirm", action.title, context, status=400 if error else 200)
 
-    def act(self, request: HttpRequest) -> HttpResponse:
-        """Do what the confirmation page asked about; go on in the next request where there is too much for one."""
+    def bulk_action_view(self, request: HttpRequest) -> HttpResponse:
+        """Runs what was confirmed; what one request has no time for continues in the next."""
         try:
-            chosen = selection.read(request.POST.get("token", ""), request.user)
-        except NotSigned:
+            selection = load_selection(request.POST.get("token", ""), request.user)
+        except InvalidSelection:
             messages.error(request, _("This confirmation has expired. Select the tasks again."))
             return HttpResponseRedirect(self.url("changelist", model="task"))
-        deed, reason = DEEDS[chosen.deed], request.POST.get("reason", "").strip()
-        if not deed.is_allowed(request):
+        action, reason = ACTIONS[selection.action], request.POST.get("reason", "").strip()
+        if not action.is_allowed(request):
             raise PermissionDenied
-        if not reason and chosen.after is None and self.is_large(chosen, deed):
-            return self.ask(request, deed, chosen, error=_("Say why: this concerns many tasks."))
-        chosen, is_finished = work(chosen, deed, request, reason)
+        if not reason and selection.after is None and requires_reason(self.dry_run(selection, action)):
+            return self.confirmation_view(request, action, selection, error=_("Say why: this concerns many tasks."))
+        selection, is_finished = run_batches(selection, action, request, reason)
         if not is_finished:
-            return self.page(request, "progress", deed.question, self.progress(chosen, deed, reason))
-        self.conclude(request, deed, chosen)
-        return HttpResponseRedirect(self.list_url(chosen.params))
+            context = self.progress_context(selection, action, reason)
+            return self.render_page(request, "progress", action.title, context)
+        self.report_result(request, action, selection)
+        return HttpResponseRedirect(self.list_url(selection.params))
 
-    def is_large(self, chosen: Selection, deed: Deed) -> bool:
-        seen = selection.preview(chosen, deed.statuses, using())
-        return seen.possible > REASON_FROM or not seen.is_whole
+    def dry_run(self, selection: Selection, action: Action) -> DryRun:
+        return dry_run(selection, action.statuses, console_database())
 
-    def progress(self, chosen: Selection, deed: Deed, reason: str) -> dict[str, Any]:
+    def progress_context(self, selection: Selection, action: Action, reason: str) -> dict[str, Any]:
         return {
-            "token": chosen.sign(),
-            "act_url": self.url("act", model="task"),
-            "told": deed.told(chosen.done),
-            "skipped": chosen.skipped and number(chosen.skipped),
-            "skipped_because": deed.skipped_because,
+            "token": selection.sign(),
+            "action_url": self.url("bulk_action", model="task"),
+            "message": action.done_message(selection.done),
+            "skipped": selection.skipped and format_number(selection.skipped),
+            "skip_reason": action.skip_reason,
             "reason": reason,
-            "back": self.list_url(chosen.params),
+            "list_url": self.list_url(selection.params),
         }
 
-    def conclude(self, request: HttpRequest, deed: Deed, chosen: Selection) -> None:
-        if chosen.done or not chosen.skipped:
-            messages.success(request, deed.told(chosen.done))
-        if chosen.skipped:
-            text = ngettext("%(count)s task skipped: %(why)s.", "%(count)s tasks skipped: %(why)s.", chosen.skipped)
-            messages.warning(request, text % {"count": number(chosen.skipped), "why": deed.skipped_because})
+    def report_result(self, request: HttpRequest, action: Action, selection: Selection) -> None:
+        done, skipped = selection.done, selection.skipped
+        if done or not skipped:
+            messages.success(request, action.done_message(done))
+        if skipped:
+            text = ngettext("%(count)s task skipped: %(why)s.", "%(count)s tasks skipped: %(why)s.", skipped)
+            messages.warning(request, text % {"count": format_number(skipped), "why": action.skip_reason})
 
     def list_url(self, params: Mapping[str, str]) -> str:
-        address = self.url("changelist", model="task")
-        return f"{address}?{urlencode(params)}" if params else address
+        url = self.url("changelist", model="task")
+        return f"{url}?{urlencode(params)}" if params else url
 
 
-def work(chosen: Selection, deed: Deed, request: HttpRequest, reason: str) -> tuple[Selection, bool]:
+def requires_reason(expected: DryRun) -> bool:
+    return expected.possible > REASON_REQUIRED_ABOVE or not expected.is_exact
+
+
+def run_batches(selection: Selection, action: Action, request: HttpRequest, reason: str) -> tuple[Selection, bool]:
     """Batch after batch, each a transaction of its own, until all is done or the time is up."""
     deadline = time.monotonic() + SECONDS
     while True:
-        ids, reached = chosen.batch(BATCH, using())
-        done = do(deed, ids, request, reason, backend()) if ids else []
-        chosen = chosen.went_on(reached, len(done), len(ids) - len(done))
+        ids, reached = selection.next_batch(BATCH, console_database())
+        done = run_action(action, ids, request, reason, console_backend()) if ids else []
+        selection = selection.advanced(reached, len(done), len(ids) - len(done))
         if reached is None:
-            return chosen, True
+            return selection, True
         if time.monotonic() > deadline:
-            return chosen, False
+            return selection, False
 
 
-def chosen_in(request: HttpRequest, deed: Deed, params: Mapping[str, str], floor: UUID | None) -> Selection:
-    """What was ticked in the list; with "all matching", the list's filter as it stands."""
+def selection_from_request(
+    request: HttpRequest, action: Action, params: Mapping[str, str], floor: UUID | None
+) -> Selection:
+    """The rows ticked in the list; with "all matching", the list's filters as they are."""
     user: Any = request.user
     if request.POST.get("select_across") == "1":
-        return everything(deed, user, params, floor)
-    ids = [each for each in request.POST.getlist(ACTION_CHECKBOX_NAME) if filters.as_uuid(each)]
-    return Selection(deed.name, str(user.pk), NEWEST, params=params, ids=tuple(ids))
+        return select_all(action, user, params, floor)
+    ids = [each for each in request.POST.getlist(ACTION_CHECKBOX_NAME) if filters.parse_uuid(each)]
+    return Selection(action.name, str(user.pk), LAST_ID, params=params, ids=tuple(ids))
 
 
-def everything(deed: Deed, user: Any, params: Mapping[str, str], floor: UUID | None = None) -> Selection:
-    """All that matches now. Tasks enqueued from now on are not meant."""
-    return Selection(deed.name, str(user.pk), str(new_id()), since=str(floor) if floor else None, params=params)
+def select_all(action: Action, user: Any, params: Mapping[str, str], floor: UUID | None = None) -> Selection:
+    """All tasks that match now. Those enqueued from now on are not affected."""
+    return Selection(action.name, str(user.pk), str(new_id()), since=str(floor) if floor else None, params=params)
 
 
-def criteria(chosen: Selection) -> list[tuple[str, str]]:
-    """The filter in words."""
+def describe_filters(selection: Selection) -> list[tuple[str, str]]:
+    """Title and value of each filter of the list."""
     titles = {each.parameter_name: str(each.title) for each in filters.FILTERS} | {"q": _("search")}
-    if chosen.ids is not None:
+    if selection.ids is not None:
         return []
-    return [(titles.get(name, name), line(value)) for name, value in chosen.params.items()]
+    return [(titles.get(name, name), one_line(value)) for name, value in selection.params.items()]

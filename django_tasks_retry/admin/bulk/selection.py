@@ -1,4 +1,4 @@
-"""Which tasks an operator means, signed: a filter as the list showed it, or a few ids; never thousands of them."""
+"""Which tasks an operator selected, signed: the list's filters, or a few ids; never thousands of them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ..tasks import filters
 
 SALT = "django_tasks_retry.admin.selection"
 MAX_AGE = 3600
-PREVIEW = 10_000
+DRY_RUN_LIMIT = 10_000
 STRIDE = 50_000
 """How many tasks are passed at a time where matches may be rare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Tasks up to `until`, so that what arrives later is not caught; `after` tells how far the work has come.
+    """Tasks up to the id `until`, so that later ones are not affected; `after` is the last id that was dealt with.
 
-    `since` is how far the list looked back where no index answers its filter; the work goes back to the beginning.
+    `since` is how far the list looked back where no index serves its filters; the action goes back to the beginning.
     """
 
-    deed: str
+    action: str
     user: str
     until: str
     since: str | None = None
@@ -42,60 +42,61 @@ class Selection:
     def sign(self) -> str:
         return signing.dumps(asdict(self), salt=SALT, compress=True)
 
-    def tasks(self, using: str) -> TaskQuerySet:
-        """Those still to be dealt with, in the order in which they are."""
+    def remaining(self, using: str) -> TaskQuerySet:
+        """The tasks still to be dealt with, in the order of their ids."""
         tasks: TaskQuerySet = Task.objects.using(using).filter(pk__lte=UUID(self.until)).order_by("pk")
-        tasks = filters.narrow(tasks, self.params) if self.ids is None else tasks.filter(pk__in=self.ids)
+        tasks = filters.apply_filters(tasks, self.params) if self.ids is None else tasks.filter(pk__in=self.ids)
         return tasks if self.after is None else tasks.filter(pk__gt=UUID(self.after))
 
-    def batch(self, size: int, using: str) -> tuple[list[UUID], UUID | None]:
-        """The next tasks to deal with, and the id that was reached; None where all were."""
-        tasks, bound = self.tasks(using), None
+    def next_batch(self, size: int, using: str) -> tuple[list[UUID], UUID | None]:
+        """The next tasks to deal with, and the last id that was looked at; None where that was the end."""
+        tasks, bound = self.remaining(using), None
         if self.since is not None:
             bound = survey.id_after(STRIDE, using, UUID(self.after) if self.after else None)
             tasks = tasks if bound is None else tasks.filter(pk__lte=bound)
         ids = list(tasks.values_list("pk", flat=True)[:size])
         return ids, ids[-1] if len(ids) == size else bound
 
-    def went_on(self, reached: UUID | None, done: int, skipped: int) -> Selection:
+    def advanced(self, reached: UUID | None, done: int, skipped: int) -> Selection:
+        """The same selection after a batch."""
         after = self.after if reached is None else str(reached)
         return replace(self, after=after, done=self.done + done, skipped=self.skipped + skipped)
 
 
-class NotSigned(Exception):
-    """The selection is not one that this console signed for this user, or too old."""
+class InvalidSelection(Exception):
+    """The selection was not signed by this console for this user, or is too old."""
 
 
-def read(token: str, user: Any) -> Selection:
+def load_selection(token: str, user: Any) -> Selection:
     try:
         values = signing.loads(token, salt=SALT, max_age=MAX_AGE)
     except signing.BadSignature as error:
-        raise NotSigned from error
+        raise InvalidSelection from error
     selection = Selection(**values)
     if selection.user != str(user.pk):
-        raise NotSigned
+        raise InvalidSelection
     return selection
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
-    """A dry run: how many of the selected would move. Rows are checked again when it is done."""
+class DryRun:
+    """How many of the selected tasks the action would change. Each is checked again when it is changed."""
 
     possible: int
-    impossible: int
+    skipped: int
     is_capped: bool
     is_partial: bool
 
     @property
-    def is_whole(self) -> bool:
+    def is_exact(self) -> bool:
         return not (self.is_capped or self.is_partial)
 
 
-def preview(selection: Selection, statuses: tuple[Status, ...], using: str) -> Preview:
-    tasks = selection.tasks(using)
+def dry_run(selection: Selection, statuses: tuple[Status, ...], using: str) -> DryRun:
+    tasks = selection.remaining(using)
     if selection.since is not None:
         tasks = tasks.filter(pk__gte=UUID(selection.since))
-    rows = list(tasks.values_list("status", flat=True)[: PREVIEW + 1])
-    looked_at = rows[:PREVIEW]
-    possible = sum(status in statuses for status in looked_at)
-    return Preview(possible, len(looked_at) - possible, len(rows) > PREVIEW, selection.since is not None)
+    rows = list(tasks.values_list("status", flat=True)[: DRY_RUN_LIMIT + 1])
+    counted = rows[:DRY_RUN_LIMIT]
+    possible = sum(status in statuses for status in counted)
+    return DryRun(possible, len(counted) - possible, len(rows) > DRY_RUN_LIMIT, selection.since is not None)

@@ -1,4 +1,7 @@
-"""Where a task stands, in words and shapes: text and form tell it, colour only repeats it."""
+"""The status that people see: PENDING is split into ready, scheduled and retrying.
+
+Text and shape tell statuses apart; colour only repeats it.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,22 @@ from ...rules.status import Status
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DisplayStatus:
     name: str
     label: str | Promise
     shape: str
 
 
-READY = Standing("ready", _("Ready"), "○")
-SCHEDULED = Standing("scheduled", _("Scheduled"), "◷")
-RETRYING = Standing("retrying", _("Retrying"), "↻")
-RUNNING = Standing("running", _("Running"), "▶")
-SUCCESS = Standing("success", _("Success"), "✓")
-FAILED = Standing("failed", _("Failed"), "✕")
-CANCELLED = Standing("cancelled", _("Cancelled"), "⊘")
+READY = DisplayStatus("ready", _("Ready"), "○")
+SCHEDULED = DisplayStatus("scheduled", _("Scheduled"), "◷")
+RETRYING = DisplayStatus("retrying", _("Retrying"), "↻")
+RUNNING = DisplayStatus("running", _("Running"), "▶")
+SUCCESS = DisplayStatus("success", _("Success"), "✓")
+FAILED = DisplayStatus("failed", _("Failed"), "✕")
+CANCELLED = DisplayStatus("cancelled", _("Cancelled"), "⊘")
 
-STANDINGS = (READY, SCHEDULED, RETRYING, RUNNING, SUCCESS, FAILED, CANCELLED)
-PLAIN = {
+DISPLAY_STATUSES = (READY, SCHEDULED, RETRYING, RUNNING, SUCCESS, FAILED, CANCELLED)
+BY_STATUS = {
     Status.RUNNING: RUNNING,
     Status.SUCCESS: SUCCESS,
     Status.FAILED: FAILED,
@@ -38,18 +41,23 @@ PLAIN = {
 }
 
 
-def standing_of(task: Task, now: datetime) -> Standing:
+def display_status_of(task: Task, now: datetime) -> DisplayStatus:
     if task.status != Status.PENDING:
-        return PLAIN[Status(task.status)]
-    if task.attempts > task.refunds:
+        return BY_STATUS[Status(task.status)]
+    if attempts_spent(task):
         return RETRYING
     return SCHEDULED if task.eta > now else READY
 
 
-def badge(standing: Standing) -> SafeString:
+def attempts_spent(task: Task) -> int:
+    """Attempts that count against the budget: those claimed, without those refunded."""
+    return task.attempts - task.refunds
+
+
+def badge(status: DisplayStatus) -> SafeString:
     return format_html(
         '<span class="dtr-badge dtr-{}"><span aria-hidden="true">{}</span> {}</span>',
-        standing.name,
-        standing.shape,
-        standing.label,
+        status.name,
+        status.shape,
+        status.label,
     )

@@ -1,105 +1,104 @@
-"""Values in words that people read, safe to show wherever they come from."""
+"""Numbers, times and texts as people read them, safe to show wherever they come from."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
+from ...rules.display import short_name
 from ...taskqueue.survey import CAP
 
 # Controls, and the marks that reorder or hide text: shown as escapes, so that nobody is led to read something else.
-UNSEEN = re.compile(
+INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-LINE = 160
-TEXT = 20_000
+LINE_LIMIT = 160
+TEXT_LIMIT = 20_000
 
 
-def visible(text: object, limit: int = TEXT) -> str:
-    """At most `limit` characters, the head and the tail, with what cannot be seen made visible."""
-    whole = str(text)
-    if len(whole) > limit:
+def printable(text: object, limit: int = TEXT_LIMIT) -> str:
+    """At most `limit` characters, the head and the tail, with invisible characters shown as escapes."""
+    full = str(text)
+    if len(full) > limit:
         head, tail = limit * 2 // 3, limit // 3
-        mark = _("… %(count)s characters cut …") % {"count": number(len(whole) - head - tail)}
-        whole = f"{whole[:head]}\n{mark}\n{whole[-tail:]}"
-    return UNSEEN.sub(lambda bad: f"\\u{ord(bad.group()):04x}", whole)
+        mark = _("… %(count)s characters cut …") % {"count": format_number(len(full) - head - tail)}
+        full = f"{full[:head]}\n{mark}\n{full[-tail:]}"
+    return INVISIBLE.sub(lambda match: f"\\u{ord(match.group()):04x}", full)
 
 
-def line(text: object, limit: int = LINE) -> str:
+def one_line(text: object, limit: int = LINE_LIMIT) -> str:
     """The beginning of a text, on one line."""
     flat = " ".join(str(text)[: limit * 4].split())
-    return visible(flat if len(flat) <= limit else f"{flat[: limit - 1]}…")
+    return printable(flat if len(flat) <= limit else f"{flat[: limit - 1]}…")
 
 
-def number(value: int) -> str:
+def error_name(error: Mapping[str, Any]) -> str:
+    """The exception's name without its module, or the code where there was no exception."""
+    return short_name(error.get("exception") or "") or str(error.get("code") or "")
+
+
+def format_number(value: int) -> str:
     return number_format(value, use_l10n=True, force_grouping=True)
 
 
-def decimal(value: float) -> str:
+def format_decimal(value: float) -> str:
     """One place, rounded; `number_format` alone would cut the rest off."""
     return number_format(Decimal(f"{value:.1f}"), decimal_pos=1, use_l10n=True, force_grouping=True)
 
 
-def capped(count: int, cap: int = CAP) -> str:
-    return f"{number(cap)}+" if count > cap else number(count)
+def format_capped(count: int, cap: int = CAP) -> str:
+    return f"{format_number(cap)}+" if count > cap else format_number(count)
 
 
-def about(count: int) -> str:
-    """A large number as people say it."""
+def format_approximate(count: int) -> str:
+    """A large number, rounded, with its unit."""
     if count < 10_000:
-        return number(count)
+        return format_number(count)
     for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= size:
-            return f"≈ {decimal(count / size)} {unit}"
-    return number(count)
+            return f"≈ {format_decimal(count / size)} {unit}"
+    return format_number(count)
 
 
-def share(part: float, whole: float) -> str:
-    return f"{decimal(100 * part / whole)} %" if whole else "—"
+def format_percentage(part: float, whole: float) -> str:
+    return f"{format_decimal(100 * part / whole)} %" if whole else "—"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Two units at most: 850 ms, 1.2 s, 3 min 2 s, 2 h 14 min, 3 d 4 h."""
     if seconds < 0:
         seconds = 0.0
     if seconds < 1:
         return _("%(ms)s ms") % {"ms": round(seconds * 1000)}
     if seconds < 10:
-        return _("%(s)s s") % {"s": decimal(seconds)}
+        return _("%(s)s s") % {"s": format_decimal(seconds)}
     whole = round(seconds)
     days, hours, minutes = whole // 86400, whole % 86400 // 3600, whole % 3600 // 60
     if whole < 60:
         return _("%(s)s s") % {"s": whole}
     if whole < 3600:
-        return two(_("%(min)s min") % {"min": minutes}, _("%(s)s s") % {"s": whole % 60}, whole % 60)
+        return join_units(_("%(min)s min") % {"min": minutes}, _("%(s)s s") % {"s": whole % 60}, whole % 60)
     if whole < 86400:
-        return two(_("%(h)s h") % {"h": hours}, _("%(min)s min") % {"min": minutes}, minutes)
-    return two(_("%(d)s d") % {"d": number(days)}, _("%(h)s h") % {"h": hours}, hours)
+        return join_units(_("%(h)s h") % {"h": hours}, _("%(min)s min") % {"min": minutes}, minutes)
+    return join_units(_("%(d)s d") % {"d": format_number(days)}, _("%(h)s h") % {"h": hours}, hours)
 
 
-def two(large: str, small: str, amount: int) -> str:
+def join_units(large: str, small: str, amount: int) -> str:
     return f"{large} {small}" if amount else large
 
 
-def between(start: datetime, end: datetime) -> str:
-    return duration((end - start).total_seconds())
+def format_elapsed(start: datetime, end: datetime) -> str:
+    return format_duration((end - start).total_seconds())
 
 
-def ago(moment: datetime, now: datetime) -> str:
+def format_relative(moment: datetime, now: datetime) -> str:
     if moment > now:
-        return pgettext("a time to come", "in %(time)s") % {"time": between(now, moment)}
-    return pgettext("a time gone by", "%(time)s ago") % {"time": between(moment, now)}
-
-
-def short_path(func_path: str) -> str:
-    """The function's own name; the module is told beside it where there is room."""
-    return func_path.rpartition(".")[2] or func_path
-
-
-def short_class(exception: str) -> str:
-    return exception.rpartition(".")[2]
+        return pgettext("a time to come", "in %(time)s") % {"time": format_elapsed(now, moment)}
+    return pgettext("a time gone by", "%(time)s ago") % {"time": format_elapsed(moment, now)}

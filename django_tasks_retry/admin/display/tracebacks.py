@@ -1,36 +1,38 @@
-"""A traceback for reading: the project's own frames first, all of it folded behind them."""
+"""A traceback for reading: the project's own frames first, the full text folded behind them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from ...rules.frames import frames_of
-from .formatting import line, visible
-from .redact import scrubbed
+from .formatting import one_line, printable
+from .redact import redact_text
 
-FRAMES = 20
+MAX_FRAMES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    where: str
+class FormattedFrame:
+    location: str
     source: str
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """`project` holds the innermost frame first: that is where to look."""
+class FormattedTraceback:
+    """`project_frames` begins with the innermost one: that is where to look."""
 
-    project: list[Place]
-    whole: str
+    project_frames: list[FormattedFrame]
+    full_text: str
 
 
-def trace_of(traceback: str) -> Trace | None:
+def format_traceback(traceback: str) -> FormattedTraceback | None:
     if not traceback.strip():
         return None
-    ours = [frame for frame in frames_of(traceback) if frame.is_project]
+    project = [frame for frame in frames_of(traceback) if frame.is_project]
     shown = [
-        Place(line(f"{frame.file}:{frame.line} {frame.function}", 300), scrubbed(line(frame.source, 200)))
-        for frame in reversed(ours[-FRAMES:])
+        FormattedFrame(
+            one_line(f"{frame.file}:{frame.line} {frame.function}", 300), redact_text(one_line(frame.source, 200))
+        )
+        for frame in reversed(project[-MAX_FRAMES:])
     ]
-    return Trace(shown, scrubbed(visible(traceback)))
+    return FormattedTraceback(shown, redact_text(printable(traceback)))

@@ -13,7 +13,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from ...models import TaskStat
-from ..scope import Place
+from ..scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,38 +48,38 @@ class Activity:
 
     scale: Scale
     starts: list[datetime]
-    everything: list[Bucket]
+    total: list[Bucket]
     queues: dict[str, list[Bucket]] = field(default_factory=dict)
 
-    def of(self, queue: str) -> list[Bucket]:
+    def for_queue(self, queue: str) -> list[Bucket]:
         return self.queues.get(queue) or [Bucket(start) for start in self.starts]
 
 
-def activity(place: Place, scale: Scale) -> Activity:
-    first = floor_of(place.now, scale.step) - scale.step * (scale.count - 1)
+def read_activity(scope: Scope, scale: Scale) -> Activity:
+    first = round_down(scope.now, scale.step) - scale.step * (scale.count - 1)
     starts = [first + scale.step * n for n in range(scale.count)]
     rows = (
-        TaskStat.objects.using(place.using)
+        TaskStat.objects.using(scope.using)
         .filter(minute__gte=first)
         .values("minute", "queue")
         .annotate(completed=Sum("completed"), retried=Sum("retried"), failed=Sum("failed"))
     )
-    return gathered(rows, starts, scale)
+    return fill_buckets(rows, starts, scale)
 
 
-def gathered(rows: Iterable[Mapping[str, Any]], starts: list[datetime], scale: Scale) -> Activity:
-    everything = [Bucket(start) for start in starts]
+def fill_buckets(rows: Iterable[Mapping[str, Any]], starts: list[datetime], scale: Scale) -> Activity:
+    total = [Bucket(start) for start in starts]
     queues: dict[str, list[Bucket]] = defaultdict(lambda: [Bucket(start) for start in starts])
     for row in rows:
-        place = int((row["minute"] - starts[0]) / scale.step)
-        if 0 <= place < len(starts):
-            for bucket in (everything[place], queues[row["queue"]][place]):
+        index = int((row["minute"] - starts[0]) / scale.step)
+        if 0 <= index < len(starts):
+            for bucket in (total[index], queues[row["queue"]][index]):
                 bucket.completed += row["completed"]
                 bucket.retried += row["retried"]
                 bucket.failed += row["failed"]
-    return Activity(scale, starts, everything, dict(queues))
+    return Activity(scale, starts, total, dict(queues))
 
 
-def floor_of(moment: datetime, step: timedelta) -> datetime:
+def round_down(moment: datetime, step: timedelta) -> datetime:
     day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     return day + (moment - day) // step * step

@@ -9,7 +9,7 @@ from datetime import datetime
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from ..display.formatting import number
+from ..display.formatting import format_number
 from .activity import Bucket
 
 WIDTH, HEIGHT = 1000.0, 120.0
@@ -42,17 +42,17 @@ KINDS = (("failed", "failed"), ("retried", "retried"), ("completed", "success"))
 
 def attempts_chart(buckets: Sequence[Bucket]) -> Chart:
     top = max((bucket.attempts for bucket in buckets), default=0)
-    shapes = [shape for n, bucket in enumerate(buckets) for shape in stack(bucket, n, len(buckets), top)]
+    shapes = [shape for n, bucket in enumerate(buckets) for shape in stacked_bars(bucket, n, len(buckets), top)]
     counts = {name: sum(getattr(bucket, name) for bucket in buckets) for name, _kind in KINDS}
-    told = {name: number(count) for name, count in counts.items()}
-    summary = _("%(completed)s completed, %(retried)s failed and tried again, %(failed)s failed for good.") % told
+    values = {name: format_number(count) for name, count in counts.items()}
+    summary = _("%(completed)s completed, %(retried)s failed and tried again, %(failed)s failed for good.") % values
     rows = [bucket for bucket in reversed(buckets) if bucket.attempts]
-    return Chart(shapes, number(top), summary, rows, buckets[0].start, buckets[-1].start)
+    return Chart(shapes, format_number(top), summary, rows, buckets[0].start, buckets[-1].start)
 
 
-def stack(bucket: Bucket, n: int, count: int, top: int) -> list[Shape]:
+def stacked_bars(bucket: Bucket, n: int, count: int, top: int) -> list[Shape]:
     slot = WIDTH / count
-    shapes, filled, label = [], 0.0, described(bucket)
+    shapes, filled, label = [], 0.0, bar_label(bucket)
     for name, kind in KINDS:
         value = getattr(bucket, name)
         if value:
@@ -71,19 +71,19 @@ def stack(bucket: Bucket, n: int, count: int, top: int) -> list[Shape]:
     return shapes
 
 
-def described(bucket: Bucket) -> str:
+def bar_label(bucket: Bucket) -> str:
     start = timezone.localtime(bucket.start) if timezone.is_aware(bucket.start) else bucket.start
-    told = {
+    values = {
         "time": f"{start:%H:%M}",
-        "completed": number(bucket.completed),
-        "retried": number(bucket.retried),
-        "failed": number(bucket.failed),
+        "completed": format_number(bucket.completed),
+        "retried": format_number(bucket.retried),
+        "failed": format_number(bucket.failed),
     }
-    return _("%(time)s: %(completed)s completed, %(retried)s tried again, %(failed)s failed") % told
+    return _("%(time)s: %(completed)s completed, %(retried)s tried again, %(failed)s failed") % values
 
 
 def sparkline(buckets: Sequence[Bucket], points: int = 20) -> list[Shape]:
-    """The same in small: attempts only, in as many bars as there is room for."""
+    """A small chart: attempts only, in as many bars as there is room for."""
     size = max(len(buckets) // points, 1)
     sums = [sum(bucket.attempts for bucket in buckets[i : i + size]) for i in range(0, len(buckets), size)]
     top, slot = max(sums, default=0), 100 / max(len(sums), 1)

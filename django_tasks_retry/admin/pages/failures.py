@@ -1,4 +1,4 @@
-"""Failures, those that are alike together: what fails, since when, how often; retry or cancel a whole group."""
+"""The page of failures, similar ones grouped: what fails, since when, how often; retry or cancel a whole group."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from ...models import FailureGroup, Task
+from ...rules.display import short_name
 from ...rules.fingerprint import general
 from ...rules.frames import frames_of, innermost_project_frame
 from ...taskqueue import survey
-from ...taskqueue.survey import Alike
-from ..base import TasksPermission
-from ..bulk.actions import CANCEL, DEEDS, RETRY
-from ..bulk.confirm import BulkAdmin, everything
-from ..display.formatting import ago, capped, line, short_class, short_path
-from ..display.redact import scrubbed
-from ..scope import Place, here
+from ..base import TaskPermissionMixin
+from ..bulk.actions import ACTIONS, CANCEL, RETRY
+from ..bulk.confirm import BulkActionAdmin, select_all
+from ..display.formatting import format_capped, format_relative, one_line
+from ..display.redact import redact_text
+from ..scope import Scope, current_scope
 
-SHOWN = 50
+MAX_GROUPS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FailureRow:
     fingerprint: str
     sample: UUID
     error: str
     message: str
-    where: str
+    location: str
     task: str
     path: str
     open: int
@@ -51,61 +51,67 @@ class Group:
 
 
 @admin.register(FailureGroup)
-class FailureAdmin(TasksPermission, BulkAdmin):
+class FailureAdmin(TaskPermissionMixin, BulkActionAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        place = here()
-        alike = survey.alike(place.using)
+        scope = current_scope()
+        groups = survey.alike(scope.using)
         context = {
-            "groups": groups(alike[:SHOWN], place, can_see_payload=self.has_payload_permission(request)),
-            "not_shown": max(0, len(alike) - SHOWN),
+            "groups": failure_rows(groups[:MAX_GROUPS], scope, can_see_payload=self.has_payload_permission(request)),
+            "not_shown": max(0, len(groups) - MAX_GROUPS),
             "can_retry": RETRY.is_allowed(request),
             "can_cancel": CANCEL.is_allowed(request),
             "tasks_url": self.url("changelist", model="task"),
         }
-        return self.page(request, "failures", _("Failures"), context)
+        return self.render_page(request, "failures", _("Failures"), context)
 
-    def posts(self) -> list[Any]:
-        return [self.post("<str:fingerprint>/<str:name>/", self.ask_about_group, "act")]
+    def get_post_urls(self) -> list[Any]:
+        return [self.post_url("<str:fingerprint>/<str:name>/", self.group_action_view, "act")]
 
-    def ask_about_group(self, request: HttpRequest, fingerprint: str, name: str) -> HttpResponse:
-        """The confirmation page for a group: retry what failed and was not retried, or cancel what still tries."""
-        deed = DEEDS.get(name)
-        if deed not in (RETRY, CANCEL):
+    def group_action_view(self, request: HttpRequest, fingerprint: str, name: str) -> HttpResponse:
+        """The confirmation page for a group: retry what failed and was not retried, or cancel what is retrying."""
+        action = ACTIONS.get(name)
+        if action not in (RETRY, CANCEL):
             raise Http404
-        if not (deed.is_allowed(request) and self.has_view_permission(request)):
+        if not (action.is_allowed(request) and self.has_view_permission(request)):
             raise PermissionDenied
-        narrowed = {"status": "failed", "retried": "no"} if deed is RETRY else {"status": "retrying"}
-        return self.ask(request, deed, everything(deed, request.user, {"alike": fingerprint, **narrowed}))
+        status = {"status": "failed", "retried": "no"} if action is RETRY else {"status": "retrying"}
+        selection = select_all(action, request.user, {"fingerprint": fingerprint, **status})
+        return self.confirmation_view(request, action, selection)
 
 
-def groups(alike: Sequence[Alike], place: Place, *, can_see_payload: bool, with_places: bool = True) -> list[Group]:
-    traces: dict[UUID, str] = {}
-    if with_places and alike:
-        samples = Task.objects.using(place.using).filter(pk__in=[each.sample for each in alike])
-        traces = dict(samples.values_list("pk", KT("last_error__traceback")))
-    return [group(each, traces.get(each.sample) or "", place.now, can_see_payload=can_see_payload) for each in alike]
+def failure_rows(
+    groups: Sequence[survey.Alike], scope: Scope, *, can_see_payload: bool, with_locations: bool = True
+) -> list[FailureRow]:
+    tracebacks: dict[UUID, str] = {}
+    if with_locations and groups:
+        samples = Task.objects.using(scope.using).filter(pk__in=[each.sample for each in groups])
+        tracebacks = dict(samples.values_list("pk", KT("last_error__traceback")))
+    return [
+        failure_row(each, tracebacks.get(each.sample) or "", scope.now, can_see_payload=can_see_payload)
+        for each in groups
+    ]
 
 
-def group(alike: Alike, traceback: str, now: datetime, *, can_see_payload: bool) -> Group:
+def failure_row(group: survey.Alike, traceback: str, now: datetime, *, can_see_payload: bool) -> FailureRow:
     frame = innermost_project_frame(frames_of(traceback))
-    return Group(
-        fingerprint=alike.fingerprint,
-        sample=alike.sample,
-        error=line(short_class(alike.exception) or alike.code, 80),
-        message=line(general(scrubbed(alike.message[:2000])), 160) if can_see_payload else "",
-        where=line(f"{frame.short_file}:{frame.line} {frame.function}", 120) if frame else "",
-        task=line(short_path(alike.func_path), 80),
-        path=line(alike.func_path, 255),
-        open=alike.open,
-        open_text=capped(alike.open),
-        hour=capped(alike.failed_this_hour),
-        day=capped(alike.failed_today),
-        failed=capped(alike.failed),
-        retrying=alike.retrying,
-        retrying_text=capped(alike.retrying),
-        first=alike.first_failed_at,
-        last=alike.last_failed_at,
-        last_text=ago(alike.last_failed_at, now),
+    return FailureRow(
+        fingerprint=group.fingerprint,
+        sample=group.sample,
+        error=one_line(short_name(group.exception) or group.code, 80),
+        message=one_line(general(redact_text(group.message[:2000])), 160) if can_see_payload else "",
+        location=one_line(f"{frame.short_file}:{frame.line} {frame.function}", 120) if frame else "",
+        task=one_line(short_name(group.func_path), 80),
+        path=one_line(group.func_path, 255),
+        open=group.open,
+        open_text=format_capped(group.open),
+        hour=format_capped(group.failed_this_hour),
+        day=format_capped(group.failed_today),
+        failed=format_capped(group.failed),
+        retrying=group.retrying,
+        retrying_text=format_capped(group.retrying),
+        first=group.first_failed_at,
+        last=group.last_failed_at,
+        last_text=format_relative(group.last_failed_at, now),
     )

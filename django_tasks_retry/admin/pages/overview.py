@@ -1,4 +1,4 @@
-"""Overview: how the queue stands, on one page, at a cost that does not grow with what is stored."""
+"""The overview: the state of the whole queue on one page, at a cost that does not grow with what is stored."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from ...models import Overview, Queue, Task, Worker
+from ...models import Overview, Task, Worker
 from ...taskqueue import alive_workers, survey
-from ...taskqueue.survey import Alike
-from ..base import TasksPermission
-from ..display.formatting import about, capped, duration, number
-from ..scope import Place, here
-from .activity import SCALES, activity
+from ..base import TaskPermissionMixin
+from ..display.formatting import format_approximate, format_capped, format_duration, format_number
+from ..scope import Scope, current_scope
+from .activity import SCALES, read_activity
 from .charts import attempts_chart
-from .failures import Group, groups
-from .queue_summary import QueueRow, concerns, queue_rows
+from .failures import failure_rows
+from .queue_summary import QueueSummary, find_problems, summarize_queues
 
-TOP = 5
+MAX_GROUPS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,77 +31,80 @@ class Card:
     value: str
     note: str
     url: str
-    tone: str = "calm"
+    tone: str
 
 
 @admin.register(Overview)
-class OverviewAdmin(TasksPermission):
+class OverviewAdmin(TaskPermissionMixin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        place = here()
-        chosen = request.GET.get("span", "1h")
-        chosen = chosen if chosen in SCALES else "1h"
-        return self.page(request, "overview", _("Overview"), self.context(request, place, chosen))
+        scope = current_scope()
+        scale = request.GET.get("span", "1h")
+        context = self.overview_context(scope, scale if scale in SCALES else "1h")
+        context["groups"] = failure_rows(
+            context["groups"][:MAX_GROUPS],
+            scope,
+            can_see_payload=self.has_payload_permission(request),
+            with_locations=False,
+        )
+        return self.render_page(request, "overview", _("Overview"), context)
 
-    def context(self, request: HttpRequest, place: Place, chosen: str) -> dict[str, Any]:
-        depths = survey.depths(place.using)
-        decided = Queue.objects.using(place.using).in_bulk()
-        workers: list[Worker] = list(alive_workers(place.backend).order_by("id")[:1000])
-        done = activity(place, SCALES[chosen])
-        rows = queue_rows(depths, decided, workers, done, place.now)
-        alike, stored = survey.alike(place.using), survey.stored(place.using)
+    def overview_context(self, scope: Scope, chosen: str) -> dict[str, Any]:
+        depths = survey.depths(scope.using)
+        workers: list[Worker] = list(alive_workers(scope.backend).order_by("id")[:1000])
+        activity = read_activity(scope, SCALES[chosen])
+        queues = summarize_queues(scope, depths, workers, activity)
+        groups, stored = survey.alike(scope.using), survey.stored(scope.using)
         return {
             "is_empty": not stored,
-            "now": place.now,
-            "cards": self.cards(place, rows, workers, alike, stored),
-            "concerns": concerns(rows, depths, workers, survey.expired_leases(place.using)),
-            "chart": attempts_chart(done.everything),
-            "scale": done.scale,
+            "now": scope.now,
+            "cards": [
+                *self.queue_cards(scope, queues, workers),
+                *self.total_cards(groups, workers, stored),
+            ],
+            "problems": find_problems(queues, depths, workers, survey.expired_leases(scope.using)),
+            "chart": attempts_chart(activity.total),
+            "scale": activity.scale,
             "scales": [(name, scale.label, name == chosen) for name, scale in SCALES.items()],
-            "queues": rows,
-            "tasks_url": self.url("changelist", model="task"),
-            "failures_url": self.url("changelist", model="failuregroup"),
-            "queues_url": self.url("changelist", model="queue"),
-            "groups": self.newest(alike, place, request),
+            "queues": queues,
+            "groups": groups,
+            "tasks_url": self.changelist_url("task"),
+            "failures_url": self.changelist_url("failuregroup"),
+            "queues_url": self.changelist_url("queue"),
         }
 
-    def newest(self, alike: Sequence[Alike], place: Place, request: HttpRequest) -> list[Group]:
-        return groups(alike[:TOP], place, can_see_payload=self.has_payload_permission(request), with_places=False)
-
-    def cards(
-        self, place: Place, rows: Sequence[QueueRow], workers: Sequence[Worker], alike: Sequence[Alike], stored: int
-    ) -> list[Card]:
-        tasks = Task.objects.using(place.using)
+    def queue_cards(self, scope: Scope, queues: Sequence[QueueSummary], workers: Sequence[Worker]) -> list[Card]:
+        tasks = Task.objects.using(scope.using)
         running = len(tasks.running().order_by("locked_by").values_list("pk", flat=True)[: survey.CAP + 1])
         retrying = len(tasks.retrying().values_list("pk", flat=True)[: survey.CAP + 1])
-        oldest, slots = max((row.oldest for row in rows), default=0.0), sum(worker.slots for worker in workers)
-        failed, ready = sum(group.failed_today for group in alike), sum(row.due for row in rows)
-        notes = {
-            "ready": _("%(count)s ready") % {"count": capped(ready)},
-            "slots": _("of %(count)s slots") % {"count": number(slots)},
-        }
+        oldest = max((queue.oldest_wait for queue in queues), default=0.0)
+        ready = _("%(count)s ready") % {"count": format_capped(sum(queue.due for queue in queues))}
+        slots = _("of %(count)s slots") % {"count": format_number(sum(worker.slots for worker in workers))}
+        wait = format_duration(oldest) if oldest else _("none")
+        waiting, url = _("wait to try again"), self.task_list_url
         return [
-            Card(_("Oldest wait"), wait_text(oldest), notes["ready"], self.list("ready"), tone(oldest > 60, "warn")),
-            Card(_("Running"), capped(running), notes["slots"], self.list("running"), tone(running, "busy")),
-            Card(
-                _("Retrying"), capped(retrying), _("wait to try again"), self.list("retrying"), tone(retrying, "warn")
-            ),
-            Card(_("Failed"), capped(failed), _("in 24 hours"), self.page_of("failuregroup"), tone(failed, "bad")),
-            Card(_("Workers"), number(len(workers)), _("alive"), self.page_of("worker"), tone(not workers, "bad")),
-            Card(_("Stored"), about(stored), _("tasks"), self.page_of("task")),
+            Card(_("Oldest wait"), wait, ready, url("ready"), tone("warn", oldest > 60)),
+            Card(_("Running"), format_capped(running), slots, url("running"), tone("busy", running)),
+            Card(_("Retrying"), format_capped(retrying), waiting, url("retrying"), tone("warn", retrying)),
         ]
 
-    def page_of(self, model: str) -> str:
+    def total_cards(self, groups: Sequence[survey.Alike], workers: Sequence[Worker], stored: int) -> list[Card]:
+        failed = sum(group.failed_today for group in groups)
+        alive, url = format_number(len(workers)), self.changelist_url
+        return [
+            Card(_("Failed"), format_capped(failed), _("in 24 hours"), url("failuregroup"), tone("bad", failed)),
+            Card(_("Workers"), alive, _("alive"), url("worker"), tone("bad", not workers)),
+            Card(_("Stored"), format_approximate(stored), _("tasks"), url("task"), tone("calm", stored)),
+        ]
+
+    def changelist_url(self, model: str) -> str:
         return self.url("changelist", model=model)
 
-    def list(self, standing: str) -> str:
-        return f"{self.page_of('task')}?{urlencode({'status': standing})}"
+    def task_list_url(self, status: str) -> str:
+        return f"{self.changelist_url('task')}?{urlencode({'status': status})}"
 
 
-def wait_text(seconds: float) -> str:
-    return duration(seconds) if seconds else _("none")
-
-
-def tone(is_remarkable: object, remarkable: str) -> str:
-    return remarkable if is_remarkable else "calm"
+def tone(name: str, condition: object) -> str:
+    """The card's colour where the condition holds."""
+    return name if condition else "calm"

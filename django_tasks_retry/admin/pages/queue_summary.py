@@ -1,4 +1,4 @@
-"""Queues as the overview and the page of queues show them, and what is wrong with them."""
+"""Queues as the overview and the page of queues show them, and the problems that they have."""
 
 from __future__ import annotations
 
@@ -12,123 +12,146 @@ from django.utils.translation import ngettext
 
 from ...models import Queue, Worker
 from ...taskqueue.survey import CAP, Depth
-from ..base import names_of
-from ..display.formatting import between, capped, decimal, line, share
-from ..scope import queue_names
-from ..tasks.explain import knows, serves, start_command
-from .activity import Activity
+from ..display.actors import actor_names
+from ..display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
+from ..eligible_workers import knows_task, runworker_command, serves_queue
+from ..scope import Scope, queue_names
+from .activity import Activity, Bucket
 from .charts import Shape, sparkline
 
 RECENT = 10
-"""Buckets that count as now."""
+"""Buckets that the present rate is taken from."""
 
 
 @dataclass(frozen=True, slots=True)
-class QueueRow:
+class Pause:
+    at: datetime
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSummary:
     key: str
     name: str
-    paused_at: datetime | None
-    paused_by: str
-    reason: str
+    pause: Pause | None
     due: int
-    due_text: str
-    oldest: float
-    oldest_text: str
+    oldest_wait: float
+    workers: int
     rate: str
     failing: str
-    workers: int
     spark: list[Shape]
+
+    @property
+    def due_text(self) -> str:
+        return format_capped(self.due, CAP)
+
+    @property
+    def oldest_wait_text(self) -> str:
+        return format_duration(self.oldest_wait) if self.oldest_wait else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Concern:
-    """What is wrong, and the command that mends it."""
+class Problem:
+    """What is wrong, and the command that solves it."""
 
     text: str
     command: str = ""
 
 
-def queue_rows(
-    depths: Sequence[Depth], decided: dict[str, Queue], workers: Sequence[Worker], done: Activity, now: datetime
-) -> list[QueueRow]:
-    lanes: dict[str, list[Depth]] = defaultdict(list)
+def summarize_queues(
+    scope: Scope, depths: Sequence[Depth], workers: Sequence[Worker], activity: Activity
+) -> list[QueueSummary]:
+    by_queue: dict[str, list[Depth]] = defaultdict(list)
     for depth in depths:
-        lanes[depth.queue].append(depth)
-    callers = names_of({queue.paused_by for queue in decided.values() if queue.paused_at})
-    names = queue_names({*lanes, *done.queues})
-    return [queue_row(name, lanes[name], decided.get(name), callers, workers, done, now) for name in names]
+        by_queue[depth.queue].append(depth)
+    pauses = find_pauses(scope)
+    return [
+        summarize_queue(name, by_queue[name], pauses.get(name), workers, activity, scope.now)
+        for name in queue_names({*by_queue, *activity.queues})
+    ]
 
 
-def queue_row(
+def find_pauses(scope: Scope) -> dict[str, Pause]:
+    paused = [queue for queue in Queue.objects.using(scope.using).filter(paused_at__isnull=False) if queue.paused_at]
+    names = actor_names({queue.paused_by for queue in paused})
+    return {
+        queue.name: Pause(queue.paused_at, names[queue.paused_by], one_line(queue.reason, 200))
+        for queue in paused
+        if queue.paused_at
+    }
+
+
+def summarize_queue(
     name: str,
-    lanes: Sequence[Depth],
-    decided: Queue | None,
-    callers: dict[str, str],
+    depths: Sequence[Depth],
+    pause: Pause | None,
     workers: Sequence[Worker],
-    done: Activity,
+    activity: Activity,
     now: datetime,
-) -> QueueRow:
-    due = sum(lane.due for lane in lanes)
-    oldest = min((lane.oldest_eta for lane in lanes if lane.due), default=None)
-    paused = decided if decided is not None and decided.paused_at else None
-    buckets = done.of(name)
-    recent = buckets[-RECENT:]
-    minutes = done.scale.step.total_seconds() / 60 * len(recent)
-    failed = sum(bucket.failed + bucket.retried for bucket in buckets)
-    return QueueRow(
+) -> QueueSummary:
+    oldest = min((depth.oldest_eta for depth in depths if depth.due), default=now)
+    buckets = activity.for_queue(name)
+    return QueueSummary(
         key=name,
-        name=line(name, 64),
-        paused_at=paused.paused_at if paused else None,
-        paused_by=callers[paused.paused_by] if paused else "",
-        reason=line(paused.reason, 200) if paused else "",
-        due=due,
-        due_text=capped(due, CAP),
-        oldest=(now - oldest).total_seconds() if oldest else 0.0,
-        oldest_text=between(oldest, now) if oldest else "",
-        rate=decimal(sum(bucket.attempts for bucket in recent) / minutes),
-        failing=share(failed, sum(bucket.attempts for bucket in buckets)),
-        workers=sum(serves(worker, name) for worker in workers),
+        name=one_line(name, 64),
+        pause=pause,
+        due=sum(depth.due for depth in depths),
+        oldest_wait=(now - oldest).total_seconds(),
+        workers=sum(serves_queue(worker, name) for worker in workers),
+        rate=attempts_per_minute(buckets[-RECENT:], activity),
+        failing=failure_rate(buckets),
         spark=sparkline(buckets),
     )
 
 
-def concerns(
-    rows: Sequence[QueueRow], depths: Sequence[Depth], workers: Sequence[Worker], expired: int
-) -> list[Concern]:
-    found = [concern for row in rows if (concern := about_queue(row)) is not None]
-    found += about_functions(depths, workers)
+def attempts_per_minute(buckets: Sequence[Bucket], activity: Activity) -> str:
+    minutes = activity.scale.step.total_seconds() / 60 * len(buckets)
+    return format_decimal(sum(bucket.attempts for bucket in buckets) / minutes)
+
+
+def failure_rate(buckets: Sequence[Bucket]) -> str:
+    failed = sum(bucket.failed + bucket.retried for bucket in buckets)
+    return format_percentage(failed, sum(bucket.attempts for bucket in buckets))
+
+
+def find_problems(
+    queues: Sequence[QueueSummary], depths: Sequence[Depth], workers: Sequence[Worker], expired: int
+) -> list[Problem]:
+    problems = [problem for queue in queues if (problem := queue_problem(queue)) is not None]
+    problems += unknown_task_problems(depths, workers)
     if expired:
-        text = ngettext(
-            "%s task lost its worker and was not taken back.",
-            "%s tasks lost their worker and were not taken back.",
-            expired,
-        )
-        found.append(
-            Concern(
-                f"{text % capped(expired)} {_('A live worker does that within seconds:')}", "python manage.py runworker"
-            )
-        )
-    return found
+        problems.append(expired_lease_problem(expired))
+    return problems
 
 
-def about_queue(row: QueueRow) -> Concern | None:
-    told = {"queue": row.name, "due": row.due_text, "by": row.paused_by, "reason": row.reason or "—"}
-    if row.paused_at and row.due:
-        return Concern(_("Queue %(queue)s: %(due)s waiting, paused by %(by)s (%(reason)s).") % told)
-    if row.due and not row.workers:
-        return Concern(_("Queue %(queue)s: %(due)s waiting, no live worker:") % told, start_command(row.key))
+def queue_problem(queue: QueueSummary) -> Problem | None:
+    values = {"queue": queue.name, "due": queue.due_text}
+    if queue.due and queue.pause:
+        values |= {"by": queue.pause.by, "reason": queue.pause.reason or "—"}
+        return Problem(_("Queue %(queue)s: %(due)s waiting, paused by %(by)s (%(reason)s).") % values)
+    if queue.due and not queue.workers:
+        return Problem(_("Queue %(queue)s: %(due)s waiting, no live worker:") % values, runworker_command(queue.key))
     return None
 
 
-def about_functions(depths: Sequence[Depth], workers: Sequence[Worker]) -> list[Concern]:
-    """Tasks at the head of their lane that no live worker of their queue knows."""
-    found = {}
+def unknown_task_problems(depths: Sequence[Depth], workers: Sequence[Worker]) -> list[Problem]:
+    """Tasks that would be claimed next, but no live worker of their queue knows their function."""
+    text = _("Queue %(queue)s: no live worker knows %(path)s. Deploy the code that has it, or cancel its tasks.")
+    problems = {}
     for depth in depths:
-        serving = [worker for worker in workers if serves(worker, depth.queue)]
-        if depth.due and serving and not any(knows(worker, depth.oldest_func_path) for worker in serving):
-            told = {"path": line(depth.oldest_func_path), "queue": line(depth.queue, 64)}
-            text = _(
-                "Queue %(queue)s: no live worker knows %(path)s. Deploy the code that has it, or cancel its tasks."
-            )
-            found[depth.oldest_func_path] = Concern(text % told)
-    return list(found.values())
+        serving = [worker for worker in workers if serves_queue(worker, depth.queue)]
+        if depth.due and serving and not any(knows_task(worker, depth.oldest_func_path) for worker in serving):
+            values = {"path": one_line(depth.oldest_func_path), "queue": one_line(depth.queue, 64)}
+            problems[depth.oldest_func_path] = Problem(text % values)
+    return list(problems.values())
+
+
+def expired_lease_problem(expired: int) -> Problem:
+    text = ngettext(
+        "%s task lost its worker and was not taken back.",
+        "%s tasks lost their worker and were not taken back.",
+        expired,
+    )
+    advice = _("A live worker does that within seconds:")
+    return Problem(f"{text % format_capped(expired)} {advice}", "python manage.py runworker")

@@ -1,4 +1,4 @@
-"""Queues: how each stands; pause and resume."""
+"""The page of queues: how each is doing; pause and resume."""
 
 from __future__ import annotations
 
@@ -8,84 +8,62 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from ... import taskqueue
-from ...models import OperatorEvent, Queue
+from ...models import Queue
 from ...taskqueue import alive_workers, survey
-from .. import audit
-from ..base import ConsoleAdmin, names_of
-from ..display.formatting import line
-from ..scope import Place, backend, here, queue_names, using
-from .activity import SCALES, activity
-from .queue_summary import queue_rows
-
-HISTORY = 10
-DECISIONS: dict[str, Any] = {
-    "queue.paused": gettext_lazy("paused"),
-    "queue.resumed": gettext_lazy("resumed"),
-    "worker.stop_asked": gettext_lazy("asked to stop"),
-}
+from ..audit import log_action
+from ..base import ConsoleAdmin
+from ..display.formatting import one_line
+from ..scope import console_backend, console_database, current_scope, queue_names
+from .activity import SCALES, read_activity
+from .operator_events import latest_operator_events
+from .queue_summary import summarize_queues
 
 
 @admin.register(Queue)
 class QueueAdmin(ConsoleAdmin):
-    def posts(self) -> list[Any]:
+    def get_post_urls(self) -> list[Any]:
         return [
-            self.post("<path:name>/pause/", self.pause, "pause"),
-            self.post("<path:name>/resume/", self.resume, "resume"),
+            self.post_url("<path:name>/pause/", self.pause_view, "pause"),
+            self.post_url("<path:name>/resume/", self.resume_view, "resume"),
         ]
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        place = here()
-        decided = Queue.objects.using(place.using).in_bulk()
-        workers = list(alive_workers(place.backend).order_by("id")[:1000])
-        rows = queue_rows(survey.depths(place.using), decided, workers, activity(place, SCALES["1h"]), place.now)
+        scope = current_scope()
+        workers = list(alive_workers(scope.backend).order_by("id")[:1000])
+        depths, activity = survey.depths(scope.using), read_activity(scope, SCALES["1h"])
+        queues = summarize_queues(scope, depths, workers, activity)
         context = {
-            "queues": [(row, self.url("pause", row.key), self.url("resume", row.key)) for row in rows],
-            "can_pause": self.allows(request, "pause_queue"),
-            "history": history(place, "queue."),
+            "queues": [(queue, self.url("pause", queue.key), self.url("resume", queue.key)) for queue in queues],
+            "can_pause": self.has_perm(request, "pause_queue"),
+            "operator_events": latest_operator_events(scope, "queue."),
             "tasks_url": self.url("changelist", model="task"),
         }
-        return self.page(request, "queues", _("Queues"), context)
+        return self.render_page(request, "queues", _("Queues"), context)
 
-    def pause(self, request: HttpRequest, name: str) -> HttpResponse:
-        reason = self.reason_of(request)
-        if name not in queue_names(lane.queue for lane in survey.depths(using())):
+    def pause_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        reason = self.checked_reason(request)
+        if name not in queue_names(depth.queue for depth in survey.depths(console_database())):
             raise Http404
-        taskqueue.pause(name, by=request.user, reason=reason, backend=backend())
-        audit.log(request, Queue, [(name, line(name, 64))], f"pause: {reason}" if reason else "pause")
-        messages.success(request, _("Queue %(queue)s is paused.") % {"queue": line(name, 64)})
+        taskqueue.pause(name, by=request.user, reason=reason, backend=console_backend())
+        log_action(request, Queue, [(name, one_line(name, 64))], "pause", reason)
+        messages.success(request, _("Queue %(queue)s is paused.") % {"queue": one_line(name, 64)})
         return HttpResponseRedirect(self.url("changelist"))
 
-    def resume(self, request: HttpRequest, name: str) -> HttpResponse:
-        reason = self.reason_of(request)
-        if taskqueue.resume(name, by=request.user, reason=reason, backend=backend()):
-            audit.log(request, Queue, [(name, line(name, 64))], f"resume: {reason}" if reason else "resume")
-            messages.success(request, _("Queue %(queue)s runs again.") % {"queue": line(name, 64)})
+    def resume_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        reason = self.checked_reason(request)
+        if taskqueue.resume(name, by=request.user, reason=reason, backend=console_backend()):
+            log_action(request, Queue, [(name, one_line(name, 64))], "resume", reason)
+            messages.success(request, _("Queue %(queue)s runs again.") % {"queue": one_line(name, 64)})
         else:
-            messages.warning(request, _("Queue %(queue)s was not paused.") % {"queue": line(name, 64)})
+            messages.warning(request, _("Queue %(queue)s was not paused.") % {"queue": one_line(name, 64)})
         return HttpResponseRedirect(self.url("changelist"))
 
-    def reason_of(self, request: HttpRequest) -> str:
-        if not (self.allows(request, "pause_queue") and self.has_view_permission(request)):
+    def checked_reason(self, request: HttpRequest) -> str:
+        """The reason given, of those who may pause queues."""
+        if not (self.has_perm(request, "pause_queue") and self.has_view_permission(request)):
             raise PermissionDenied
         return request.POST.get("reason", "").strip()
-
-
-def history(place: Place, kind: str) -> list[dict[str, Any]]:
-    """The latest decisions of operators."""
-    events = list(OperatorEvent.objects.using(place.using).filter(kind__startswith=kind).order_by("-id")[:HISTORY])
-    names = names_of({event.actor for event in events})
-    return [
-        {
-            "ts": event.ts,
-            "what": DECISIONS.get(event.kind, event.kind),
-            "subject": line(event.subject, 128),
-            "by": names[event.actor],
-            "reason": line(event.reason, 200),
-        }
-        for event in events
-    ]

@@ -1,4 +1,4 @@
-"""Tasks: the list, and the way to a task's page."""
+"""TaskAdmin: the list of tasks with its actions, and the way to a task's page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IS_POPUP_VAR
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
@@ -21,26 +22,27 @@ from ...clock import Now
 from ...errors import IllegalMove
 from ...models import Task
 from ...querysets import TaskQuerySet
+from ...rules.display import short_id, short_name
 from ...rules.status import Status
 from ..base import ModelAdmin
-from ..bulk.actions import CANCEL, DEEDS, RETRY, RUN_NOW, Deed, do
-from ..bulk.confirm import BulkAdmin, chosen_in
-from ..display.display_status import badge, standing_of
-from ..display.formatting import ago, between, line, short_class, short_path
-from ..display.redact import scrubbed
-from ..scope import Place, here, using
+from ..bulk.actions import ACTIONS, CANCEL, RETRY, RUN_NOW, Action, run_action
+from ..bulk.confirm import BulkActionAdmin, selection_from_request
+from ..display.display_status import attempts_spent, badge, display_status_of
+from ..display.formatting import format_elapsed, format_relative, one_line
+from ..display.redact import redact_text
+from ..scope import Scope, console_database, current_scope
 from . import detail, filters, search
-from .changelist import CappedPaginator, TaskList
+from .changelist import CappedPaginator, TaskChangeList
 
-SHOWN = (
+LIST_COLUMNS = (
     "id", "func_path", "queue", "status", "eta", "attempts", "refunds", "max_attempts", "last_attempt_at",
     "finished_at",
 )  # fmt: skip
 
 
 @admin.register(Task)
-class TaskAdmin(BulkAdmin):
-    list_display = ["short_id", "name", "standing", "spent", "queue_name", "when", "error"]
+class TaskAdmin(BulkActionAdmin):
+    list_display = ["short_id", "name", "display_status", "spent", "queue_name", "timing", "error"]
     list_display_links = ["short_id", "name"]
     list_filter = filters.FILTERS
     list_per_page = 25
@@ -56,39 +58,39 @@ class TaskAdmin(BulkAdmin):
     actions = ["retry_selected", "cancel_selected", "run_now_selected"]
 
     def get_urls(self) -> list[Any]:
-        return [*self.posts(), *ModelAdmin.get_urls(self)]
+        return [*self.get_post_urls(), *ModelAdmin.get_urls(self)]
 
-    def posts(self) -> list[Any]:
-        each = [self.post(f"<path:object_id>/{name}/", self.act_on_one(deed), name) for name, deed in DEEDS.items()]
-        return [self.post("act/", self.act, "act"), *each]
+    def get_post_urls(self) -> list[Any]:
+        return [
+            self.post_url("bulk-action/", self.bulk_action_view, "bulk_action"),
+            *(self.post_url(f"<path:object_id>/{name}/", self.action_view(ACTIONS[name]), name) for name in ACTIONS),
+        ]
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """What the list shows and no more: arguments, results and tracebacks stay where they are."""
-        tasks = Task.objects.using(using()).only(*SHOWN)
+        """What the list shows and no more: arguments, results and tracebacks are not read."""
+        tasks = Task.objects.using(console_database()).only(*LIST_COLUMNS)
         tasks = tasks.annotate(
             seen_at=Now(), error_class=KT("last_error__exception"), error_code=KT("last_error__code")
         )
         message = KT("last_error__message") if self.has_payload_permission(request) else F("error_code")
         return tasks.annotate(error_message=message)
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[TaskList]:
-        return TaskList
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[TaskChangeList]:
+        return TaskChangeList
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        asked = search.read(search_term)
-        if asked.unknown and request.method == "GET":
-            words = line(" ".join(asked.unknown), 60)
+        parsed = search.parse(search_term)
+        if parsed.unknown and request.method == "GET":
+            words = one_line(" ".join(parsed.unknown), 60)
             messages.warning(request, _("“%(words)s” is not an id. %(help)s") % {"words": words, "help": search.HELP})
-        return search.narrow(queryset, asked, has_status=bool(request.GET.get("status"))), False
+        return search.apply_search(queryset, parsed, has_status=bool(request.GET.get("status"))), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        # Django wants a tick beside "all matching"; without a script nobody can tick what is on other pages.
-        if request.method == "POST" and request.POST.get("select_across") == "1":
-            deed = {f"{name.replace('-', '_')}_selected": deed for name, deed in DEEDS.items()}.get(
-                request.POST.get("action", "")
-            )
-            if deed is not None and self.has_view_permission(request):
-                return self.ask_about_selected(request, deed)
+        if request.POST.get("select_across") == "1":
+            # Django runs no action without a ticked row; "all matching" means none in particular.
+            posted: Any = request.POST.copy()
+            posted.setdefault(ACTION_CHECKBOX_NAME, "")
+            request.POST = posted
         context = {"console_pages": self.console_pages(request), **(extra_context or {})}
         return super().changelist_view(request, context)
 
@@ -96,43 +98,39 @@ class TaskAdmin(BulkAdmin):
 
     @admin.display(description=gettext_lazy("id"))
     def short_id(self, task: Task) -> SafeString:
-        # Tasks of one moment begin alike and differ at the end.
-        key = str(task.pk)
-        return format_html('<code title="{}">{}…{}</code>', key, key[:8], key[-6:])
+        return format_html('<code title="{}">{}</code>', task.pk, short_id(task.pk))
 
     @admin.display(description=gettext_lazy("task"))
     def name(self, task: Task) -> SafeString:
-        path = line(task.func_path, 255)
-        return format_html('<span class="dtr-name" title="{}">{}</span>', path, short_path(path))
+        path = one_line(task.func_path, 255)
+        return format_html('<span class="dtr-name" title="{}">{}</span>', path, short_name(path))
 
     @admin.display(description=gettext_lazy("status"))
-    def standing(self, task: Any) -> SafeString:
-        return badge(standing_of(task, task.seen_at))
+    def display_status(self, task: Any) -> SafeString:
+        return badge(display_status_of(task, task.seen_at))
 
     @admin.display(description=gettext_lazy("attempts"))
     def spent(self, task: Task) -> str:
-        return f"{task.attempts - task.refunds}/{task.max_attempts}"
+        return f"{attempts_spent(task)}/{task.max_attempts}"
 
     @admin.display(description=gettext_lazy("queue"))
     def queue_name(self, task: Task) -> str:
-        return line(task.queue, 64)
+        return one_line(task.queue, 64)
 
     @admin.display(description=gettext_lazy("next run or duration"))
-    def when(self, task: Any) -> str:
-        return when(task, task.seen_at)
+    def timing(self, task: Any) -> str:
+        return timing(task, task.seen_at)
 
     @admin.display(description=gettext_lazy("last error"))
     def error(self, task: Any) -> SafeString:
         if not (task.error_class or task.error_code):
             return SafeString("")
-        kind = short_class(task.error_class or "") or task.error_code
-        if task.error_message in {None, "", task.error_code}:
-            return format_html('<span class="dtr-error">{}</span>', line(kind))
-        return format_html(
-            '<span class="dtr-error">{}</span>', line(f"{kind}: {scrubbed(task.error_message[:2000])}", 120)
-        )
+        text = short_name(task.error_class or "") or task.error_code
+        if task.error_message not in {None, "", task.error_code}:
+            text = f"{text}: {redact_text(task.error_message[:2000])}"
+        return format_html('<span class="dtr-error">{}</span>', one_line(text, 120))
 
-    # What can be done
+    # Actions
 
     def has_retry_permission(self, request: HttpRequest) -> bool:
         return RETRY.is_allowed(request)
@@ -142,49 +140,53 @@ class TaskAdmin(BulkAdmin):
 
     @admin.action(description=gettext_lazy("Retry…"), permissions=["retry"])
     def retry_selected(self, request: HttpRequest, queryset: TaskQuerySet) -> HttpResponse:
-        return self.ask_about_selected(request, RETRY)
+        return self.confirm_selected(request, RETRY)
 
     @admin.action(description=gettext_lazy("Cancel…"), permissions=["cancel"])
     def cancel_selected(self, request: HttpRequest, queryset: TaskQuerySet) -> HttpResponse:
-        return self.ask_about_selected(request, CANCEL)
+        return self.confirm_selected(request, CANCEL)
 
     @admin.action(description=gettext_lazy("Run now…"), permissions=["retry"])
     def run_now_selected(self, request: HttpRequest, queryset: TaskQuerySet) -> HttpResponse:
-        return self.ask_about_selected(request, RUN_NOW)
+        return self.confirm_selected(request, RUN_NOW)
 
-    def ask_about_selected(self, request: HttpRequest, deed: Deed) -> HttpResponse:
-        if not deed.is_allowed(request):
-            raise PermissionDenied
-        params = {name: request.GET[name] for name in request.GET if name in filters.NAMES}
-        return self.ask(request, deed, chosen_in(request, deed, params, filters.floor(params, using())))
+    def confirm_selected(self, request: HttpRequest, action: Action) -> HttpResponse:
+        """Not the queryset that Django hands to actions: a signed selection outlives the request."""
+        params = {name: request.GET[name] for name in request.GET if name in filters.PARAMETERS}
+        floor = filters.look_back_floor(params, console_database())
+        return self.confirmation_view(request, action, selection_from_request(request, action, params, floor))
 
-    def act_on_one(self, deed: Deed) -> Any:
-        def act(request: HttpRequest, object_id: str) -> HttpResponse:
-            task = self.find(object_id)
-            if not (deed.is_allowed(request) and self.has_view_permission(request, task)):
+    def action_view(self, action: Action) -> Any:
+        """The view that runs an action on one task."""
+
+        def view(request: HttpRequest, object_id: str) -> HttpResponse:
+            task = self.get_task_or_404(object_id)
+            if not (action.is_allowed(request) and self.has_view_permission(request, task)):
                 raise PermissionDenied
-            return self.do_one(request, deed, task)
+            return HttpResponseRedirect(self.url("change", self.run_on_one(request, action, task)))
 
-        return act
+        return view
 
-    def do_one(self, request: HttpRequest, deed: Deed, task: Task) -> HttpResponse:
+    def run_on_one(self, request: HttpRequest, action: Action, task: Task) -> Any:
+        """Run the action and say what came of it. Returns the id of the task to show next."""
         reason = request.POST.get("reason", "").strip()
         try:
-            done = do(deed, [task.pk], request, reason, task.backend)
-        except IllegalMove as refused:
-            messages.error(request, str(refused))
-            return HttpResponseRedirect(self.url("change", task.pk))
+            done = run_action(action, [task.pk], request, reason, task.backend)
+        except IllegalMove as error:
+            messages.error(request, str(error))
+            return task.pk
         if not done:
-            messages.warning(request, _("Nothing was done: the task is %(why)s.") % {"why": deed.skipped_because})
-            return HttpResponseRedirect(self.url("change", task.pk))
-        messages.success(request, deed.told(1))
-        again = Task.objects.using(using()).filter(retry_of=task.pk).order_by("-pk") if deed is RETRY else None
-        fresh = again.values_list("pk", flat=True).first() if again is not None else None
-        return HttpResponseRedirect(self.url("change", fresh or task.pk))
+            messages.warning(request, _("Nothing was done: the task is %(why)s.") % {"why": action.skip_reason})
+            return task.pk
+        messages.success(request, action.done_message(1))
+        copies = Task.objects.using(console_database()).filter(retry_of=task.pk).order_by("-pk")
+        return (copies.values_list("pk", flat=True).first() if action is RETRY else None) or task.pk
 
-    def find(self, object_id: str, place: Place | None = None) -> Task:
-        key = filters.as_uuid(unquote(object_id))
-        tasks = Task.objects.using((place or here()).using).select_related("outcome")
+    # The page of one task
+
+    def get_task_or_404(self, object_id: str, scope: Scope | None = None) -> Task:
+        key = filters.parse_uuid(unquote(object_id))
+        tasks = Task.objects.using((scope or current_scope()).using).select_related("outcome")
         task: Task | None = tasks.filter(pk=key).first() if key else None
         if task is None:
             raise Http404
@@ -193,23 +195,25 @@ class TaskAdmin(BulkAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The task's page. It is read only, whoever looks."""
-        place = here()
-        task = self.find(object_id, place)
+        """Read only, whatever the user's permissions."""
+        scope = current_scope()
+        task = self.get_task_or_404(object_id, scope)
         if request.method != "GET" or not self.has_view_permission(request, task):
             raise PermissionDenied
-        context = detail.context(task, place, request, can_see_payload=self.has_payload_permission(request))
-        title = f"{line(short_path(task.func_path), 80)} {str(task.pk)[:18]}"
+        context = detail.detail_context(task, scope, request, can_see_payload=self.has_payload_permission(request))
+        title = f"{one_line(short_name(task.func_path), 80)} {short_id(task.pk)}"
         shared = {"original": title, "change": True, "has_view_permission": True, IS_POPUP_VAR: False}
-        return self.page(request, "task", title, {**shared, **context})
+        return self.render_page(request, "task", title, {**shared, **context})
 
 
-def when(task: Task, now: datetime) -> str:
-    """What is worth knowing about a task's time in one cell."""
+def timing(task: Task, now: datetime) -> str:
+    """When a task will run, or how long it has waited, run or taken: whatever matters in its status."""
+    if task.status == Status.PENDING and task.eta > now:
+        return format_relative(task.eta, now)
     if task.status == Status.PENDING:
-        return ago(task.eta, now) if task.eta > now else _("waits for %(time)s") % {"time": between(task.eta, now)}
+        return _("waits for %(time)s") % {"time": format_elapsed(task.eta, now)}
     if task.status == Status.RUNNING and task.last_attempt_at:
-        return _("runs for %(time)s") % {"time": between(task.last_attempt_at, now)}
+        return _("runs for %(time)s") % {"time": format_elapsed(task.last_attempt_at, now)}
     if task.last_attempt_at and task.finished_at:
-        return between(task.last_attempt_at, task.finished_at)
+        return format_elapsed(task.last_attempt_at, task.finished_at)
     return ""

@@ -1,4 +1,4 @@
-"""Pages of a list that is never counted to its end."""
+"""The change list of tasks and its paginator: bounded, and never counted to the end."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from django.utils.translation import gettext as _
 from ...models import Task
 from ...rules.ids import time_of
 from ...taskqueue.survey import CAP
-from ..display.formatting import capped
-from ..statement_timeout import patience
+from ..display.formatting import format_capped
+from ..statement_timeout import statement_timeout
 from . import filters
 
 
 # Only type checkers, and the backport's patches, let Django's Paginator take a parameter.
 class CappedPaginator(Paginator[Task] if TYPE_CHECKING else Paginator):  # type: ignore[misc]
-    """Counts to CAP and no further: by reading ids in the order of the page, so that an index answers."""
+    """Counts to CAP and no further, by reading ids in the order of the page, which an index serves."""
 
     @cached_property
     def count(self) -> int:
         tasks: Any = self.object_list
         self.more = False
-        found = len(tasks.values_list("pk", flat=True)[: CAP + 1])
-        self.more = found > CAP
-        return min(found, CAP)
+        count = len(tasks.values_list("pk", flat=True)[: CAP + 1])
+        self.more = count > CAP
+        return min(count, CAP)
 
 
-class TaskList(ChangeList):
-    """The change list, bounded: in how far it looks back, and in how long the database may take."""
+class TaskChangeList(ChangeList):
+    """Bounded in how far it looks back, and in how long the database may take."""
 
     too_broad = False
 
@@ -45,13 +45,13 @@ class TaskList(ChangeList):
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> Any:
         tasks = super().get_queryset(request, exclude_parameters)
-        self.narrowed = filters.params_of(self)
-        self.floor = filters.floor(self.narrowed, tasks.db)
+        self.active_filters = filters.filter_params(self)
+        self.floor = filters.look_back_floor(self.active_filters, tasks.db)
         return tasks if self.floor is None else tasks.filter(pk__gte=self.floor)
 
     def get_results(self, request: HttpRequest) -> None:
         try:
-            with patience(self.root_queryset.db):
+            with statement_timeout(self.root_queryset.db):
                 super().get_results(request)
                 self.result_list = list(self.result_list)
         except OperationalError:
@@ -62,15 +62,15 @@ class TaskList(ChangeList):
     @property
     def is_empty(self) -> bool:
         """True in a new install, which shows how to begin."""
-        return not (self.result_count or self.narrowed or self.too_broad)
+        return not (self.result_count or self.active_filters or self.too_broad)
 
     @property
     def count_text(self) -> str:
-        return capped(self.result_count + getattr(self.paginator, "more", False), CAP)
+        return format_capped(self.result_count + getattr(self.paginator, "more", False), CAP)
 
     @property
     def older_query(self) -> str | None:
-        """Where the capped list ends, the query string that goes on from there."""
+        """Where the capped list ends, the query string that continues from there."""
         last_page = self.page_num == self.paginator.num_pages
         if not (getattr(self.paginator, "more", False) and last_page and self.result_list):
             return None
@@ -83,8 +83,8 @@ class TaskList(ChangeList):
         if self.floor is None:
             return ""
         text = _("Looked at the newest %(count)s tasks, enqueued since %(time)s.")
-        return text % {"count": capped(filters.LOOK_BACK, filters.LOOK_BACK), "time": time_text(self.floor)}
+        return text % {"count": format_capped(filters.LOOK_BACK, filters.LOOK_BACK), "time": enqueued_time(self.floor)}
 
 
-def time_text(task_id: Any) -> str:
+def enqueued_time(task_id: Any) -> str:
     return f"{timezone.localtime(time_of(task_id)):%Y-%m-%d %H:%M}"

@@ -1,4 +1,4 @@
-"""Why a task is not running, or why it ended: one sentence, and where there is one, the way out."""
+"""Explains a task's state: why it is not running, or why it ended; one sentence, and a command where that helps."""
 
 from __future__ import annotations
 
@@ -16,186 +16,177 @@ from ...rules.failure import Code
 from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ...taskqueue import alive_workers, survey
-from ...taskqueue.claim import matches
-from ..base import names_of
-from ..display.formatting import ago, between, capped, line, short_class
-from ..scope import Place
+from ..display.actors import actor_names
+from ..display.display_status import attempts_spent
+from ..display.formatting import error_name, format_capped, format_elapsed, format_relative, one_line
+from ..eligible_workers import knows_task, runworker_command, serves_queue
+from ..scope import Scope
 
-NONE = "—"
+NO_VALUE = "—"
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
-    """A sentence; `command` is what to type where that helps."""
+class Explanation:
+    """A sentence; `command` is what to type, where that helps."""
 
     sentence: str
     command: str = ""
 
 
-def why(task: Task, events: Sequence[TaskEvent], place: Place) -> Why:
+def explain(task: Task, events: Sequence[TaskEvent], scope: Scope) -> Explanation:
     match task.status:
         case Status.PENDING:
-            return why_waiting(task, place)
+            return explain_pending(task, scope)
         case Status.RUNNING:
-            return why_running(task, place.now)
+            return explain_running(task, scope.now)
         case Status.SUCCESS:
-            return why_succeeded(task)
+            return explain_success(task)
         case Status.FAILED:
-            return why_failed(task)
+            return explain_failed(task)
         case _:
-            return why_cancelled(task, events)
+            return explain_cancelled(task, events)
 
 
-def why_waiting(task: Task, place: Place) -> Why:
-    paused = Queue.objects.using(place.using).filter(name=task.queue, paused_at__isnull=False).first()
+def explain_pending(task: Task, scope: Scope) -> Explanation:
+    paused = Queue.objects.using(scope.using).filter(name=task.queue, paused_at__isnull=False).first()
     if paused is not None:
-        return why_paused(paused)
-    if task.eta > place.now:
-        return why_later(task, place.now)
-    return why_not_claimed(task, place)
+        return explain_paused(paused)
+    if task.eta > scope.now:
+        return explain_not_due(task, scope.now)
+    return explain_unclaimed(task, scope)
 
 
-def why_paused(queue: Queue) -> Why:
-    by = names_of({queue.paused_by})[queue.paused_by]
-    told = {
-        "queue": line(queue.name, 64),
+def explain_paused(queue: Queue) -> Explanation:
+    by = actor_names({queue.paused_by})[queue.paused_by]
+    values = {
+        "queue": one_line(queue.name, 64),
         "by": by,
-        "time": clock(queue.paused_at),
-        "reason": line(queue.reason or NONE),
+        "time": format_moment(queue.paused_at),
+        "reason": one_line(queue.reason or NO_VALUE),
     }
-    return Why(
-        _("Queue %(queue)s was paused by %(by)s at %(time)s (%(reason)s). It waits until the queue is resumed.") % told
+    return Explanation(
+        _("Queue %(queue)s was paused by %(by)s at %(time)s (%(reason)s). It waits until the queue is resumed.")
+        % values
     )
 
 
-def why_later(task: Task, now: datetime) -> Why:
-    told = {"time": clock(task.eta), "ago": ago(task.eta, now)}
-    if task.attempts <= task.refunds:
-        return Why(_("It is scheduled: not before %(time)s, %(ago)s.") % told)
-    told |= {"spent": str(task.attempts - task.refunds), "budget": str(task.max_attempts), "error": error_name(task)}
-    return Why(
-        _("Attempt %(spent)s of %(budget)s failed (%(error)s). The next one is due at %(time)s, %(ago)s.") % told
+def explain_not_due(task: Task, now: datetime) -> Explanation:
+    values = {"time": format_moment(task.eta), "ago": format_relative(task.eta, now)}
+    if not attempts_spent(task):
+        return Explanation(_("It is scheduled: not before %(time)s, %(ago)s.") % values)
+    values |= {"spent": str(attempts_spent(task)), "budget": str(task.max_attempts), "error": last_error_name(task)}
+    return Explanation(
+        _("Attempt %(spent)s of %(budget)s failed (%(error)s). The next one is due at %(time)s, %(ago)s.") % values
     )
 
 
-def why_not_claimed(task: Task, place: Place) -> Why:
+def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
     workers: list[Worker] = list(alive_workers(task.backend).filter(backend=task.backend)[:1000])
-    serving = [worker for worker in workers if serves(worker, task.queue)]
+    serving = [worker for worker in workers if serves_queue(worker, task.queue)]
     if not serving:
-        return Why(
-            _("It is due, but no live worker serves queue %(queue)s. Start one:") % {"queue": line(task.queue, 64)},
-            command=start_command(task.queue),
+        return Explanation(
+            _("It is due, but no live worker serves queue %(queue)s. Start one:") % {"queue": one_line(task.queue, 64)},
+            command=runworker_command(task.queue),
         )
-    if not any(knows(worker, task.func_path) for worker in serving):
-        return Why(unknown_sentence(task, len(serving)))
-    ahead = survey.ahead_of(task, place.using)
+    if not any(knows_task(worker, task.func_path) for worker in serving):
+        return Explanation(unknown_task_sentence(task, len(serving)))
+    ahead = survey.ahead_of(task, scope.using)
     if ahead:
         text = ngettext(
             "%(count)s task is ahead of it in queue %(queue)s.",
             "%(count)s tasks are ahead of it in queue %(queue)s.",
             ahead,
         )
-        return Why(text % {"count": capped(ahead), "queue": line(task.queue, 64)})
-    return Why(_("It is due and first in line: the next free worker takes it."))
+        return Explanation(text % {"count": format_capped(ahead), "queue": one_line(task.queue, 64)})
+    return Explanation(_("It is due and first in line: the next free worker takes it."))
 
 
-def unknown_sentence(task: Task, serving: int) -> str:
+def unknown_task_sentence(task: Task, serving: int) -> str:
     text = ngettext(
         "It is due, but the live worker of its queue does not know %(path)s.",
         "It is due, but none of the %(count)s live workers of its queue knows %(path)s.",
         serving,
     )
-    told = text % {"count": serving, "path": line(task.func_path, 255)}
-    return f"{told} {_('Deploy the code that has it, or cancel the task.')}"
+    sentence = text % {"count": serving, "path": one_line(task.func_path, 255)}
+    return f"{sentence} {_('Deploy the code that has it, or cancel the task.')}"
 
 
-def serves(worker: Worker, queue: str) -> bool:
-    return matches(queue, worker.queues) and not matches(queue, worker.exclude)
-
-
-def knows(worker: Worker, func_path: str) -> bool:
-    """A worker that lists nothing is given the benefit of the doubt."""
-    return not worker.tasks or func_path in worker.tasks
-
-
-def start_command(queue: str) -> str:
-    return f"python manage.py runworker --queues {line(queue, 64)}"
-
-
-def why_running(task: Task, now: datetime) -> Why:
-    told = {
-        "spent": task.attempts - task.refunds,
+def explain_running(task: Task, now: datetime) -> Explanation:
+    values = {
+        "spent": attempts_spent(task),
         "budget": task.max_attempts,
-        "worker": line(task.locked_by or "", 128),
-        "time": between(task.last_attempt_at or now, now),
+        "worker": one_line(task.locked_by or "", 128),
+        "time": format_elapsed(task.last_attempt_at or now, now),
     }
     if task.lock_expires_at and task.lock_expires_at <= now:
-        told["expired"] = between(task.lock_expires_at, now)
-        lost = _("Its worker %(worker)s has not been heard of: the lease expired %(expired)s ago.") % told
-        return Why(f"{lost} {_('A live worker will take it back.')}")
-    return Why(_("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % told)
+        values["expired"] = format_elapsed(task.lock_expires_at, now)
+        lost = _("Its worker %(worker)s has not been heard of: the lease expired %(expired)s ago.") % values
+        return Explanation(f"{lost} {_('A live worker will take it back.')}")
+    return Explanation(_("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % values)
 
 
-def why_succeeded(task: Task) -> Why:
-    told = {"spent": task.attempts - task.refunds, "time": duration_of_last(task)}
-    if task.attempts - task.refunds > 1:
-        return Why(_("It succeeded at attempt %(spent)s, which took %(time)s.") % told)
-    return Why(_("It succeeded at the first attempt, which took %(time)s.") % told)
+def explain_success(task: Task) -> Explanation:
+    values = {"spent": attempts_spent(task), "time": last_attempt_duration(task)}
+    if attempts_spent(task) > 1:
+        return Explanation(_("It succeeded at attempt %(spent)s, which took %(time)s.") % values)
+    return Explanation(_("It succeeded at the first attempt, which took %(time)s.") % values)
 
 
-def duration_of_last(task: Task) -> str:
+def last_attempt_duration(task: Task) -> str:
     if task.last_attempt_at is None or task.finished_at is None:
-        return NONE
-    return between(task.last_attempt_at, task.finished_at)
+        return NO_VALUE
+    return format_elapsed(task.last_attempt_at, task.finished_at)
 
 
-def why_failed(task: Task) -> Why:
-    error, told = task.last_error or {}, {"error": error_name(task), "budget": task.max_attempts}
-    spent = task.attempts - task.refunds
+def explain_failed(task: Task) -> Explanation:
+    error, values = task.last_error or {}, {"error": last_error_name(task), "budget": task.max_attempts}
+    spent = attempts_spent(task)
     match error.get("code"):
         case Code.LEASE_LOST:
-            return Why(_("Its worker was lost during the last of %(budget)s attempts, so it was given up.") % told)
+            return Explanation(
+                _("Its worker was lost during the last of %(budget)s attempts, so it was given up.") % values
+            )
         case Code.ABORTED:
-            return Why(_("It asked to be given up by raising Abort at attempt %(spent)s.") % {"spent": spent})
+            return Explanation(_("It asked to be given up by raising Abort at attempt %(spent)s.") % {"spent": spent})
         case Code.BAD_ARGUMENTS:
-            return Why(_("Its arguments do not fit the function; trying again cannot help."))
+            return Explanation(_("Its arguments do not fit the function; trying again cannot help."))
     if spent >= task.max_attempts:
         text = ngettext(
             "It gave up after its only attempt, which failed: %(error)s.",
             "It gave up after all of its %(budget)s attempts failed, the last with %(error)s.",
             task.max_attempts,
         )
-        return Why(text % told)
-    return Why(f"{_('It gave up although attempts were left:')} {not_retryable(task)}")
+        return Explanation(text % values)
+    return Explanation(f"{_('It gave up although attempts were left:')} {explain_policy(task)}")
 
 
-def not_retryable(task: Task) -> str:
+def explain_policy(task: Task) -> str:
     """Which part of the policy says so, as far as this process knows the function."""
-    policy, told = registry.find_policy(task.func_path), {"error": error_name(task)}
+    policy, values = registry.find_policy(task.func_path), {"error": last_error_name(task)}
     if policy.abort_on:
-        return _("the policy does not retry %(error)s (abort_on).") % told
+        return _("the policy does not retry %(error)s (abort_on).") % values
     if policy.retry_on:
-        return _("the policy does not retry %(error)s (it is not in retry_on).") % told
-    return _("the policy said not to retry %(error)s.") % told
+        return _("the policy does not retry %(error)s (it is not in retry_on).") % values
+    return _("the policy said not to retry %(error)s.") % values
 
 
-def why_cancelled(task: Task, events: Sequence[TaskEvent]) -> Why:
-    told = next((event for event in reversed(events) if event.kind == EventKind.CANCELLED), None)
-    if told is None:
-        return Why(_("It was cancelled."))
-    by, reason = names_of({told.actor})[told.actor], line(told.data.get("reason") or NONE)
-    return Why(
-        _("It was cancelled by %(by)s at %(time)s: %(reason)s") % {"by": by, "time": clock(told.ts), "reason": reason}
+def explain_cancelled(task: Task, events: Sequence[TaskEvent]) -> Explanation:
+    cancelled = next((event for event in reversed(events) if event.kind == EventKind.CANCELLED), None)
+    if cancelled is None:
+        return Explanation(_("It was cancelled."))
+    by, reason = actor_names({cancelled.actor})[cancelled.actor], one_line(cancelled.data.get("reason") or NO_VALUE)
+    return Explanation(
+        _("It was cancelled by %(by)s at %(time)s: %(reason)s")
+        % {"by": by, "time": format_moment(cancelled.ts), "reason": reason}
     )
 
 
-def error_name(task: Task) -> str:
-    error = task.last_error or {}
-    return line(short_class(error.get("exception") or "") or error.get("code") or _("an error"), 80)
+def last_error_name(task: Task) -> str:
+    return one_line(error_name(task.last_error or {}) or _("an error"), 80)
 
 
-def clock(moment: datetime | None) -> str:
+def format_moment(moment: datetime | None) -> str:
     if moment is None:
-        return NONE
+        return NO_VALUE
     local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
     return f"{local:%Y-%m-%d %H:%M:%S}"

@@ -1,4 +1,4 @@
-"""The list's filters. Their choices come from settings and the registry, their answers from indexes or a look back."""
+"""The list's filters. Choices come from settings and the registry, rows from an index or a bounded look back."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from django.utils.translation import gettext_lazy as _
 from ... import registry
 from ...models import Task
 from ...querysets import TaskQuerySet
+from ...rules.display import short_name
 from ...rules.ids import first_of
 from ...taskqueue import survey
 from ..display import display_status
-from ..display.formatting import line, short_path
-from ..scope import here, queue_names
+from ..display.formatting import one_line
+from ..scope import current_scope, queue_names
 from . import search
 
 LOOK_BACK = 25_000
-"""How many of the newest tasks are looked at for a question that no index answers."""
+"""How many of the newest tasks are looked at for a filter that no index serves."""
 
 WINDOWS = {
     "15m": (timedelta(minutes=15), _("Last 15 minutes")),
@@ -42,24 +43,24 @@ class ConsoleFilter(admin.SimpleListFilter):
         parameter_name: str
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
-        offered = self.offered()
-        chosen = self.value()
-        if chosen and chosen not in dict(offered):
-            offered.append((chosen, line(self.name_of(chosen), 40)))
-        return offered
+        options = self.options()
+        value = self.value()
+        if value and value not in dict(options):
+            options.append((value, one_line(self.label_of(value), 40)))
+        return options
 
-    def offered(self) -> Choices:
+    def options(self) -> Choices:
         return []
 
-    def name_of(self, value: str) -> str:
+    def label_of(self, value: str) -> str:
         return value
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         value = self.value()
-        return self.narrow(queryset, value) if value else queryset
+        return self.apply(queryset, value) if value else queryset
 
     @classmethod
-    def narrow(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
         raise NotImplementedError
 
     @classmethod
@@ -67,15 +68,15 @@ class ConsoleFilter(admin.SimpleListFilter):
         return False
 
 
-class StandingFilter(ConsoleFilter):
+class StatusFilter(ConsoleFilter):
     title = _("status")
     parameter_name = "status"
 
-    def offered(self) -> Choices:
-        return [(each.name, each.label) for each in display_status.STANDINGS]
+    def options(self) -> Choices:
+        return [(each.name, each.label) for each in display_status.DISPLAY_STATUSES]
 
     @classmethod
-    def narrow(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
         match value.lower():
             case "ready":
                 return tasks.due().filter(attempts=F("refunds"))
@@ -95,11 +96,11 @@ class QueueFilter(ConsoleFilter):
     title = _("queue")
     parameter_name = "queue"
 
-    def offered(self) -> Choices:
-        return [(name, line(name, 40)) for name in queue_names()]
+    def options(self) -> Choices:
+        return [(name, one_line(name, 40)) for name in queue_names()]
 
     @classmethod
-    def narrow(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
         return tasks.filter(queue=value)
 
 
@@ -107,11 +108,11 @@ class FunctionFilter(ConsoleFilter):
     title = _("task")
     parameter_name = "task"
 
-    def offered(self) -> Choices:
-        return [(path, line(short_path(path), 40)) for path in registry.known_paths()]
+    def options(self) -> Choices:
+        return [(path, one_line(short_name(path), 40)) for path in registry.known_paths()]
 
     @classmethod
-    def narrow(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
         return tasks.filter(func_path=value)
 
 
@@ -119,93 +120,92 @@ class WindowFilter(ConsoleFilter):
     title = _("time enqueued")
     parameter_name = "window"
 
-    def offered(self) -> Choices:
-        return [(name, label) for name, (_span, label) in WINDOWS.items()]
+    def options(self) -> Choices:
+        return [(name, label) for name, (_length, label) in WINDOWS.items()]
 
     @classmethod
-    def narrow(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
         if value not in WINDOWS:
             return tasks.none()
-        since = here().now - WINDOWS[value][0]
+        since = current_scope().now - WINDOWS[value][0]
         return tasks.filter(pk__gte=first_of(int(since.timestamp() * 1000)))
 
 
 class OlderFilter(ConsoleFilter):
-    """Goes on where the last page ends. Offered by the pagination only."""
+    """Continues where the last page ends. Only the pagination links to it."""
 
     title = _("older than")
     parameter_name = "older"
 
     @classmethod
-    def narrow(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
-        below = as_uuid(value)
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+        below = parse_uuid(value)
         return tasks.filter(pk__lt=below) if below else tasks.none()
 
 
-class AlikeFilter(ConsoleFilter):
-    """One group of failures. Offered by the page of failures only."""
+class FingerprintFilter(ConsoleFilter):
+    """One group of failures. Only the page of failures links to it."""
 
     title = _("failure")
-    parameter_name = "alike"
+    parameter_name = "fingerprint"
 
     @classmethod
-    def narrow(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
         return tasks.filter(fingerprint=value)
 
 
 class RetriedFilter(ConsoleFilter):
-    """Leaves out what was retried already. Offered by the page of failures only."""
+    """Leaves out what was retried already. Only the page of failures links to it."""
 
     title = _("retried")
     parameter_name = "retried"
 
-    def name_of(self, value: str) -> str:
+    def label_of(self, value: str) -> str:
         return str(_("Not yet"))
 
     @classmethod
-    def narrow(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
         return tasks.filter(~Exists(Task.objects.using(tasks.db).filter(retry_of=OuterRef("pk"))))
 
 
 FILTERS: tuple[type[ConsoleFilter], ...] = (
-    StandingFilter, QueueFilter, WindowFilter, FunctionFilter, AlikeFilter, RetriedFilter, OlderFilter,
+    StatusFilter, QueueFilter, WindowFilter, FunctionFilter, FingerprintFilter, RetriedFilter, OlderFilter,
 )  # fmt: skip
 
 
-NAMES = frozenset({each.parameter_name for each in FILTERS} | {"q"})
+PARAMETERS = frozenset({each.parameter_name for each in FILTERS} | {"q"})
 
 
-def as_uuid(text: str) -> UUID | None:
+def parse_uuid(text: str) -> UUID | None:
     try:
         return UUID(text)
     except ValueError:
         return None
 
 
-def narrow(tasks: TaskQuerySet, params: Mapping[str, str]) -> TaskQuerySet:
+def apply_filters(tasks: TaskQuerySet, params: Mapping[str, str]) -> TaskQuerySet:
     """The tasks that the list shows for these parameters."""
     for each in FILTERS:
         value = params.get(each.parameter_name)
         if value:
-            tasks = each.narrow(tasks, value)
-    return search.narrow(tasks, search.read(params.get("q", "")), has_status="status" in params)
+            tasks = each.apply(tasks, value)
+    return search.apply_search(tasks, search.parse(params.get("q", "")), has_status="status" in params)
 
 
-def floor(params: Mapping[str, str], using: str) -> UUID | None:
-    """The oldest id that is looked at, where a question has no index to answer it."""
-    asked = [each for each in FILTERS if params.get(each.parameter_name)]
-    found = search.read(params.get("q", ""))
-    if found.has_index or any(each.has_index(params[each.parameter_name]) for each in asked):
+def look_back_floor(params: Mapping[str, str], using: str) -> UUID | None:
+    """The oldest id that is looked at, where no index serves the filters; None where one does."""
+    active = {each for each in FILTERS if params.get(each.parameter_name)}
+    parsed = search.parse(params.get("q", ""))
+    if parsed.has_index or any(each.has_index(params[each.parameter_name]) for each in active):
         return None
-    free = not found.asks_nothing or {QueueFilter, FunctionFilter, StandingFilter, AlikeFilter, RetriedFilter} & set(
-        asked
-    )
-    return survey.newest_before(LOOK_BACK, using, as_uuid(params.get("older", ""))) if free else None
+    if parsed.is_empty and active <= {WindowFilter, OlderFilter}:
+        return None
+    return survey.newest_before(LOOK_BACK, using, parse_uuid(params.get("older", "")))
 
 
-def params_of(changelist: ChangeList) -> dict[str, str]:
-    """The list's parameters as `narrow` takes them."""
+def filter_params(changelist: ChangeList) -> dict[str, str]:
+    """The list's parameters as `apply_filters` takes them."""
+    given = changelist.get_filters_params()
     names = [each.parameter_name for each in FILTERS]
-    chosen = changelist.get_filters_params()
-    values = {name: chosen[name][-1] for name in names if chosen.get(name)}
+    values = {name: given[name][-1] for name in names if given.get(name)}
     return values | ({"q": changelist.query} if changelist.query else {})

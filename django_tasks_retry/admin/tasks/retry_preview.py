@@ -12,14 +12,15 @@ from ...conf import options
 from ...models import Task
 from ...rules.backoff import Backoff, Custom, Exponential, Schedule, from_json
 from ...rules.status import Status
-from ..display.formatting import ago, duration, line
+from ..display.display_status import attempts_spent
+from ..display.formatting import format_duration, format_relative, one_line
 
-SHOWN = 10
+MAX_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One attempt to come: how long after the failure before it, and when at the earliest and the latest."""
+    """A future attempt: how long after the previous failure, and when from now, as a range."""
 
     attempt: int
     delay: str
@@ -39,8 +40,8 @@ def backoff_of(task: Task) -> Backoff:
 
 
 def retry_preview(task: Task, now: datetime) -> RetryPreview:
-    backoff, spent = backoff_of(task), task.attempts - task.refunds
-    policy = in_words(backoff, task)
+    backoff, spent = backoff_of(task), attempts_spent(task)
+    policy = describe_policy(backoff, task)
     if task.is_finished:
         return RetryPreview(policy, [], 0, "")
     if isinstance(backoff, Custom):
@@ -48,52 +49,59 @@ def retry_preview(task: Task, now: datetime) -> RetryPreview:
     earliest = latest = max(task.eta, now)
     steps, attempt = [], spent + 1
     if task.status == Status.PENDING:
-        steps.append(Step(attempt, "", ago(earliest, now) if earliest > now else _("now")))
+        steps.append(Step(attempt, "", format_relative(earliest, now) if earliest > now else _("now")))
         attempt += 1
     for following in range(attempt, task.max_attempts + 1):
         shortest, longest = backoff.delay(following - 1, -1), backoff.delay(following - 1, 1)
-        earliest, latest = later(earliest, shortest), later(latest, longest)
-        steps.append(Step(following, span(shortest, longest), due_text(earliest, latest, now)))
-    return RetryPreview(policy, steps[:SHOWN], max(0, len(steps) - SHOWN), gives_up(latest, now))
+        earliest, latest = add_seconds(earliest, shortest), add_seconds(latest, longest)
+        steps.append(Step(following, delay_range(shortest, longest), due_range(earliest, latest, now)))
+    return RetryPreview(policy, steps[:MAX_STEPS], max(0, len(steps) - MAX_STEPS), end_sentence(latest, now))
 
 
-def later(moment: datetime, seconds: float) -> datetime:
+def add_seconds(moment: datetime, seconds: float) -> datetime:
     try:
         return moment + timedelta(seconds=seconds)
     except OverflowError:
         return moment
 
 
-def span(shortest: float, longest: float) -> str:
+def delay_range(shortest: float, longest: float) -> str:
     if abs(longest - shortest) < 0.05:
-        return duration(longest)
-    return _("%(shortest)s to %(longest)s") % {"shortest": duration(shortest), "longest": duration(longest)}
+        return format_duration(longest)
+    return _("%(shortest)s to %(longest)s") % {
+        "shortest": format_duration(shortest),
+        "longest": format_duration(longest),
+    }
 
 
-def due_text(earliest: datetime, latest: datetime, now: datetime) -> str:
-    return span((earliest - now).total_seconds(), (latest - now).total_seconds())
+def due_range(earliest: datetime, latest: datetime, now: datetime) -> str:
+    return delay_range((earliest - now).total_seconds(), (latest - now).total_seconds())
 
 
-def gives_up(latest: datetime, now: datetime) -> str:
-    return _("If every attempt fails at once, it gives up %(ago)s at the latest.") % {"ago": ago(latest, now)}
+def end_sentence(latest: datetime, now: datetime) -> str:
+    return _("If every attempt fails at once, it gives up %(ago)s at the latest.") % {
+        "ago": format_relative(latest, now)
+    }
 
 
-def in_words(backoff: Backoff, task: Task) -> str:
+def describe_policy(backoff: Backoff, task: Task) -> str:
     budget = ngettext("%s attempt", "%s attempts", task.max_attempts) % task.max_attempts
     match backoff:
         case Exponential(base, factor, cap, jitter):
             text = _(
                 "%(base)s after the first failure, then times %(factor)s, at most %(cap)s, give or take %(jitter)s %%"
             )
-            told = {
-                "base": duration(base),
+            values = {
+                "base": format_duration(base),
                 "factor": f"{factor:g}",
-                "cap": duration(cap),
+                "cap": format_duration(cap),
                 "jitter": f"{jitter * 100:g}",
             }
-            return f"{budget}; {text % told}"
+            return f"{budget}; {text % values}"
         case Schedule(delays):
-            listed = ", ".join(duration(delay) for delay in delays[:SHOWN]) + ("…" if len(delays) > SHOWN else "")
+            listed = ", ".join(format_duration(delay) for delay in delays[:MAX_STEPS]) + (
+                "…" if len(delays) > MAX_STEPS else ""
+            )
             return f"{budget}; {_('after failures: %(delays)s') % {'delays': listed}}"
         case Custom(path):
-            return f"{budget}; {_('%(path)s decides when') % {'path': line(path)}}"
+            return f"{budget}; {_('%(path)s decides when') % {'path': one_line(path)}}"

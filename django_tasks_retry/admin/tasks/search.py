@@ -1,4 +1,4 @@
-"""What can be searched for: only what an index, or a bounded look back, can answer."""
+"""The search box: only what an index, or a bounded look back, can answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORTEST_PREFIX = 4
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search box's text, taken apart."""
+    """The text of the search box, parsed."""
 
     ids: list[tuple[UUID, UUID]] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
@@ -32,19 +32,19 @@ class Search:
         return bool(self.ids or self.errors)
 
     @property
-    def asks_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.ids or self.queues or self.tasks or self.errors or self.unknown)
 
 
-def read(text: str) -> Search:
+def parse(text: str) -> Search:
     search = Search()
-    words = {"queue": search.queues, "task": search.tasks, "error": search.errors}
+    qualified = {"queue": search.queues, "task": search.tasks, "error": search.errors}
     for match in QUALIFIED.finditer(text):
-        words[match["key"].lower()].append(match["value"].strip('"'))
+        qualified[match["key"].lower()].append(match["value"].strip('"'))
     for word in QUALIFIED.sub(" ", text).split():
-        span = ids_beginning_with(word)
-        if span:
-            search.ids.append(span)
+        id_range = ids_beginning_with(word)
+        if id_range:
+            search.ids.append(id_range)
         else:
             search.unknown.append(word)
     return search
@@ -58,7 +58,7 @@ def ids_beginning_with(text: str) -> tuple[UUID, UUID] | None:
     return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
 
 
-def narrow(tasks: TaskQuerySet, search: Search, *, has_status: bool) -> TaskQuerySet:
+def apply_search(tasks: TaskQuerySet, search: Search, *, has_status: bool) -> TaskQuerySet:
     """A search for an error means failed tasks, where no other status was chosen."""
     if search.unknown:
         return tasks.none()

@@ -1,4 +1,4 @@
-"""A task's life as bars, to scale: what it waited, what it ran, and how each attempt ended."""
+"""A task's timeline as bars, to scale: how long it waited and ran, and how each attempt ended."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from django.utils.translation import gettext_lazy, ngettext
 from ...models import Task, TaskEvent
 from ...rules.status import Status
 from ...rules.transitions import EventKind
-from ..display.formatting import between, duration
+from ..display.formatting import format_duration, format_elapsed
 
 WIDTH = 1000.0
-SLIVER = 5.0
+MIN_WIDTH = 5.0
 """The least width of an attempt, so that short ones can be seen."""
 
 OUTCOMES: dict[str, tuple[str, str | Promise]] = {
@@ -65,21 +65,24 @@ def timeline(task: Task, events: Sequence[TaskEvent], now: datetime, *, is_cut: 
     spans = list(spans_of(task, events, begin, now))
     end = max([span.end for span in spans], default=begin)
     total = max((end - begin).total_seconds(), 1e-6)
-    attempts = [span for span in spans if span.is_attempt]
+    present = {span.kind for span in spans}
+    return Timeline(
+        [bar(span, begin, total) for span in spans],
+        begin,
+        end,
+        summary([span for span in spans if span.is_attempt], format_elapsed(begin, end)),
+        [(kind, str(label)) for kind, label in KINDS.items() if kind in present],
+    )
+
+
+def summary(attempts: Sequence[Span], total: str) -> str:
     running = sum((span.end - span.start).total_seconds() for span in attempts)
     text = ngettext(
         "%(count)s attempt within %(total)s, running for %(running)s.",
         "%(count)s attempts within %(total)s, running for %(running)s in all.",
         len(attempts),
     )
-    told = {"count": len(attempts), "total": between(begin, end), "running": duration(running)}
-    return Timeline(
-        [bar(span, begin, total) for span in spans],
-        begin,
-        end,
-        text % told,
-        [(kind, str(KINDS[kind])) for kind in KINDS if any(span.kind == kind for span in spans)],
-    )
+    return text % {"count": len(attempts), "total": total, "running": format_duration(running)}
 
 
 KINDS: dict[str, str | Promise] = {
@@ -93,31 +96,31 @@ def spans_of(task: Task, events: Sequence[TaskEvent], begin: datetime, now: date
     since, running = begin, False
     for event in events:
         if event.kind == EventKind.RUNNING:
-            yield waited(since, event.ts)
+            yield waiting_span(since, event.ts)
             since, running = event.ts, True
         elif event.kind in OUTCOMES and running:
-            yield ran(since, event.ts, *OUTCOMES[event.kind], event.attempt)
+            yield attempt_span(since, event.ts, *OUTCOMES[event.kind], event.attempt)
             since, running = event.ts, False
     if running:
-        yield ran(since, max(since, now), "running", KINDS["running"], task.attempts)
+        yield attempt_span(since, max(since, now), "running", KINDS["running"], task.attempts)
     elif task.status == Status.PENDING:
-        yield waited(since, max(since, now, task.eta))
+        yield waiting_span(since, max(since, now, task.eta))
     elif task.finished_at and task.finished_at > since:
-        yield waited(since, task.finished_at)
+        yield waiting_span(since, task.finished_at)
 
 
-def waited(start: datetime, end: datetime) -> Span:
-    return Span(start, end, "waiting", _("waited %(time)s") % {"time": between(start, end)})
+def waiting_span(start: datetime, end: datetime) -> Span:
+    return Span(start, end, "waiting", _("waited %(time)s") % {"time": format_elapsed(start, end)})
 
 
-def ran(start: datetime, end: datetime, kind: str, outcome: str | Promise, attempt: int) -> Span:
-    told = {"attempt": attempt, "outcome": outcome, "time": between(start, end)}
-    return Span(start, end, kind, _("attempt %(attempt)s: %(outcome)s after %(time)s") % told)
+def attempt_span(start: datetime, end: datetime, kind: str, outcome: str | Promise, attempt: int) -> Span:
+    values = {"attempt": attempt, "outcome": outcome, "time": format_elapsed(start, end)}
+    return Span(start, end, kind, _("attempt %(attempt)s: %(outcome)s after %(time)s") % values)
 
 
 def bar(span: Span, begin: datetime, total: float) -> Bar:
     x = (span.start - begin).total_seconds() / total * WIDTH
     width = (span.end - span.start).total_seconds() / total * WIDTH
-    if span.is_attempt and width < SLIVER:
-        x, width = min(x, WIDTH - SLIVER), SLIVER
+    if span.is_attempt and width < MIN_WIDTH:
+        x, width = min(x, WIDTH - MIN_WIDTH), MIN_WIDTH
     return Bar(f"{x:.2f}", f"{max(width, 0):.2f}", span.kind, span.label, span.is_attempt)

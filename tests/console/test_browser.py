@@ -88,7 +88,7 @@ def test_all_matching_tasks_are_retried_without_scripts(page, committed):
     page.select_option("select[name=action]", "retry_selected")
     page.check("input[name=select_across]")
     page.click("button[name=index]")
-    assert f"{failed} tasks will be done again" in page.inner_text("#content")
+    assert f"{failed} tasks will be retried as new tasks" in page.inner_text("#content")
     page.fill("input[name=reason]", "after the outage")
     page.click("button.default")
     assert f"{failed} tasks retried." in page.inner_text(".messagelist")

@@ -77,14 +77,14 @@ def test_rows_in_the_wrong_status_are_skipped_and_counted(database, operator):
     assert (asked.context["possible"], asked.context["skipped"]) == ("1", "1")
     response = act(operator, asked, follow=True)
     assert "1 task cancelled." in response.content.decode()
-    assert "1 task skipped: finished already." in response.content.decode()
+    assert "1 task skipped: already finished." in response.content.decode()
 
 
 def test_many_tasks_want_a_reason(many, operator):
     asked = ask_about_all(operator, "cancel_selected")
     response = act(operator, asked, reason="  ")
     assert response.status_code == 400
-    assert "Say why" in response.content.decode()
+    assert "Enter a reason" in response.content.decode()
     assert not Task.objects.cancelled().exists()
     act(operator, response)
     assert Task.objects.cancelled().count() == 2500

@@ -37,7 +37,7 @@ class TestWhyATaskWaits:
         assert "mail provider is down, INC-204" in why(operator, played["paused"])
 
     def test_it_is_scheduled(self, played, operator):
-        assert re.search(r"not before .*, in 4 h 59 min\.", why(operator, played["scheduled"]))
+        assert re.search(r"scheduled for .*, in 4 h 59 min\.", why(operator, played["scheduled"]))
 
     def test_its_last_attempt_failed(self, database, operator):
         task = Task.objects.enqueue(tasks.scheduled, [1])
@@ -47,26 +47,26 @@ class TestWhyATaskWaits:
 
     def test_no_live_worker_serves_its_queue(self, played, operator):
         said = why(operator, played["orphan"])
-        assert said.startswith("It is due, but no live worker serves queue reports.")
+        assert said.startswith("It is due, but no running worker serves the queue reports.")
         assert said.endswith("Start one: python manage.py runworker --queues reports")
 
     def test_the_only_worker_has_not_been_heard_of(self, database, operator, travel):
         task = Task.objects.enqueue(tasks.noop)
         serve()
-        assert "first in line" in why(operator, task)
+        assert "next in line" in why(operator, task)
         travel(60)
-        assert "no live worker" in why(operator, task)
+        assert "no running worker" in why(operator, task)
 
     def test_the_worker_leaves_its_queue_out(self, database, operator):
         task = Task.objects.enqueue(tasks.noop)
         serve(exclude=["def*"])
-        assert "no live worker serves queue default" in why(operator, task)
+        assert "no running worker serves the queue default" in why(operator, task)
 
     def test_nobody_knows_its_function(self, database, operator):
         task = Task.objects.enqueue(tasks.noop)
         serve(known=["some.other"])
         serve(known=["some.other"])
-        assert "none of the 2 live workers of its queue knows tests.tasks.noop" in why(operator, task)
+        assert "none of the 2 workers of its queue knows tests.tasks.noop" in why(operator, task)
 
     def test_others_are_ahead(self, database, operator):
         serve()
@@ -80,13 +80,10 @@ class TestWhyATaskWaits:
 
 class TestWhyATaskEnded:
     def test_it_spent_its_attempts(self, played, operator):
-        assert (
-            why(operator, played["failed"])
-            == "It gave up after all of its 5 attempts failed, the last with MailServerDown."
-        )
+        assert why(operator, played["failed"]) == "It failed after all of its 5 attempts, the last with MailServerDown."
 
     def test_it_succeeded(self, played, operator):
-        assert "It succeeded at the first attempt" in why(operator, played["success"])
+        assert "It succeeded in the first attempt" in why(operator, played["success"])
 
     def test_it_was_cancelled(self, played, operator):
         assert re.search(r"It was cancelled by deploy script at .*: wrong image", why(operator, played["cancelled"]))
@@ -95,14 +92,14 @@ class TestWhyATaskEnded:
         task = Task.objects.enqueue(tasks.noop)
         [lease] = taskqueue.claim("w")
         taskqueue.fail_task(lease, Abort("no such order"))
-        assert why(operator, task) == "It asked to be given up by raising Abort at attempt 1."
+        assert why(operator, task) == "It raised Abort in attempt 1, so it is not retried."
 
     def test_its_worker_was_lost(self, database, operator, travel):
         task = Task.objects.enqueue(tasks.noop, max_attempts=1)
         taskqueue.claim("w")
         assert "has been running for" in why(operator, task)
         travel(100)
-        assert "has not been heard of: the lease expired 40 s ago" in why(operator, task)
+        assert "stopped responding: the lease expired 40 s ago" in why(operator, task)
         taskqueue.recover()
         assert "Its worker was lost during the last of 1 attempts" in why(operator, task)
 
@@ -110,7 +107,7 @@ class TestWhyATaskEnded:
 def test_the_preview_tells_every_attempt_to_come(database, operator):
     task = Task.objects.enqueue(tasks.scheduled, [1])
     shown = re.sub(r"\s+", " ", page_of(operator, task))
-    assert "4 attempts; after failures: 5 min, 15 min, 1 h" in shown
+    assert "4 attempts; delays after failures: 5 min, 15 min, 1 h" in shown
     steps = re.findall(r'<td class="dtr-number">(\d)</td><td>([^<]*)</td><td>([^<]*)</td>', shown)
     assert [(number, after) for number, after, _ in steps] == [
         ("1", "—"),
@@ -119,7 +116,7 @@ def test_the_preview_tells_every_attempt_to_come(database, operator):
         ("4", "1 h"),
     ]
     assert [due for _, _, due in steps] == ["now", "5 min", "20 min", "1 h 20 min"]
-    assert "it gives up in 1 h 20 min at the latest" in shown
+    assert "the last one fails in 1 h 20 min at the latest" in shown
 
 
 def test_the_preview_shows_jitter_as_a_span(database, operator):
@@ -181,7 +178,7 @@ def test_a_page_of_a_task_that_is_gone_is_not_found(database, operator):
 class TestTheOverview:
     def test_it_warns_and_names_the_mend(self, played, operator):
         shown = html.unescape(operator.get(f"{BASE}/overview/").content.decode())
-        assert "Queue reports: 3 waiting, no live worker:" in shown
+        assert "Queue reports: 3 waiting, but no running worker. Start one:" in shown
         assert "python manage.py runworker --queues reports" in shown
         assert "Queue emails: 12 waiting, paused by on call (mail provider is down, INC-204)." in shown
 
@@ -197,7 +194,7 @@ class TestTheOverview:
         shown = operator.get(f"{BASE}/overview/").content.decode()
         assert '<title id="dtr-chart-title">Attempts per minute</title>' in shown
         assert re.search(r'<desc id="dtr-chart-desc">[\d,]+ completed', shown)
-        assert "Data as a table" in shown
+        assert "Show as table" in shown
 
     def test_it_tells_of_tasks_that_nobody_takes_back(self, database, operator, travel):
         Task.objects.enqueue(tasks.noop)

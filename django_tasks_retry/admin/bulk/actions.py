@@ -65,10 +65,10 @@ RETRY = Action(
     call=retry,
     label=_("Retry"),
     title=_("Retry tasks"),
-    skip_reason=_("not finished yet, or the same work is waiting already"),
+    skip_reason=_("not finished, or a task with the same unique key is already waiting"),
     before=ngettext_lazy(
-        "%(number)s task will be done again, as a new task.",
-        "%(number)s tasks will be done again, as new tasks.",
+        "%(number)s task will be retried as a new task.",
+        "%(number)s tasks will be retried as new tasks.",
         "count",
     ),
     after=ngettext_lazy("%(number)s task retried.", "%(number)s tasks retried.", "count"),
@@ -80,7 +80,7 @@ CANCEL = Action(
     call=cancel,
     label=_("Cancel"),
     title=_("Cancel tasks"),
-    skip_reason=_("finished already"),
+    skip_reason=_("already finished"),
     before=ngettext_lazy("%(number)s task will be cancelled.", "%(number)s tasks will be cancelled.", "count"),
     after=ngettext_lazy("%(number)s task cancelled.", "%(number)s tasks cancelled.", "count"),
 )
@@ -91,8 +91,10 @@ RUN_NOW = Action(
     call=run_now,
     label=_("Run now"),
     title=_("Run tasks now"),
-    skip_reason=_("not waiting: running or finished"),
-    before=ngettext_lazy("%(number)s task will be due at once.", "%(number)s tasks will be due at once.", "count"),
+    skip_reason=_("not pending"),
+    before=ngettext_lazy(
+        "%(number)s task will be due immediately.", "%(number)s tasks will be due immediately.", "count"
+    ),
     after=ngettext_lazy("%(number)s task is due now.", "%(number)s tasks are due now.", "count"),
 )
 ACTIONS = {action.name: action for action in (RETRY, CANCEL, RUN_NOW)}

@@ -69,7 +69,9 @@ class BulkActionAdmin(ConsoleAdmin):
         if not action.is_allowed(request):
             raise PermissionDenied
         if not reason and selection.after is None and requires_reason(self.dry_run(selection, action)):
-            return self.confirmation_view(request, action, selection, error=_("Say why: this concerns many tasks."))
+            return self.confirmation_view(
+                request, action, selection, error=_("Enter a reason: this affects many tasks.")
+            )
         selection, is_finished = run_batches(selection, action, request, reason)
         if not is_finished:
             context = self.progress_context(selection, action, reason)

@@ -28,7 +28,7 @@ def printable(text: object, limit: int = TEXT_LIMIT) -> str:
     full = str(text)
     if len(full) > limit:
         head, tail = limit * 2 // 3, limit // 3
-        mark = _("… %(count)s characters cut …") % {"count": format_number(len(full) - head - tail)}
+        mark = _("… %(count)s characters omitted …") % {"count": format_number(len(full) - head - tail)}
         full = f"{full[:head]}\n{mark}\n{full[-tail:]}"
     return INVISIBLE.sub(lambda match: f"\\u{ord(match.group()):04x}", full)
 

@@ -26,7 +26,7 @@ class Scale:
 
 SCALES = {
     "1h": Scale(_("Last hour"), timedelta(minutes=1), 60, _("Attempts per minute")),
-    "24h": Scale(_("Last 24 hours"), timedelta(minutes=15), 96, _("Attempts per quarter of an hour")),
+    "24h": Scale(_("Last 24 hours"), timedelta(minutes=15), 96, _("Attempts per 15 minutes")),
 }
 
 

@@ -45,7 +45,9 @@ def attempts_chart(buckets: Sequence[Bucket]) -> Chart:
     shapes = [shape for n, bucket in enumerate(buckets) for shape in stacked_bars(bucket, n, len(buckets), top)]
     counts = {name: sum(getattr(bucket, name) for bucket in buckets) for name, _kind in KINDS}
     values = {name: format_number(count) for name, count in counts.items()}
-    summary = _("%(completed)s completed, %(retried)s failed and tried again, %(failed)s failed for good.") % values
+    summary = (
+        _("%(completed)s completed, %(retried)s failed and will be retried, %(failed)s failed permanently.") % values
+    )
     rows = [bucket for bucket in reversed(buckets) if bucket.attempts]
     return Chart(shapes, format_number(top), summary, rows, buckets[0].start, buckets[-1].start)
 
@@ -79,7 +81,7 @@ def bar_label(bucket: Bucket) -> str:
         "retried": format_number(bucket.retried),
         "failed": format_number(bucket.failed),
     }
-    return _("%(time)s: %(completed)s completed, %(retried)s tried again, %(failed)s failed") % values
+    return _("%(time)s: %(completed)s completed, %(retried)s to be retried, %(failed)s failed") % values
 
 
 def sparkline(buckets: Sequence[Bucket], points: int = 20) -> list[Shape]:

@@ -131,13 +131,16 @@ def queue_problem(queue: QueueSummary) -> Problem | None:
         values |= {"by": queue.pause.by, "reason": queue.pause.reason or "—"}
         return Problem(_("Queue %(queue)s: %(due)s waiting, paused by %(by)s (%(reason)s).") % values)
     if queue.due and not queue.workers:
-        return Problem(_("Queue %(queue)s: %(due)s waiting, no live worker:") % values, runworker_command(queue.key))
+        return Problem(
+            _("Queue %(queue)s: %(due)s waiting, but no running worker. Start one:") % values,
+            runworker_command(queue.key),
+        )
     return None
 
 
 def unknown_task_problems(depths: Sequence[Depth], workers: Sequence[Worker]) -> list[Problem]:
-    """Tasks that would be claimed next, but no live worker of their queue knows their function."""
-    text = _("Queue %(queue)s: no live worker knows %(path)s. Deploy the code that has it, or cancel its tasks.")
+    """Tasks that would be claimed next, but no running worker of their queue knows their function."""
+    text = _("Queue %(queue)s: no running worker knows %(path)s. Deploy the code that defines it, or cancel its tasks.")
     problems = {}
     for depth in depths:
         serving = [worker for worker in workers if serves_queue(worker, depth.queue)]
@@ -149,9 +152,9 @@ def unknown_task_problems(depths: Sequence[Depth], workers: Sequence[Worker]) ->
 
 def expired_lease_problem(expired: int) -> Problem:
     text = ngettext(
-        "%s task lost its worker and was not taken back.",
-        "%s tasks lost their worker and were not taken back.",
+        "%s task lost its worker and has not been recovered.",
+        "%s tasks lost their worker and have not been recovered.",
         expired,
     )
-    advice = _("A live worker does that within seconds:")
+    advice = _("A running worker recovers such tasks within seconds:")
     return Problem(f"{text % format_capped(expired)} {advice}", "python manage.py runworker")

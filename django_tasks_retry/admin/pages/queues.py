@@ -57,7 +57,7 @@ class QueueAdmin(ConsoleAdmin):
         reason = self.checked_reason(request)
         if taskqueue.resume(name, by=request.user, reason=reason, backend=console_backend()):
             log_action(request, Queue, [(name, one_line(name, 64))], "resume", reason)
-            messages.success(request, _("Queue %(queue)s runs again.") % {"queue": one_line(name, 64)})
+            messages.success(request, _("Queue %(queue)s is resumed.") % {"queue": one_line(name, 64)})
         else:
             messages.warning(request, _("Queue %(queue)s was not paused.") % {"queue": one_line(name, 64)})
         return HttpResponseRedirect(self.url("changelist"))

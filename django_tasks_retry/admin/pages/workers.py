@@ -97,9 +97,9 @@ class WorkerAdmin(ConsoleAdmin):
         reason, values = request.POST.get("reason", "").strip(), {"worker": one_line(worker_id, 128)}
         if taskqueue.ask_to_stop(worker_id, by=request.user, reason=reason, backend=console_backend()):
             log_action(request, Worker, [(worker_id, one_line(worker_id, 128))], "stop", reason)
-            messages.success(request, _("%(worker)s was asked to finish its tasks and stop.") % values)
+            messages.success(request, _("%(worker)s was asked to finish its running tasks and stop.") % values)
         else:
-            messages.warning(request, _("%(worker)s has stopped or was asked before.") % values)
+            messages.warning(request, _("%(worker)s has already stopped or was already asked to stop.") % values)
         return HttpResponseRedirect(self.url("changelist"))
 
 
@@ -107,7 +107,7 @@ def state_of(worker: Worker, now: datetime) -> tuple[str, str]:
     if worker.stopped_at:
         return "stopped", _("stopped")
     if (now - worker.heartbeat_at).total_seconds() > ALIVE_SECONDS:
-        return "stopped", _("not heard of")
+        return "stopped", _("not responding")
     if worker.stop_asked_at:
         return "stopping", _("finishing")
     return "alive", _("alive")

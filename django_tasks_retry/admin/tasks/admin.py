@@ -117,7 +117,7 @@ class TaskAdmin(BulkActionAdmin):
     def queue_name(self, task: Task) -> str:
         return one_line(task.queue, 64)
 
-    @admin.display(description=gettext_lazy("next run or duration"))
+    @admin.display(description=gettext_lazy("due or duration"))
     def timing(self, task: Any) -> str:
         return timing(task, task.seen_at)
 
@@ -176,7 +176,7 @@ class TaskAdmin(BulkActionAdmin):
             messages.error(request, str(error))
             return task.pk
         if not done:
-            messages.warning(request, _("Nothing was done: the task is %(why)s.") % {"why": action.skip_reason})
+            messages.warning(request, _("Nothing was changed: the task is %(why)s.") % {"why": action.skip_reason})
             return task.pk
         messages.success(request, action.done_message(1))
         copies = Task.objects.using(console_database()).filter(retry_of=task.pk).order_by("-pk")
@@ -211,9 +211,9 @@ def timing(task: Task, now: datetime) -> str:
     if task.status == Status.PENDING and task.eta > now:
         return format_relative(task.eta, now)
     if task.status == Status.PENDING:
-        return _("waits for %(time)s") % {"time": format_elapsed(task.eta, now)}
+        return _("waiting for %(time)s") % {"time": format_elapsed(task.eta, now)}
     if task.status == Status.RUNNING and task.last_attempt_at:
-        return _("runs for %(time)s") % {"time": format_elapsed(task.last_attempt_at, now)}
+        return _("running for %(time)s") % {"time": format_elapsed(task.last_attempt_at, now)}
     if task.last_attempt_at and task.finished_at:
         return format_elapsed(task.last_attempt_at, task.finished_at)
     return ""

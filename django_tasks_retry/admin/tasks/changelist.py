@@ -79,10 +79,10 @@ class TaskChangeList(ChangeList):
     @property
     def notice(self) -> str:
         if self.too_broad:
-            return _("The database took too long to answer. Narrow the search: choose a status or a shorter time.")
+            return _("The query took too long. Narrow the search: choose a status or a shorter period.")
         if self.floor is None:
             return ""
-        text = _("Looked at the newest %(count)s tasks, enqueued since %(time)s.")
+        text = _("Searched the newest %(count)s tasks, enqueued since %(time)s.")
         return text % {"count": format_capped(filters.LOOK_BACK, filters.LOOK_BACK), "time": enqueued_time(self.floor)}
 
 

@@ -65,7 +65,7 @@ def explain_paused(queue: Queue) -> Explanation:
         "reason": one_line(queue.reason or NO_VALUE),
     }
     return Explanation(
-        _("Queue %(queue)s was paused by %(by)s at %(time)s (%(reason)s). It waits until the queue is resumed.")
+        _("Queue %(queue)s was paused by %(by)s at %(time)s (%(reason)s). The task waits until the queue is resumed.")
         % values
     )
 
@@ -73,7 +73,7 @@ def explain_paused(queue: Queue) -> Explanation:
 def explain_not_due(task: Task, now: datetime) -> Explanation:
     values = {"time": format_moment(task.eta), "ago": format_relative(task.eta, now)}
     if not attempts_spent(task):
-        return Explanation(_("It is scheduled: not before %(time)s, %(ago)s.") % values)
+        return Explanation(_("It is scheduled for %(time)s, %(ago)s.") % values)
     values |= {"spent": str(attempts_spent(task)), "budget": str(task.max_attempts), "error": last_error_name(task)}
     return Explanation(
         _("Attempt %(spent)s of %(budget)s failed (%(error)s). The next one is due at %(time)s, %(ago)s.") % values
@@ -85,7 +85,8 @@ def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
     serving = [worker for worker in workers if serves_queue(worker, task.queue)]
     if not serving:
         return Explanation(
-            _("It is due, but no live worker serves queue %(queue)s. Start one:") % {"queue": one_line(task.queue, 64)},
+            _("It is due, but no running worker serves the queue %(queue)s. Start one:")
+            % {"queue": one_line(task.queue, 64)},
             command=runworker_command(task.queue),
         )
     if not any(knows_task(worker, task.func_path) for worker in serving):
@@ -98,17 +99,17 @@ def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
             ahead,
         )
         return Explanation(text % {"count": format_capped(ahead), "queue": one_line(task.queue, 64)})
-    return Explanation(_("It is due and first in line: the next free worker takes it."))
+    return Explanation(_("It is due and next in line: the next free worker will run it."))
 
 
 def unknown_task_sentence(task: Task, serving: int) -> str:
     text = ngettext(
-        "It is due, but the live worker of its queue does not know %(path)s.",
-        "It is due, but none of the %(count)s live workers of its queue knows %(path)s.",
+        "It is due, but the only worker of its queue does not know %(path)s.",
+        "It is due, but none of the %(count)s workers of its queue knows %(path)s.",
         serving,
     )
     sentence = text % {"count": serving, "path": one_line(task.func_path, 255)}
-    return f"{sentence} {_('Deploy the code that has it, or cancel the task.')}"
+    return f"{sentence} {_('Deploy the code that defines it, or cancel the task.')}"
 
 
 def explain_running(task: Task, now: datetime) -> Explanation:
@@ -120,16 +121,16 @@ def explain_running(task: Task, now: datetime) -> Explanation:
     }
     if task.lock_expires_at and task.lock_expires_at <= now:
         values["expired"] = format_elapsed(task.lock_expires_at, now)
-        lost = _("Its worker %(worker)s has not been heard of: the lease expired %(expired)s ago.") % values
-        return Explanation(f"{lost} {_('A live worker will take it back.')}")
+        lost = _("Its worker %(worker)s stopped responding: the lease expired %(expired)s ago.") % values
+        return Explanation(f"{lost} {_('Another worker will recover it.')}")
     return Explanation(_("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % values)
 
 
 def explain_success(task: Task) -> Explanation:
     values = {"spent": attempts_spent(task), "time": last_attempt_duration(task)}
     if attempts_spent(task) > 1:
-        return Explanation(_("It succeeded at attempt %(spent)s, which took %(time)s.") % values)
-    return Explanation(_("It succeeded at the first attempt, which took %(time)s.") % values)
+        return Explanation(_("It succeeded in attempt %(spent)s, which took %(time)s.") % values)
+    return Explanation(_("It succeeded in the first attempt, which took %(time)s.") % values)
 
 
 def last_attempt_duration(task: Task) -> str:
@@ -144,20 +145,22 @@ def explain_failed(task: Task) -> Explanation:
     match error.get("code"):
         case Code.LEASE_LOST:
             return Explanation(
-                _("Its worker was lost during the last of %(budget)s attempts, so it was given up.") % values
+                _("Its worker was lost during the last of %(budget)s attempts, so it is not retried.") % values
             )
         case Code.ABORTED:
-            return Explanation(_("It asked to be given up by raising Abort at attempt %(spent)s.") % {"spent": spent})
+            return Explanation(_("It raised Abort in attempt %(spent)s, so it is not retried.") % {"spent": spent})
         case Code.BAD_ARGUMENTS:
-            return Explanation(_("Its arguments do not fit the function; trying again cannot help."))
+            return Explanation(
+                _("Its arguments do not match the signature of the function, so a retry would fail as well.")
+            )
     if spent >= task.max_attempts:
         text = ngettext(
-            "It gave up after its only attempt, which failed: %(error)s.",
-            "It gave up after all of its %(budget)s attempts failed, the last with %(error)s.",
+            "It failed after its only attempt, with %(error)s.",
+            "It failed after all of its %(budget)s attempts, the last with %(error)s.",
             task.max_attempts,
         )
         return Explanation(text % values)
-    return Explanation(f"{_('It gave up although attempts were left:')} {explain_policy(task)}")
+    return Explanation(f"{_('It failed although attempts were left:')} {explain_policy(task)}")
 
 
 def explain_policy(task: Task) -> str:
@@ -167,7 +170,7 @@ def explain_policy(task: Task) -> str:
         return _("the policy does not retry %(error)s (abort_on).") % values
     if policy.retry_on:
         return _("the policy does not retry %(error)s (it is not in retry_on).") % values
-    return _("the policy said not to retry %(error)s.") % values
+    return _("the policy does not retry %(error)s.") % values
 
 
 def explain_cancelled(task: Task, events: Sequence[TaskEvent]) -> Explanation:

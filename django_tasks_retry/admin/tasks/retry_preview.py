@@ -45,7 +45,9 @@ def retry_preview(task: Task, now: datetime) -> RetryPreview:
     if task.is_finished:
         return RetryPreview(policy, [], 0, "")
     if isinstance(backoff, Custom):
-        return RetryPreview(policy, [], 0, _("The function decides after each failure, until the budget is spent."))
+        return RetryPreview(
+            policy, [], 0, _("The backoff function sets the delay after each failure, until all attempts are used.")
+        )
     earliest = latest = max(task.eta, now)
     steps, attempt = [], spent + 1
     if task.status == Status.PENDING:
@@ -79,7 +81,7 @@ def due_range(earliest: datetime, latest: datetime, now: datetime) -> str:
 
 
 def end_sentence(latest: datetime, now: datetime) -> str:
-    return _("If every attempt fails at once, it gives up %(ago)s at the latest.") % {
+    return _("If every attempt fails immediately, the last one fails %(ago)s at the latest.") % {
         "ago": format_relative(latest, now)
     }
 
@@ -89,7 +91,7 @@ def describe_policy(backoff: Backoff, task: Task) -> str:
     match backoff:
         case Exponential(base, factor, cap, jitter):
             text = _(
-                "%(base)s after the first failure, then times %(factor)s, at most %(cap)s, give or take %(jitter)s %%"
+                "%(base)s after the first failure, then multiplied by %(factor)s, at most %(cap)s, ± %(jitter)s %%"
             )
             values = {
                 "base": format_duration(base),
@@ -102,6 +104,6 @@ def describe_policy(backoff: Backoff, task: Task) -> str:
             listed = ", ".join(format_duration(delay) for delay in delays[:MAX_STEPS]) + (
                 "…" if len(delays) > MAX_STEPS else ""
             )
-            return f"{budget}; {_('after failures: %(delays)s') % {'delays': listed}}"
+            return f"{budget}; {_('delays after failures: %(delays)s') % {'delays': listed}}"
         case Custom(path):
-            return f"{budget}; {_('%(path)s decides when') % {'path': one_line(path)}}"
+            return f"{budget}; {_('delays set by %(path)s') % {'path': one_line(path)}}"

@@ -12,7 +12,7 @@ from ... import registry
 from ...querysets import TaskQuerySet
 from ...taskqueue import survey
 
-HELP = _("Search by id or the beginning of one, queue:NAME, task:NAME, error:TEXT.")
+HELP = _("Search by id or the beginning of an id, queue:NAME, task:NAME, error:TEXT.")
 QUALIFIED = re.compile(r"(?P<key>queue|task|error):(?P<value>\"[^\"]*\"|\S*)", re.IGNORECASE)
 SHORTEST_PREFIX = 4
 

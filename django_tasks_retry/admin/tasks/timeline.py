@@ -78,8 +78,8 @@ def timeline(task: Task, events: Sequence[TaskEvent], now: datetime, *, is_cut: 
 def summary(attempts: Sequence[Span], total: str) -> str:
     running = sum((span.end - span.start).total_seconds() for span in attempts)
     text = ngettext(
-        "%(count)s attempt within %(total)s, running for %(running)s.",
-        "%(count)s attempts within %(total)s, running for %(running)s in all.",
+        "%(count)s attempt in %(total)s, of which %(running)s running.",
+        "%(count)s attempts in %(total)s, of which %(running)s running.",
         len(attempts),
     )
     return text % {"count": len(attempts), "total": total, "running": format_duration(running)}

@@ -1,3 +1,3 @@
-// Presses "Go on" by itself. Without scripts a person presses it; leaving the page stops the work.
+// Presses "Continue" by itself. Without scripts the user does; leaving the page stops the action.
 "use strict";
 window.setTimeout(() => document.getElementById("dtr-continue").requestSubmit(), 400);

@@ -26,7 +26,7 @@ INSTALLED_APPS = [
     "tests.worker",
 ]
 MIDDLEWARE = [
-    "tests.console.csp.strict_policy",
+    "tests.admin.csp.strict_policy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

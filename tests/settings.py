@@ -47,6 +47,7 @@ TEMPLATES = [
     },
 ]
 STATIC_URL = "static/"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # half a second sooner at each login
 
 DATABASES = {
     "default": {

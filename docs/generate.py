@@ -1,6 +1,6 @@
 """Makes the parts of the documentation that the code already knows: `python docs/generate.py`.
 
-`tests/test_docs.py` fails where the files in `docs/generated/` differ from what this makes.
+`tests/docs/test_docs.py` fails where the files in `docs/generated/` differ from what this makes.
 """
 
 from __future__ import annotations

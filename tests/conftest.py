@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -9,17 +10,32 @@ import pytest
 from django.conf import settings as django_settings
 
 from django_tasks_retry import clock
+from tests import pg
 from tests.faults.marker import pytest_configure, pytest_generate_tests, pytest_itemcollected  # noqa: F401
 from tests.router import CurrentDatabase
+from tests.worker.trouble import Server
 
+SLOW_ROOMS = ("soak", "mutants", "faults", "worker", "admin")
 ALIASES = {"sqlite": "default", "postgresql": "postgresql"}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Each process of a parallel run has a server and a folder of its own: roles, for one, belong to a whole server."""
+    for name in ("TEST_POSTGRESQL", "TEST_SQLITE_FOLDER"):
+        os.environ.pop(name, None)
+    pg.dismiss_keepers()
 
 
 def pytest_unconfigure() -> None:
     shutil.rmtree(django_settings.SQLITE_FOLDER, ignore_errors=True)
+    pg.dismiss_keepers()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        # Many quick files at the end keep all processes of a parallel run busy until then.
+        items.sort(key=lambda item: [room not in item.path.parts for room in SLOW_ROOMS])
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "committed" in fixtures:
@@ -71,3 +87,18 @@ def configure(settings: Any) -> Callable[..., None]:
         settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": options}}
 
     return give
+
+
+@pytest.fixture(scope="session")
+def spare_server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def server(spare_server: Server, django_db_blocker: Any) -> Iterator[Server]:
+    """A PostgreSQL server that the test may mistreat, and that the alias `postgresql` points at meanwhile."""
+    with django_db_blocker.unblock(), spare_server.in_use():
+        spare_server.clean()
+        yield spare_server

@@ -166,8 +166,8 @@ _keepers: list[subprocess.Popen[str]] = []
 
 @atexit.register
 def dismiss_keepers() -> None:
-    for keeper in _keepers:
-        keeper.communicate(timeout=60)
+    while _keepers:
+        _keepers.pop().communicate(timeout=60)
 
 
 def server() -> dict[str, str] | None:

@@ -26,7 +26,7 @@ INSTALLED_APPS = [
     "tests.worker",
 ]
 MIDDLEWARE = [
-    "tests.console.csp.strict_policy",
+    "tests.admin.csp.strict_policy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -47,6 +47,7 @@ TEMPLATES = [
     },
 ]
 STATIC_URL = "static/"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # half a second sooner at each login
 
 DATABASES = {
     "default": {

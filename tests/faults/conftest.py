@@ -6,8 +6,6 @@ from tests.worker.conftest import (  # noqa: F401 - fixtures
     Start,
     effects,
     proxy,
-    running_server,
-    server,
     start_behind,
     start_on_server,
 )

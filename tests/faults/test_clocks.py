@@ -71,7 +71,7 @@ WALL_CLOCK = {("timezone", "now"), ("datetime", "now"), ("datetime", "utcnow"), 
 
 @pytest.mark.parametrize("room", ["taskqueue", "worker", "rules"])
 def test_f20_no_code_of_queue_or_worker_reads_the_wall_clock(room):
-    files = list(Path(django_tasks_retry.__file__).parent.joinpath(room).glob("*.py"))
+    files = list(Path(django_tasks_retry.__file__).parent.joinpath(room).rglob("*.py"))
     calls = [
         node.func for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)
     ]

@@ -9,13 +9,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from django.db import Error, connections
 
 from django_tasks_retry.models import Task
 from tests.worker import tasks
 from tests.worker.conftest import Start, starter
-from tests.worker.harness import ROOT, story, wait_for
-from tests.worker.trouble import ALIAS, Server
+from tests.worker.harness import ROOT, story
+from tests.worker.trouble import ALIAS, Server, answered, used_once, wait_until_all_finished
 
 CAN_MOUNT = os.getuid() == 0 and shutil.which("unshare") and not subprocess.run(
     ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
@@ -37,16 +36,17 @@ class SmallDisk(Server):
         self.process.stdin.flush()
         assert self.process.stdout.readline().strip() == "done"
 
+    def is_up(self) -> bool:
+        return self.process.poll() is None
+
     def remove(self) -> None:
         self.process.communicate(timeout=30)
 
 
 @pytest.fixture
 def small_disk(django_db_blocker) -> Iterator[SmallDisk]:
-    with django_db_blocker.unblock():
-        server = SmallDisk()
-        with server.in_use():
-            yield server
+    with used_once(SmallDisk(), django_db_blocker) as server:
+        yield server
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_f46_a_full_disk_is_waited_out(start, small_disk, effects):
     effects.wait_for("end a")
     worker.wait_for_line("No space left|database trouble")
     small_disk.tell("free")
-    wait_for(lambda: answered(lambda: not Task.objects.unfinished().exists()), "everything finished", 60)
+    wait_until_all_finished()
     statuses = dict(Task.objects.values_list("pk", "status"))
     assert {statuses.get(task.pk) for task in acknowledged} == {"SUCCESS"}
     assert all(story(task).count("completed") == 1 for task in acknowledged)
@@ -76,11 +76,3 @@ def enqueue_until_refused() -> list[Task]:
     while more := answered(lambda: Task.objects.enqueue_many([(tasks.canary, ["x" * 60_000])] * 50)):
         enqueued += more
     return enqueued
-
-
-def answered(verb):
-    try:
-        return verb()
-    except Error:
-        connections[ALIAS].close()
-        return None

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from django.db import Error, connections
+from django.db import connections
 
 from django_tasks_retry.models import Task
 from tests.faults.failover import NAME, Primary, Standby
@@ -20,17 +20,15 @@ from tests.proxy import Proxy
 from tests.worker import tasks
 from tests.worker.conftest import Start, starter
 from tests.worker.harness import story, wait_for
-from tests.worker.trouble import ALIAS
+from tests.worker.trouble import ALIAS, answered, used_once, wait_until_all_finished
 
 TIMES = 20 if os.environ.get("FAULTS") == "all" else 1
 
 
 @pytest.fixture
 def primary(django_db_blocker) -> Iterator[Primary]:
-    with django_db_blocker.unblock():
-        server = Primary()
-        with server.in_use():
-            yield server
+    with used_once(Primary(), django_db_blocker) as server:
+        yield server
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def test_f34_no_acknowledged_task_is_lost_in_a_synchronous_failover(primary, sta
     acknowledged = enqueue_until_broken(lambda: primary.fail_over(standby))
     proxy.server_port = standby.port
     proxy.reset_all()
-    wait_for(lambda: answered(lambda: not Task.objects.unfinished().exists()), "everything finished", 60)
+    wait_until_all_finished()
     statuses = dict(Task.objects.values_list("pk", "status"))
     assert {statuses.get(pk) for pk in acknowledged} == {"SUCCESS"}
     assert all(story(task).count("completed") == 1 for task in Task.objects.all())
@@ -92,11 +90,3 @@ def enqueue_until_broken(break_it) -> set[UUID]:
             breaking.start()
     breaking.join()
     return acknowledged
-
-
-def answered(verb):
-    try:
-        return verb()
-    except Error:
-        connections[ALIAS].close()
-        return None

@@ -63,21 +63,7 @@ def starter(
             print(output)  # noqa: T201 - shown with a failure
 
 
-# A PostgreSQL server of the module's own, to be mistreated
-
-
-@pytest.fixture(scope="module")
-def running_server(django_db_blocker) -> Iterator[Server]:
-    with django_db_blocker.unblock():
-        server = Server()
-        with server.in_use():
-            yield server
-
-
-@pytest.fixture
-def server(running_server: Server) -> Server:
-    running_server.clean()
-    return running_server
+# On the server that may be mistreated
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ def environment(alias: str, folder: Path, place: dict[str, str], options: dict[s
         "PYTHONPATH": str(ROOT),
         "WORKER_DATABASE": alias,
         "WORKER_PLACE": json.dumps(place),
+        "WORKER_SQLITE": str(connections["default"].settings_dict["NAME"]),
         "WORKER_OPTIONS": json.dumps(options),
         "EFFECTS": str(folder / "effects"),
     }

@@ -8,7 +8,7 @@ from tests.settings import *  # noqa: F403
 from tests.settings import DATABASES, TASKS
 
 CurrentDatabase.current = os.environ["WORKER_DATABASE"]
-DATABASES["default"]["NAME"] = DATABASES["default"]["TEST"]["NAME"]
+DATABASES["default"]["NAME"] = os.environ["WORKER_SQLITE"]
 DATABASES[CurrentDatabase.current] |= json.loads(os.environ["WORKER_PLACE"])
 TASKS["default"]["OPTIONS"] = json.loads(os.environ["WORKER_OPTIONS"])
 DEBUG = "WORKER_DEBUG" in os.environ

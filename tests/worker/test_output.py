@@ -57,7 +57,6 @@ def test_lines_for_machines_have_stable_keys(start, effects):
     assert all({"ts", "level", "message"} <= line.keys() for line in said)
 
 
-@pytest.mark.fault("F10")
 def handler(*filters, level=logging.NOTSET):
     made = logging.StreamHandler()
     made.setLevel(level)
@@ -84,6 +83,7 @@ def test_the_frameworks_lines_are_made_only_where_somebody_takes_them(name):
     assert (framework.level, framework.hasHandlers()) == (level, True)
 
 
+@pytest.mark.fault("F10")
 def test_a_worker_without_standard_streams_works(start, effects):
     task, poison = Task.objects.enqueue(tasks.canary), Task.objects.enqueue(tasks.exit_at_once)
     close_all = {"preexec_fn": lambda: [os.close(number) for number in (0, 1, 2)]}

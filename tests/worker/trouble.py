@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from django.core.management import call_command
-from django.db import connections
+from django.db import Error, connections
 
+from django_tasks_retry.models import Task
 from tests.pg import PgCluster
 from tests.proxy import Proxy
 from tests.router import CurrentDatabase
 
+from .harness import wait_for
+
 ALIAS = "postgresql"
+T = TypeVar("T")
 TABLES = "task, taskresult, taskevent, worker, taskstat"
 
 
@@ -26,6 +30,8 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'cli
 
 class Server:
     """One cluster with our tables, which the alias `postgresql` of this process points at for a while."""
+
+    is_migrated = False
 
     def __init__(self) -> None:
         self.cluster = PgCluster(settings={"max_connections": "40", "superuser_reserved_connections": "0"})
@@ -50,13 +56,26 @@ class Server:
         connection.settings_dict.update(self.place())
         CurrentDatabase.current = ALIAS
         try:
-            call_command("migrate", database=ALIAS, verbosity=0)
+            self.be_ready()
             yield
         finally:
             CurrentDatabase.current = current
             connection.close()
             connection.settings_dict.update(before)
-            self.cluster.remove()
+
+    def be_ready(self) -> None:
+        """Up, whatever the last test did to it, and with our tables."""
+        if not self.is_up():
+            self.start()
+        if not self.is_migrated:
+            call_command("migrate", database=ALIAS, verbosity=0)
+            self.is_migrated = True
+
+    def is_up(self) -> bool:
+        return self.cluster.process is not None and self.cluster.process.poll() is None
+
+    def remove(self) -> None:
+        self.cluster.remove()
 
     def clean(self) -> None:
         tables = ", ".join(f"django_tasks_retry_{name}" for name in TABLES.split(", "))
@@ -107,3 +126,26 @@ class Server:
 
     def proxy(self) -> Proxy:
         return Proxy(self.cluster.port)
+
+
+@contextmanager
+def used_once(server: Server, blocker: Any) -> Iterator[Any]:
+    """A server of a test's own, and gone with it."""
+    try:
+        with blocker.unblock(), server.in_use():
+            yield server
+    finally:
+        server.remove()
+
+
+def answered(verb: Callable[[], T]) -> T | None:
+    """What it returns, or None where the server gives no answer."""
+    try:
+        return verb()
+    except Error:
+        connections[ALIAS].close()
+        return None
+
+
+def wait_until_all_finished() -> None:
+    wait_for(lambda: answered(lambda: not Task.objects.unfinished().exists()), "everything finished", 60)

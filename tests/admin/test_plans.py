@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_tasks_retry.admin import statement_timeout
 from django_tasks_retry.models import Task
-from tests.console import scene
+from tests.admin import scene
 
 BASE = "/admin/django_tasks_retry"
 ROWS = {"postgresql": 300_000, "default": 20_000}

@@ -12,8 +12,8 @@ import pytest
 from django_tasks_retry.admin.bulk import confirm
 from django_tasks_retry.models import Queue, Task
 from tests import tasks
-from tests.console import scene
-from tests.console.conftest import make_user
+from tests.admin import scene
+from tests.admin.conftest import make_user
 
 BASE = "/admin/django_tasks_retry"
 PAGES = {

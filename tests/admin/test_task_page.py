@@ -10,7 +10,7 @@ import pytest
 from django_tasks_retry import Abort, taskqueue
 from django_tasks_retry.models import Task, Worker
 from tests import tasks
-from tests.console import scene
+from tests.admin import scene
 
 BASE = "/admin/django_tasks_retry"
 
@@ -209,7 +209,7 @@ class TestFailures:
         assert set(groups) == {"MailServerDown", "ValueError"}
         assert groups["ValueError"].failed == "9"
         assert groups["ValueError"].retrying == 1
-        assert groups["ValueError"].location.startswith("console/shop.py")
+        assert groups["ValueError"].location.startswith("admin/shop.py")
         assert groups["ValueError"].message == "row #: <…> is not an IBAN"
 
     def test_a_group_is_retried_once_however_often_one_asks(self, played, operator):

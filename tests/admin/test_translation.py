@@ -10,7 +10,7 @@ import pytest
 from django.utils import translation
 
 from django_tasks_retry import registry
-from tests.console import scene
+from tests.admin import scene
 
 BASE = "/admin/django_tasks_retry"
 WORDS = """

@@ -90,18 +90,20 @@ def test_a_lost_lease_of_a_spent_task_is_told_as_a_final_failure(database, trave
 def test_running_events_count_the_attempts_of_a_long_life(database, travel):
     """Failures, releases, snoozes and lost leases in turn."""
     task = enqueue(max_attempts=4)
+
+    def lose(lease):
+        travel(31)
+        taskqueue.recover()
+
     for end in (
         lambda lease: taskqueue.fail_task(lease, ValueError("boom")),
         lambda lease: taskqueue.release_task(lease, "shutdown"),
         lambda lease: taskqueue.release_task(lease, "snoozed", 30),
-        lambda lease: taskqueue.recover(),
+        lose,
         lambda lease: taskqueue.fail_task(lease, ValueError("boom")),
         lambda lease: taskqueue.complete_task(lease),
     ):
-        lease = claim_one(lease=30)
-        if end.__code__.co_names[-1:] == ("recover",):
-            travel(31)
-        end(lease)
+        end(claim_one(lease=30))
         travel(100)
     task = now_of(task)
     counted = Counter(kinds(task))

@@ -10,8 +10,8 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from django_tasks_retry.models import OperatorEvent, Queue, Task, TaskEvent, Worker
-from tests.console import scene
-from tests.console.conftest import PERMISSIONS
+from tests.admin import scene
+from tests.admin.conftest import PERMISSIONS
 
 BASE = "/admin/django_tasks_retry"
 

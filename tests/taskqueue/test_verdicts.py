@@ -130,7 +130,7 @@ def test_retry_on_and_abort_on_name_classes(database, error, status):
 def test_a_backoff_function_decides_how_long(database, text, delay):
     task = after(ValueError(text), func=moody)
     assert (task.status, delay_of(task)) == ("PENDING", delay)
-    assert task.backoff == {"function": "tests.test_taskqueue_verdicts.ask_the_error"}
+    assert task.backoff == {"function": "tests.taskqueue.test_verdicts.ask_the_error"}
 
 
 def test_a_backoff_function_that_returns_none_gives_up(database):
@@ -141,7 +141,7 @@ def test_a_backoff_function_that_returns_none_gives_up(database):
 def test_a_backoff_function_that_fails_leaves_the_default(database, text, caplog):
     task = after(ValueError(text), func=moody)
     assert (task.status, delay_of(task)) == ("PENDING", 1.5)
-    assert "backoff function of tests.test_taskqueue_verdicts.moody failed" in caplog.text
+    assert "backoff function of tests.taskqueue.test_verdicts.moody failed" in caplog.text
 
 
 def test_a_failure_without_its_exception_gets_the_default_backoff(database):

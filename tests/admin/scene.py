@@ -9,7 +9,7 @@ from typing import Any
 
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.models import Task, TaskStat, Worker
-from tests.console import shop
+from tests.admin import shop
 
 WORKERS = ("web-1-4711-a1b2c3", "web-2-815-d4e5f6")
 

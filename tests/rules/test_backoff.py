@@ -93,7 +93,7 @@ backoffs = (
     st.none()
     | st.lists(st.floats(0, MAX_DELAY), min_size=1, max_size=5).map(as_backoff)
     | st.builds(Exponential, st.floats(0, 60), st.floats(1, 1000), st.floats(60, 1e6), st.floats(0, 1))
-    | st.just(Custom("tests.test_rules_backoff.patiently"))
+    | st.just(Custom("tests.rules.test_backoff.patiently"))
 )
 
 
@@ -103,7 +103,7 @@ def test_what_is_stored_can_be_read_back(backoff):
 
 
 def test_a_function_is_known_by_its_path():
-    assert as_backoff(patiently) == Custom("tests.test_rules_backoff.patiently")
+    assert as_backoff(patiently) == Custom("tests.rules.test_backoff.patiently")
 
 
 @pytest.mark.parametrize("value", [5, "5", None, {"base": 1}, lambda e, r: 1, functools.partial(patiently)])

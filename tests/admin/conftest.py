@@ -11,7 +11,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from django_tasks_retry import registry
-from tests.console import scene, shop
+from tests.admin import scene, shop
 
 FLAGS = [
     "--headless",

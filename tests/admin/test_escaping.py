@@ -13,7 +13,7 @@ from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.models import Queue, Task
 from django_tasks_retry.rules.failure import Code, Failure
 from tests import tasks
-from tests.console import shop
+from tests.admin import shop
 
 BASE = "/admin/django_tasks_retry"
 SCRIPT = "<script>alert(1)</script>"
@@ -153,7 +153,7 @@ def test_without_permission_no_payload_is_shown(database, session_with):
     for page in ("task/", "failuregroup/", "overview/", f"task/{task.pk}/change/", f"task/{done.pk}/change/"):
         shown = client.get(f"{BASE}/{page}").content.decode()
         assert "planted" not in shown, page
-        assert "test_hostile.py" not in shown, page
+        assert "test_escaping.py" not in shown, page
     assert "ValueError" in client.get(f"{BASE}/task/").content.decode()
 
 

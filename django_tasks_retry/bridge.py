@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -11,7 +12,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 
 from . import registry
-from .compat import TaskContext, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus, normalize_json
+from .compat import TaskContext, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
 from .errors import InvalidPayload, TaskCancelled
 from .models import Task, TaskEvent
 from .registry import AnyTask
@@ -19,7 +20,7 @@ from .rules.backoff import path_of
 from .rules.failure import capture
 from .rules.status import Status
 from .rules.transitions import EventKind
-from .taskqueue import Completed, Lease, Outcome, Receipt, database
+from .taskqueue import Lease, Receipt, Report, database
 from .taskqueue.progress import check_lease, holds, open_transactions, report_progress
 
 AnyResult: TypeAlias = "TaskResult[Any, Any]"
@@ -154,15 +155,29 @@ def failed_result(lease: Lease, error: BaseException) -> AnyResult:
 registry.present_leases_as(failed_result)
 
 
-def concluded(result: AnyResult, status: Status, receipt: Receipt, outcome: Outcome | None) -> AnyResult:
+def concluded(result: AnyResult, receipt: Receipt, report: Report | None) -> AnyResult:
     """The running result, brought up to date with what was recorded in the end."""
+    status = receipt.final_status or Status.PENDING
     object.__setattr__(result, "status", IN_DJANGO[status])
     object.__setattr__(result, "finished_at", receipt.ts)
-    if isinstance(outcome, Completed) and status is Status.SUCCESS:
-        object.__setattr__(result, "_return_value", normalize_json(outcome.result))
+    if status is Status.SUCCESS and report is not None and report.result is not None:
+        object.__setattr__(result, "_return_value", json.loads(report.result))
     elif receipt.error is not None:
         result.errors.append(task_error(receipt.error["exception"], receipt.error["traceback"]))
     return result
+
+
+class RecordedError(Exception):
+    """Stands in for the exception of a task: its name, its message and its traceback, and none of its code."""
+
+
+def recorded_error(error: dict[str, Any]) -> RecordedError:
+    """With the name of the exception that was recorded, and its traceback as a note."""
+    module, _, name = error["exception"].rpartition(".")
+    kind = type(name or "RecordedError", (RecordedError,), {"__module__": module or __name__})
+    recorded: RecordedError = kind(error["message"])
+    recorded.add_note(error["traceback"])
+    return recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,15 @@ from .claim import Lanes, claim
 from .control import ask_to_stop, pause, resume
 from .database import database
 from .enqueue import Request, enqueue, enqueue_many
-from .finish import Receipt, complete_task, complete_within, fail_task, finish, release_task
+from .finish import Receipt, complete_task, complete_within, fail_task, finish, record, release_task
 from .intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
 from .lease import Fence, Lease, current_lease
 from .prune import prune
 from .recover import Recovered, recover
 from .renew import renew, renew_held
-from .report import Completed, Failed, Outcome, Released
+from .report import Completed, Failed, Outcome, Released, Report, report_of
 from .stats import Stat, add_stats, forget_stats
-from .workers import alive_workers, already_reported, beat, cancelled_among, leases_of, sign_off, sign_on
+from .workers import alive_workers, already_reported, beat, cancelled_among, leases_of, sign_off, sign_on, still_held
 
 __all__ = [
     "Changed",
@@ -25,6 +25,7 @@ __all__ = [
     "Receipt",
     "Recovered",
     "Released",
+    "Report",
     "Request",
     "Stat",
     "add_stats",
@@ -48,14 +49,17 @@ __all__ = [
     "leases_of",
     "pause",
     "prune",
+    "record",
     "recover",
     "release_task",
     "renew",
     "renew_held",
+    "report_of",
     "reschedule",
     "resume",
     "retry",
     "retry_one",
     "sign_off",
     "sign_on",
+    "still_held",
 ]

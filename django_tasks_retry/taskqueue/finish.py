@@ -30,10 +30,12 @@ class Receipt(NamedTuple):
     ts: datetime | None = None
     error: dict[str, Any] | None = None
     lost: LostReason | None = None
+    cause: str = ""
+    is_busy: bool = False
 
     @property
     def accepted(self) -> bool:
-        return self.lost is None
+        return self.lost is None and not self.is_busy
 
     @property
     def final_status(self) -> Status | None:
@@ -49,6 +51,13 @@ def finish(outcomes: Sequence[Outcome]) -> list[Receipt]:
     order = sorted(range(len(outcomes)), key=lambda n: outcomes[n].lease.id.int)
     receipts = dict(zip(order, answers([report_of(outcomes[n]) for n in order]), strict=True))
     return [receipts[n] for n in range(len(outcomes))]
+
+
+def record(reports: Sequence[Report]) -> list[Receipt]:
+    """Write reports that were made before, and answer each."""
+    order = sorted(range(len(reports)), key=lambda n: reports[n].lease.id.int)
+    receipts = dict(zip(order, answers([reports[n] for n in order]), strict=True)) if reports else {}
+    return [receipts[n] for n in range(len(reports))]
 
 
 def answers(reports: Sequence[Report]) -> list[Receipt]:

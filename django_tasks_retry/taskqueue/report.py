@@ -67,6 +67,11 @@ class Report(NamedTuple):
         return fingerprint(*(self.error[key] for key in ("exception", "code", "message", "traceback")))
 
     @property
+    def reason(self) -> str:
+        """Why it was released, where it was."""
+        return next((str(data["reason"]) for _, data in self.events if "reason" in data), "")
+
+    @property
     def is_final(self) -> bool:
         return self.move.target is not Status.PENDING
 

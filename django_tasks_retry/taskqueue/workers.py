@@ -53,6 +53,13 @@ def leases_of(worker_id: str, backend: str = "default") -> list[Lease]:
     return [Lease(**row) for row in held.values(*COLUMNS)]
 
 
+def still_held(ids: Collection[UUID], workers: Collection[str], backend: str = "default") -> set[UUID]:
+    """Those among these tasks whose lease is one of these workers' and has not expired."""
+    running = Task.objects.using(database(backend)).running()
+    held = running.filter(pk__in=ids, locked_by__in=workers, lock_expires_at__gt=Now())
+    return set(held.values_list("pk", flat=True))
+
+
 def cancelled_among(ids: Collection[UUID], backend: str = "default") -> set[UUID]:
     tasks = Task.objects.using(database(backend)).cancelled()
     return set(tasks.filter(pk__in=ids).values_list("pk", flat=True))

@@ -15,8 +15,8 @@ from .compat import TaskContext, TaskError, TaskResult, TaskResultDoesNotExist, 
 from .errors import InvalidPayload, TaskCancelled
 from .models import Task, TaskEvent
 from .registry import AnyTask
-from .rules.backoff import path_of
 from .rules.failure import capture
+from .rules.names import path_of
 from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Completed, Lease, Outcome, Receipt, database

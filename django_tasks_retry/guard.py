@@ -196,7 +196,7 @@ def postgresql_triggers() -> dict[str, tuple[str, str]]:
     return {name: (table, postgresql_trigger(name, when, function)) for name, (table, when, function) in rows.items()}
 
 
-def fingerprint() -> str:
+def guard_version() -> str:
     """Changes whenever the guard's text does, so that an old guard is recognised."""
     text = "\n".join([*postgresql_functions(), *(sql for _, sql in postgresql_triggers().values())])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -265,7 +265,7 @@ def postgresql_seals(cursor: Any) -> list[tuple[str, str, str, str | None]]:
         "FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid "
         "WHERE c.relnamespace = quote_ident(current_schema())::regnamespace "
         "AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')",
-        [fingerprint()],
+        [guard_version()],
     )
     return list(cursor.fetchall())
 

@@ -17,8 +17,7 @@ from django.utils.translation import gettext as _
 from ..models import FailureGroup, Task
 from ..rules.fingerprint import general
 from ..rules.frames import frames_of, innermost_project_frame
-from ..taskqueue import survey
-from ..taskqueue.survey import Alike
+from ..taskqueue import summaries
 from .base import TasksPermission
 from .bulk import BulkAdmin, everything
 from .deeds import CANCEL, DEEDS, RETRY
@@ -56,7 +55,7 @@ class FailureAdmin(TasksPermission, BulkAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         place = here()
-        alike = survey.alike(place.using)
+        alike = summaries.failure_groups(place.using)
         context = {
             "groups": groups(alike[:SHOWN], place, can_see_payload=self.has_payload_permission(request)),
             "not_shown": max(0, len(alike) - SHOWN),
@@ -80,7 +79,9 @@ class FailureAdmin(TasksPermission, BulkAdmin):
         return self.ask(request, deed, everything(deed, request.user, {"alike": fingerprint, **narrowed}))
 
 
-def groups(alike: Sequence[Alike], place: Place, *, can_see_payload: bool, with_places: bool = True) -> list[Group]:
+def groups(
+    alike: Sequence[summaries.FailureGroup], place: Place, *, can_see_payload: bool, with_places: bool = True
+) -> list[Group]:
     traces: dict[UUID, str] = {}
     if with_places and alike:
         samples = Task.objects.using(place.using).filter(pk__in=[each.sample for each in alike])
@@ -88,7 +89,7 @@ def groups(alike: Sequence[Alike], place: Place, *, can_see_payload: bool, with_
     return [group(each, traces.get(each.sample) or "", place.now, can_see_payload=can_see_payload) for each in alike]
 
 
-def group(alike: Alike, traceback: str, now: datetime, *, can_see_payload: bool) -> Group:
+def group(alike: summaries.FailureGroup, traceback: str, now: datetime, *, can_see_payload: bool) -> Group:
     frame = innermost_project_frame(frames_of(traceback))
     return Group(
         fingerprint=alike.fingerprint,

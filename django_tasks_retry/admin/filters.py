@@ -17,7 +17,7 @@ from .. import registry
 from ..models import Task
 from ..querysets import TaskQuerySet
 from ..rules.ids import first_of
-from ..taskqueue import survey
+from ..taskqueue import summaries
 from . import search, standing
 from .place import here, queue_names
 from .wording import line, short_path
@@ -199,7 +199,7 @@ def floor(params: Mapping[str, str], using: str) -> UUID | None:
     free = not found.asks_nothing or {QueueFilter, FunctionFilter, StandingFilter, AlikeFilter, RetriedFilter} & set(
         asked
     )
-    return survey.newest_before(LOOK_BACK, using, as_uuid(params.get("older", ""))) if free else None
+    return summaries.newest_before(LOOK_BACK, using, as_uuid(params.get("older", ""))) if free else None
 
 
 def params_of(changelist: ChangeList) -> dict[str, str]:

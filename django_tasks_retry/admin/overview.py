@@ -13,8 +13,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from ..models import Overview, Queue, Task, Worker
-from ..taskqueue import alive_workers, survey
-from ..taskqueue.survey import Alike
+from ..taskqueue import alive_workers, summaries
 from .activity import SCALES, activity
 from .base import TasksPermission
 from .charts import attempts_chart
@@ -46,17 +45,17 @@ class OverviewAdmin(TasksPermission):
         return self.page(request, "overview", _("Overview"), self.context(request, place, chosen))
 
     def context(self, request: HttpRequest, place: Place, chosen: str) -> dict[str, Any]:
-        depths = survey.depths(place.using)
+        depths = summaries.depths(place.using)
         decided = Queue.objects.using(place.using).in_bulk()
         workers: list[Worker] = list(alive_workers(place.backend).order_by("id")[:1000])
         done = activity(place, SCALES[chosen])
         rows = queue_rows(depths, decided, workers, done, place.now)
-        alike, stored = survey.alike(place.using), survey.stored(place.using)
+        alike, stored = summaries.failure_groups(place.using), summaries.stored(place.using)
         return {
             "is_empty": not stored,
             "now": place.now,
             "cards": self.cards(place, rows, workers, alike, stored),
-            "concerns": concerns(rows, depths, workers, survey.expired_leases(place.using)),
+            "concerns": concerns(rows, depths, workers, summaries.expired_leases(place.using)),
             "chart": attempts_chart(done.everything),
             "scale": done.scale,
             "scales": [(name, scale.label, name == chosen) for name, scale in SCALES.items()],
@@ -67,15 +66,20 @@ class OverviewAdmin(TasksPermission):
             "groups": self.newest(alike, place, request),
         }
 
-    def newest(self, alike: Sequence[Alike], place: Place, request: HttpRequest) -> list[Group]:
+    def newest(self, alike: Sequence[summaries.FailureGroup], place: Place, request: HttpRequest) -> list[Group]:
         return groups(alike[:TOP], place, can_see_payload=self.has_payload_permission(request), with_places=False)
 
     def cards(
-        self, place: Place, rows: Sequence[QueueRow], workers: Sequence[Worker], alike: Sequence[Alike], stored: int
+        self,
+        place: Place,
+        rows: Sequence[QueueRow],
+        workers: Sequence[Worker],
+        alike: Sequence[summaries.FailureGroup],
+        stored: int,
     ) -> list[Card]:
         tasks = Task.objects.using(place.using)
-        running = len(tasks.running().order_by("locked_by").values_list("pk", flat=True)[: survey.CAP + 1])
-        retrying = len(tasks.retrying().values_list("pk", flat=True)[: survey.CAP + 1])
+        running = len(tasks.running().order_by("locked_by").values_list("pk", flat=True)[: summaries.CAP + 1])
+        retrying = len(tasks.retrying().values_list("pk", flat=True)[: summaries.CAP + 1])
         oldest, slots = max((row.oldest for row in rows), default=0.0), sum(worker.slots for worker in workers)
         failed, ready = sum(group.failed_today for group in alike), sum(row.due for row in rows)
         notes = {

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from ..models import Queue, Worker
-from ..taskqueue.survey import CAP, Depth
+from ..taskqueue.summaries import CAP, Depth
 from .activity import Activity
 from .base import names_of
 from .charts import Shape, sparkline

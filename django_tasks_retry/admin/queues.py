@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 
 from .. import taskqueue
 from ..models import OperatorEvent, Queue
-from ..taskqueue import alive_workers, survey
+from ..taskqueue import alive_workers, summaries
 from . import audit
 from .activity import SCALES, activity
 from .base import ConsoleAdmin, names_of
@@ -42,7 +42,7 @@ class QueueAdmin(ConsoleAdmin):
         place = here()
         decided = Queue.objects.using(place.using).in_bulk()
         workers = list(alive_workers(place.backend).order_by("id")[:1000])
-        rows = queue_rows(survey.depths(place.using), decided, workers, activity(place, SCALES["1h"]), place.now)
+        rows = queue_rows(summaries.depths(place.using), decided, workers, activity(place, SCALES["1h"]), place.now)
         context = {
             "queues": [(row, self.url("pause", row.key), self.url("resume", row.key)) for row in rows],
             "can_pause": self.allows(request, "pause_queue"),
@@ -53,7 +53,7 @@ class QueueAdmin(ConsoleAdmin):
 
     def pause(self, request: HttpRequest, name: str) -> HttpResponse:
         reason = self.reason_of(request)
-        if name not in queue_names(lane.queue for lane in survey.depths(using())):
+        if name not in queue_names(lane.queue for lane in summaries.depths(using())):
             raise Http404
         taskqueue.pause(name, by=request.user, reason=reason, backend=backend())
         audit.log(request, Queue, [(name, line(name, 64))], f"pause: {reason}" if reason else "pause")

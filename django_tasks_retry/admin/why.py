@@ -13,10 +13,10 @@ from django.utils.translation import ngettext
 from .. import registry
 from ..models import Queue, Task, TaskEvent, Worker
 from ..rules.failure import Code
+from ..rules.queues import matches
 from ..rules.status import Status
 from ..rules.transitions import EventKind
-from ..taskqueue import alive_workers, survey
-from ..taskqueue.claim import matches
+from ..taskqueue import alive_workers, summaries
 from .base import names_of
 from .place import Place
 from .wording import ago, between, capped, line, short_class
@@ -88,7 +88,7 @@ def why_not_claimed(task: Task, place: Place) -> Why:
         )
     if not any(knows(worker, task.func_path) for worker in serving):
         return Why(unknown_sentence(task, len(serving)))
-    ahead = survey.ahead_of(task, place.using)
+    ahead = summaries.ahead_of(task, place.using)
     if ahead:
         text = ngettext(
             "%(count)s task is ahead of it in queue %(queue)s.",

@@ -10,7 +10,7 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from ..taskqueue.survey import CAP
+from ..taskqueue.summaries import CAP
 
 # Controls, and the marks that reorder or hide text: shown as escapes, so that nobody is led to read something else.
 UNSEEN = re.compile(

@@ -1,6 +1,6 @@
 """The rows: tasks, their results and their events; and what stands around them."""
 
-from .fleet import OperatorEvent, Queue, TaskStat, Worker
+from .operations import OperatorEvent, Queue, TaskStat, Worker
 from .pages import FailureGroup, Overview
 from .tasks import MAX_LENGTHS, Task, TaskEvent, TaskResult
 

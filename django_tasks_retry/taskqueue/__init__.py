@@ -9,10 +9,18 @@ from .intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
 from .lease import Fence, Lease, current_lease
 from .prune import prune
 from .recover import Recovered, recover
-from .renew import renew, renew_held
+from .renew import renew, renew_workers
 from .report import Completed, Failed, Outcome, Released
 from .stats import Stat, add_stats, forget_stats
-from .workers import alive_workers, already_reported, beat, cancelled_among, leases_of, sign_off, sign_on
+from .workers import (
+    alive_workers,
+    deregister_worker,
+    find_cancelled,
+    heartbeat,
+    leases_of,
+    recorded_receipts,
+    register_worker,
+)
 
 __all__ = [
     "Changed",
@@ -29,33 +37,33 @@ __all__ = [
     "Stat",
     "add_stats",
     "alive_workers",
-    "already_reported",
     "ask_to_stop",
-    "beat",
     "cancel",
     "cancel_one",
-    "cancelled_among",
     "claim",
     "complete_task",
     "complete_within",
     "current_lease",
     "database",
+    "deregister_worker",
     "enqueue",
     "enqueue_many",
     "fail_task",
+    "find_cancelled",
     "finish",
     "forget_stats",
+    "heartbeat",
     "leases_of",
     "pause",
     "prune",
+    "recorded_receipts",
     "recover",
+    "register_worker",
     "release_task",
     "renew",
-    "renew_held",
+    "renew_workers",
     "reschedule",
     "resume",
     "retry",
     "retry_one",
-    "sign_off",
-    "sign_on",
 ]

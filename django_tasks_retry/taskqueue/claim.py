@@ -24,7 +24,7 @@ from django.db.models import CharField, F, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 
 from .. import registry
-from ..clock import held, now
+from ..clock import frozen, now
 from ..conf import options
 from ..models import Queue, Task
 from ..rules.status import Status
@@ -177,7 +177,7 @@ def take_on_postgresql(lanes: Sequence[Lane], limit: int, terms: Terms, using: s
 
 def take_on_sqlite(lanes: Sequence[Lane], limit: int, terms: Terms, using: str) -> list[Lease]:
     """The same rules under SQLite's write lock, which lets one claimer in at a time."""
-    with transaction.atomic(using=using), held():
+    with transaction.atomic(using=using), frozen():
         moment = now(using)
         tasks: list[Task] = []
         for lane in lanes:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from django.db import transaction
 from django.db.models import F
 
-from ..clock import held, now
+from ..clock import frozen, now
 from ..models import Task, TaskEvent, TaskResult
 from ..rules.repeat import next_slot
 from ..rules.status import Status
@@ -27,7 +27,7 @@ DATED = {EventKind.REQUEUED, EventKind.RELEASED}
 
 def record_on_sqlite(reports: Sequence[Report], using: str) -> dict[int, Moved]:
     """What was written, by the place of the accepted reports."""
-    with transaction.atomic(using=using), held():
+    with transaction.atomic(using=using), frozen():
         moment = now(using)
         tasks = Task.objects.using(using).in_bulk([report.lease.id for report in reports])
         moves = accepted_moves(reports, tasks, moment)

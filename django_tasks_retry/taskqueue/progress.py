@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import connections
 
-from ..clock import Now, held
+from ..clock import Now, frozen
 from ..errors import InvalidCall, LeaseLost
 from ..models import Task
 from ..querysets import TaskQuerySet
@@ -27,7 +27,7 @@ def holds(lease: Lease) -> bool:
 def report_progress(lease: Lease, done: float, total: float | None = None, note: str = "") -> None:
     """Record the holder's progress; LeaseLost where the lease no longer holds."""
     progress = progress_of(done, total, note)
-    with held():
+    with frozen():
         written = held_by(lease).update(progress=progress, moved_by=f"{lease.signature}{KEPT}", updated_at=Now())
     if not written:
         raise_lost(lease)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from ..clock import held, now
+from ..clock import frozen, now
 from ..models import Task
 from ..rules.failure import Code
 from ..rules.fingerprint import fingerprint
@@ -49,7 +49,7 @@ def take_back_on_postgresql(actor: str, dead: str | None, cause: str, limit: int
 
 
 def take_back_on_sqlite(actor: str, dead: str | None, cause: str, limit: int, using: str) -> list[Recovered]:
-    with transaction.atomic(using=using), held():
+    with transaction.atomic(using=using), frozen():
         running = Task.objects.using(using).running()
         lost = running.filter(locked_by=dead) if dead else running.lease_expired()
         return [take_back(task, actor, cause, using) for task in lost.order_by("locked_by", "pk")[:limit]]

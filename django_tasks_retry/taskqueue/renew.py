@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
-from ..clock import Now, held, now
+from ..clock import Now, frozen, now
 from ..conf import options
 from ..errors import LostReason
 from ..models import Task
@@ -33,7 +33,7 @@ def renew(
     return why_lost([lease for lease in leases if lease.fence not in extended], using)
 
 
-def renew_held(
+def renew_workers(
     worker_ids: Sequence[str],
     seconds: float,
     *,
@@ -46,11 +46,11 @@ def renew_held(
     Where the tasks that they know of are given, others run out: a claim whose answer was lost, an outcome refused.
     """
     using = database(backend)
-    extend = extend_held_on_postgresql if is_postgresql(using) else extend_held_on_sqlite
+    extend = extend_workers_on_postgresql if is_postgresql(using) else extend_workers_on_sqlite
     return extend(worker_ids, seconds, f"{actor}{KEPT}", known, using)
 
 
-def extend_held_on_postgresql(
+def extend_workers_on_postgresql(
     worker_ids: Sequence[str], seconds: float, moved_by: str, known: Collection[UUID] | None, using: str
 ) -> set[UUID]:
     parameters = {
@@ -59,13 +59,13 @@ def extend_held_on_postgresql(
         "lease": seconds,
         "moved_by": moved_by,
     }
-    return {row["id"] for row in run(statement("renew_held"), parameters, using)}
+    return {row["id"] for row in run(statement("renew_workers"), parameters, using)}
 
 
-def extend_held_on_sqlite(
+def extend_workers_on_sqlite(
     worker_ids: Sequence[str], seconds: float, moved_by: str, known: Collection[UUID] | None, using: str
 ) -> set[UUID]:
-    with transaction.atomic(using=using), held():
+    with transaction.atomic(using=using), frozen():
         leased = Task.objects.using(using).running().filter(locked_by__in=worker_ids, lock_expires_at__gt=Now())
         if known is not None:
             leased = leased.filter(pk__in=known)
@@ -90,7 +90,7 @@ def extend_on_postgresql(leases: Sequence[Lease], seconds: float, actor: str | N
 
 def extend_on_sqlite(leases: Sequence[Lease], seconds: float, actor: str | None, using: str) -> set[Fence]:
     extended = set()
-    with transaction.atomic(using=using), held():
+    with transaction.atomic(using=using), frozen():
         moment = now(using)
         for lease in leases:
             mine = Task.objects.using(using).filter(

@@ -20,7 +20,7 @@ KEEP = timedelta(days=1)
 REPORTED = (EventKind.COMPLETED, EventKind.FAILED, EventKind.RELEASED)
 
 
-def sign_on(worker_id: str, backend: str, **facts: Any) -> None:
+def register_worker(worker_id: str, backend: str, **facts: Any) -> None:
     """Enter the registry, and drop the entries of workers long gone."""
     using = database(backend)
     moment = now(using)
@@ -30,7 +30,7 @@ def sign_on(worker_id: str, backend: str, **facts: Any) -> None:
     Worker.objects.using(using).update_or_create(id=worker_id, defaults=facts)
 
 
-def beat(worker_id: str, backend: str, running: int) -> tuple[bool, int]:
+def heartbeat(worker_id: str, backend: str, running: int) -> tuple[bool, int]:
     """Say that the worker is alive. Answers whether it was asked to stop, and how many workers are alive."""
     registered = Worker.objects.using(database(backend))
     registered.filter(pk=worker_id).update(heartbeat_at=Now(), running=running)
@@ -38,7 +38,7 @@ def beat(worker_id: str, backend: str, running: int) -> tuple[bool, int]:
     return asked, alive_workers(backend).count()
 
 
-def sign_off(worker_id: str, backend: str) -> None:
+def deregister_worker(worker_id: str, backend: str) -> None:
     Worker.objects.using(database(backend)).filter(pk=worker_id).update(stopped_at=Now(), running=0)
 
 
@@ -53,12 +53,12 @@ def leases_of(worker_id: str, backend: str = "default") -> list[Lease]:
     return [Lease(**row) for row in held.values(*COLUMNS)]
 
 
-def cancelled_among(ids: Collection[UUID], backend: str = "default") -> set[UUID]:
+def find_cancelled(ids: Collection[UUID], backend: str = "default") -> set[UUID]:
     tasks = Task.objects.using(database(backend)).cancelled()
     return set(tasks.filter(pk__in=ids).values_list("pk", flat=True))
 
 
-def already_reported(leases: Sequence[Lease], backend: str = "default") -> dict[Fence, Receipt]:
+def recorded_receipts(leases: Sequence[Lease], backend: str = "default") -> dict[Fence, Receipt]:
     """What the books say about these leases, where they do: reading resolves a COMMIT whose answer was lost."""
     by_fence = {lease.fence: lease for lease in leases}
     told = TaskEvent.objects.using(database(backend)).filter(task_id__in=[lease.id for lease in leases])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from ..taskqueue import Fence, Receipt, already_reported, finish
+from ..taskqueue import Fence, Receipt, finish, recorded_receipts
 from .attempt import Attempt
 from .weather import Refused, Trouble, Weather
 
@@ -61,6 +61,6 @@ class Books:
         rejected = [receipt.lease for receipt in receipts if not receipt.accepted]
         written: dict[Fence, Receipt] = {}
         if self.in_doubt and rejected:
-            written = self.weather.ask(lambda: already_reported(rejected, rejected[0].backend))
+            written = self.weather.ask(lambda: recorded_receipts(rejected, rejected[0].backend))
         for attempt, receipt in zip(batch, receipts, strict=True):
             attempt.receipt = written.get(receipt.lease.fence, receipt)

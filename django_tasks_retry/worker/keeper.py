@@ -8,7 +8,7 @@ from time import monotonic
 from uuid import UUID
 
 from ..conf import options as queue_options
-from ..taskqueue import cancelled_among, renew_held
+from ..taskqueue import find_cancelled, renew_workers
 from .fork import ChildProcess
 from .heirs import Heirs
 from .timer import Every
@@ -40,7 +40,9 @@ class Keeper:
             workers = [child.id for child in children]
             try:
                 held = self.weather.ask(
-                    lambda: renew_held(workers, self.options.lease, actor=self.actor, backend=self.backend, known=known)
+                    lambda: renew_workers(
+                        workers, self.options.lease, actor=self.actor, backend=self.backend, known=known
+                    )
                 )
                 self.tell_lost(before, held)
             except Trouble:
@@ -56,7 +58,7 @@ class Keeper:
             # What has ended meanwhile is not lost; the child drops such a word by itself.
             lost = (running - held) & {entry.task_id for entry in child.running()}
             if lost:
-                cancelled = self.weather.ask(lambda lost=lost: cancelled_among(lost, self.backend))  # type: ignore[misc]
+                cancelled = self.weather.ask(lambda lost=lost: find_cancelled(lost, self.backend))  # type: ignore[misc]
                 child.channel.send(lost=[str(i) for i in lost], cancelled=[str(i) for i in cancelled])
 
     def enforce_timeouts(self, child: ChildProcess) -> None:

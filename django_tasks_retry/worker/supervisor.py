@@ -19,8 +19,8 @@ from typing import Any
 
 from .. import __version__, registry
 from ..conf import options as queue_options
-from ..taskqueue import beat, database, sign_off, sign_on
-from ..taskqueue.claim import matches
+from ..rules.queues import serves
+from ..taskqueue import database, deregister_worker, heartbeat, register_worker
 from .alarm import BoundedWeather
 from .fork import ChildProcess
 from .heirs import Heirs
@@ -138,7 +138,7 @@ class Supervisor:
         self.wake_for(sum(self.serves(message) for message in messages))
 
     def serves(self, queue: str) -> bool:
-        return matches(queue, self.options.queues) and not matches(queue, self.options.exclude)
+        return serves(queue, self.options.queues, self.options.exclude)
 
     def wake_for(self, tasks: int) -> None:
         if tasks:
@@ -208,7 +208,7 @@ class Supervisor:
         weather = BoundedWeather(self.weather.using, seconds=SIGN_ON_SECONDS)
         while signal.SIGTERM not in self.signals and signal.SIGINT not in self.signals:
             try:
-                weather.ask(lambda: sign_on(self.id, self.options.backend, **facts))
+                weather.ask(lambda: register_worker(self.id, self.options.backend, **facts))
                 break
             except Trouble:
                 sleep(max(0.0, weather.try_after - monotonic()))
@@ -221,7 +221,7 @@ class Supervisor:
             return
         running = sum(len(child.running()) for child in self.nursery.children)
         with suppress(Trouble):
-            asked, alive = self.weather.ask(lambda: beat(self.id, self.options.backend, running))
+            asked, alive = self.weather.ask(lambda: heartbeat(self.id, self.options.backend, running))
             self.housekeeper.share_with(alive)
             if asked:
                 self.stop("asked by an operator")
@@ -244,7 +244,7 @@ class Supervisor:
             self.heirs.settle()
             sleep(0.01)
         with suppress(Trouble):
-            self.weather.ask(lambda: sign_off(self.id, self.options.backend))
+            self.weather.ask(lambda: deregister_worker(self.id, self.options.backend))
         self.listener.close()
         if self.watcher.must_start_anew:
             start_anew()

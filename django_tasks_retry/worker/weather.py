@@ -11,7 +11,7 @@ from typing import TypeVar
 from django.db import connections
 from django.db.utils import DataError, Error, IntegrityError
 
-from ..taskqueue.faults import Remedy, remedy_for
+from ..taskqueue.database_errors import is_transient
 from .hygiene import abandon
 
 T = TypeVar("T")
@@ -44,23 +44,22 @@ class Weather:
             try:
                 answer = verb()
             except Error as error:
-                remedy = remedy_for(error)
-                if remedy is Remedy.RETRY_NOW and tries_left:
+                if is_transient(error) and tries_left:
                     continue
-                self.turn_bad(error, remedy)
+                self.turn_bad(error)
                 raise (Refused if isinstance(error, DataError | IntegrityError) else Trouble) from error
             self.turn_good()
             return answer
         raise AssertionError("the last try answers or raises")
 
-    def turn_bad(self, error: BaseException, remedy: Remedy) -> None:
+    def turn_bad(self, error: BaseException) -> None:
         self.failures += 1
         wait = min(5.0, 0.05 * 2 ** min(self.failures, 10)) * random.uniform(0.5, 1.0)  # noqa: S311
         self.try_after = monotonic() + wait
         # Not only closed: what struck in the middle of a transaction may have left Django believing that it is in one.
         abandon(connections[self.using])
         level = logging.WARNING if self.failures in {1, 10, 100} else logging.DEBUG
-        logger.log(level, "database trouble (%s): %s · trying again in %.1fs", remedy.name, one_line(error), wait)
+        logger.log(level, "database trouble: %s · trying again in %.1fs", one_line(error), wait)
 
     def turn_good(self) -> None:
         if self.failures:

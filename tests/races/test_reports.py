@@ -131,7 +131,7 @@ def test_reports_and_others_about_the_same_many_tasks_never_deadlock(committed, 
         together(
             partial(taskqueue.finish, outcomes),
             others[other],
-            partial(taskqueue.renew_held, ["sup/1"], 60.0, actor="sup"),
+            partial(taskqueue.renew_workers, ["sup/1"], 60.0, actor="sup"),
         )
         unfinished = Task.objects.using(committed).unfinished().values_list("pk", flat=True)
         taskqueue.cancel(list(unfinished))

@@ -11,7 +11,7 @@ import pytest
 from django.db import OperationalError, transaction
 
 from django_tasks_retry.models import Worker
-from django_tasks_retry.taskqueue import sign_on
+from django_tasks_retry.taskqueue import register_worker
 from django_tasks_retry.worker.alarm import BoundedWeather, TimedOut, within
 from django_tasks_retry.worker.weather import Trouble, Weather
 
@@ -30,7 +30,7 @@ def test_a_transaction_that_trouble_left_open_is_gone_with_it(committed):
     with pytest.raises(Trouble):
         weather.ask(struck_between_two_blocks)
     assert weather.ask(Worker.objects.count) == 0
-    weather.ask(lambda: sign_on("after", "default", **FACTS))
+    weather.ask(lambda: register_worker("after", "default", **FACTS))
     assert Worker.objects.filter(pk="after").exists()
 
 
@@ -40,7 +40,9 @@ def test_an_alarm_may_ring_at_any_moment(committed, monkeypatch):
     rung = 0
     for nth in range(150):
         try:
-            BoundedWeather(committed, seconds=0.0005 + nth * 0.00003).ask(lambda: sign_on("w", "default", **FACTS))
+            BoundedWeather(committed, seconds=0.0005 + nth * 0.00003).ask(
+                lambda: register_worker("w", "default", **FACTS)
+            )
         except Trouble:
             rung += 1
         assert BoundedWeather(committed, seconds=20).ask(Worker.objects.count) in (0, 1)

@@ -1,4 +1,4 @@
-"""Survey: how a queue stands, at a cost that does not grow with the number of stored tasks.
+"""Summaries: how a queue stands, at a cost that does not grow with the number of stored tasks.
 
 Every count is capped: beyond the cap nobody needs to know how many, only that they are many.
 """
@@ -36,7 +36,7 @@ class Depth:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class FailureGroup:
     """Failures with one fingerprint, described by the latest. `open` counts those that were not retried."""
 
     fingerprint: str
@@ -64,7 +64,7 @@ def depths(using: str) -> list[Depth]:
     ]
 
 
-def alike(using: str) -> list[Alike]:
+def failure_groups(using: str) -> list[FailureGroup]:
     """Failures by fingerprint, the latest first, each count up to CAP + 1."""
     ops, current = connections[using].ops, now(using)
     parameters: dict[str, Any] = {
@@ -76,7 +76,7 @@ def alike(using: str) -> list[Alike]:
     sql = statement("failures")
     if not is_postgresql(using):
         sql = JSON_TEXT.sub(r"json_extract(\1, '$.\2')", sql)
-    found = [read_alike(row, using) for row in run(sql, parameters, using)]
+    found = [read_group(row, using) for row in run(sql, parameters, using)]
     return sorted(found, key=lambda group: group.last_failed_at, reverse=True)
 
 
@@ -84,10 +84,10 @@ JSON_TEXT = re.compile(r"(\S+) ->> '(\w+)'")
 """An operator that SQLite has only from 3.38 on."""
 
 
-def read_alike(row: Mapping[str, Any], using: str) -> Alike:
+def read_group(row: Mapping[str, Any], using: str) -> FailureGroup:
     times = {name: row[name] and moment(row[name], using) for name in ("first_failed_at", "last_failed_at")}
     texts = {name: row[name] or "" for name in ("exception", "code", "message")}
-    return Alike(**{**row, **times, **texts, "sample": as_uuid(row["sample"])})
+    return FailureGroup(**{**row, **times, **texts, "sample": as_uuid(row["sample"])})
 
 
 def as_uuid(value: Any) -> UUID:

@@ -161,8 +161,20 @@ def concluded(result: AnyResult, status: Status, receipt: Receipt, outcome: Outc
     if isinstance(outcome, Completed) and status is Status.SUCCESS:
         object.__setattr__(result, "_return_value", normalize_json(outcome.result))
     elif receipt.error is not None:
-        result.errors.append(task_error(receipt.error["exception"], receipt.error["traceback"]))
+        error = receipt.error
+        result.errors.append(task_error(error["exception"], error["traceback"] or error["message"]))
     return result
+
+
+def finished_result(receipt: Receipt) -> AnyResult | None:
+    """What `task_finished` shows of a task that ended, from its receipt alone; None where it did not end.
+
+    For whoever did not run it. None, too, where this process does not know the function.
+    """
+    task = registry.find(receipt.lease.func_path)
+    if task is None or receipt.final_status is None:
+        return None
+    return concluded(running_result(receipt.lease, task), receipt.final_status, receipt, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

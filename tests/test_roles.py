@@ -59,7 +59,7 @@ def test_a_worker_can_do_everything_that_workers_do(become):
     taskqueue.complete_task(repeating)
     taskqueue.fail_task(failed, ValueError("no"))
     taskqueue.release_task(released, "shutdown")
-    assert {task.id for task in taskqueue.recover(actor="w", dead="w/1")} == {lost.id, kept.id}
+    assert {receipt.lease.id for receipt in taskqueue.recover(actor="w", dead="w/1")} == {lost.id, kept.id}
     taskqueue.add_stats([taskqueue.Stat("default", "tests.tasks.add", completed=1)])
     taskqueue.forget_stats()
     assert sum(taskqueue.prune(keep=dict.fromkeys(("SUCCESS", "FAILED", "CANCELLED"), 1e-09))) == 2

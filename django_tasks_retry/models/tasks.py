@@ -160,8 +160,13 @@ class Task(models.Model):
         return self.status in FINISHED
 
     @property
+    def spent(self) -> int:
+        """Attempts spent; refunds not counted."""
+        return self.attempts - self.refunds
+
+    @property
     def attempts_left(self) -> int:
-        return self.max_attempts - (self.attempts - self.refunds)
+        return self.max_attempts - self.spent
 
     def cancel(self, *, by: Any = None, reason: str = "") -> None:
         """Cancel this task, pending or running; IllegalMove where it has finished."""

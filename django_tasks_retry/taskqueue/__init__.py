@@ -1,26 +1,20 @@
 """The service layer and the only writer of tasks: one verb, one transaction."""
 
-from .claim import Lanes, claim
+from .claim import claim
 from .control import ask_to_stop, pause, resume
 from .database import database
 from .enqueue import Request, enqueue, enqueue_many
-from .finish import Receipt, complete_task, complete_within, fail_task, finish, release_task
+from .finish import complete_task, complete_within, fail_task, finish, release_task
 from .intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
+from .lanes import Lanes
 from .lease import Fence, Lease, current_lease
 from .prune import prune
-from .recover import Recovered, recover
+from .receipts import Receipt, recorded_receipts
+from .recover import recover
 from .renew import renew, renew_workers
 from .report import Completed, Failed, Outcome, Released
 from .stats import Stat, add_stats, forget_stats
-from .workers import (
-    alive_workers,
-    deregister_worker,
-    find_cancelled,
-    heartbeat,
-    leases_of,
-    recorded_receipts,
-    register_worker,
-)
+from .workers import alive_workers, deregister_worker, find_cancelled, heartbeat, leases_of, register_worker
 
 __all__ = [
     "Changed",
@@ -31,7 +25,6 @@ __all__ = [
     "Lease",
     "Outcome",
     "Receipt",
-    "Recovered",
     "Released",
     "Request",
     "Stat",

@@ -20,8 +20,9 @@ from ..rules.names import path_of
 from ..rules.payload import canonical, check_size, checked_text, dump
 from ..rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
 from .ids import new_id
-from .insert import insert, new_task
+from .insert import insert
 from .lease import current_lease
+from .new_tasks import new_task
 
 FIRST_YEAR, LAST_YEAR = 1900, 9000
 """Years that every time zone and both databases can store."""

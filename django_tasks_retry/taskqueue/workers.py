@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from ..clock import Now, now
-from ..models import Task, TaskEvent, Worker
-from ..rules.status import Status
-from ..rules.transitions import EventKind
+from ..models import Task, Worker
 from .database import database
-from .finish import Receipt
-from .lease import COLUMNS, Fence, Lease
+from .lease import COLUMNS, Lease
 
 ALIVE_SECONDS = 30.0
 KEEP = timedelta(days=1)
-REPORTED = (EventKind.COMPLETED, EventKind.FAILED, EventKind.RELEASED)
 
 
 def register_worker(worker_id: str, backend: str, **facts: Any) -> None:
@@ -42,37 +40,18 @@ def deregister_worker(worker_id: str, backend: str) -> None:
     Worker.objects.using(database(backend)).filter(pk=worker_id).update(stopped_at=Now(), running=0)
 
 
-def alive_workers(backend: str = "default") -> Any:
+def alive_workers(backend: str = "default") -> QuerySet[Worker]:
     recently = Now() - timedelta(seconds=ALIVE_SECONDS)
     return Worker.objects.using(database(backend)).filter(stopped_at__isnull=True, heartbeat_at__gte=recently)
 
 
 def leases_of(worker_id: str, backend: str = "default") -> list[Lease]:
     """Every lease in this worker's name, also those whose claim was never answered."""
-    held = Task.objects.using(database(backend)).leased_to(worker_id)
-    return [Lease(**row) for row in held.values(*COLUMNS)]
+    leased = Task.objects.using(database(backend)).leased_to(worker_id)
+    return [Lease(**row) for row in leased.values(*COLUMNS)]
 
 
 def find_cancelled(ids: Collection[UUID], backend: str = "default") -> set[UUID]:
+    """Those of these tasks that were cancelled."""
     tasks = Task.objects.using(database(backend)).cancelled()
     return set(tasks.filter(pk__in=ids).values_list("pk", flat=True))
-
-
-def recorded_receipts(leases: Sequence[Lease], backend: str = "default") -> dict[Fence, Receipt]:
-    """What the books say about these leases, where they do: reading resolves a COMMIT whose answer was lost."""
-    by_fence = {lease.fence: lease for lease in leases}
-    told = TaskEvent.objects.using(database(backend)).filter(task_id__in=[lease.id for lease in leases])
-    receipts: dict[Fence, Receipt] = {}
-    for event in told.filter(kind__in=REPORTED):
-        fence = (event.task_id, event.actor, event.attempt)
-        if fence in by_fence:
-            receipts[fence] = receipt_of(event, by_fence[fence])
-    return receipts
-
-
-def receipt_of(event: TaskEvent, lease: Lease) -> Receipt:
-    if event.kind == EventKind.COMPLETED:
-        status = Status.SUCCESS
-    else:
-        status = Status.FAILED if event.data.get("terminal") else Status.PENDING
-    return Receipt(lease, status, ts=event.ts, error=event.data.get("error"))

@@ -79,7 +79,7 @@ class Attempt:
     @property
     def wait_time(self) -> float:
         """From due to claimed, by the queue's clock."""
-        return max(0.0, (self.lease.last_attempt_at - self.lease.eta).total_seconds())
+        return self.lease.wait_seconds
 
     @property
     def is_async(self) -> bool:

@@ -10,7 +10,7 @@ from time import monotonic
 
 from ..rules.failure import Code, Failure
 from ..rules.status import Status
-from ..taskqueue import Failed, Lease, Receipt, Recovered, Released, finish, leases_of, recover
+from ..taskqueue import Failed, Lease, Receipt, Released, finish, leases_of, recover
 from .board import State
 from .fork import ChildProcess
 from .weather import Trouble, Weather
@@ -65,18 +65,18 @@ class Heirs:
         self.weather.ask(lambda: finish(refunded))
         if len(refunded) < len(leases):
             lost = self.weather.ask(lambda: recover(backend=self.backend, actor=self.actor, dead=child.id, cause=cause))
-            for task in lost:
-                self.tell_lost(task, cause)
+            for receipt in lost:
+                self.tell_lost(receipt, cause)
         return len(leases)
 
-    def tell_lost(self, task: Recovered, cause: str) -> None:
-        ended = " · no attempt left, FAILED" if task.status is Status.FAILED else ""
+    def tell_lost(self, receipt: Receipt, cause: str) -> None:
+        task, ended = receipt.lease, " · no attempt left, FAILED" if receipt.status is Status.FAILED else ""
         facts = {"event": "lost", "task_id": str(task.id), "task": task.func_path, "attempt": task.attempts}
         self.tally["lost"] += 1
         logger.warning(
             "lost      %s %s attempt=%d · %s%s",
             *(task.func_path.rpartition(".")[2], str(task.id)[-12:], task.attempts, cause, ended),
-            extra={"facts": facts | {"reason": cause, "status": task.status.value}},
+            extra={"facts": facts | {"reason": cause, "status": receipt.status}},
         )
 
     def record_timeouts(self, child: ChildProcess) -> None:

@@ -39,8 +39,8 @@ class Housekeeper:
 
     def take_back(self, actor: str) -> int:
         taken = self.weather.ask(lambda: recover(backend=self.backend, actor=actor))
-        for task in taken:
-            ended = " · no attempt left, FAILED" if task.status is Status.FAILED else ""
+        for receipt in taken:
+            task, ended = receipt.lease, " · no attempt left, FAILED" if receipt.status is Status.FAILED else ""
             logger.warning("lease of %s on %s %s expired%s", task.locked_by, task.func_path, task.id, ended)
         return len(taken)
 

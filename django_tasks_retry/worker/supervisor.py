@@ -21,6 +21,7 @@ from .. import __version__, registry
 from ..conf import options as queue_options
 from ..rules.queues import serves
 from ..taskqueue import database, deregister_worker, heartbeat, register_worker
+from ..taskqueue.wakeup import Kind
 from .alarm import BoundedWeather
 from .fork import ChildProcess
 from .heirs import Heirs
@@ -133,9 +134,9 @@ class Supervisor:
         messages = self.listener.hear()
         if self.listener.connection is None:
             self.selector.unregister(descriptor)
-        if any(message.startswith("cancelled:") for message in messages):
-            self.keeper.renewing.hurry()
-        self.wake_for(sum(self.serves(message) for message in messages))
+        if any(message.kind is Kind.CANCELLED for message in messages):
+            self.keeper.renewing.hurry()  # which finds out whose task it was; the message only hurries
+        self.wake_for(sum(message.kind is Kind.WORK and self.serves(message.subject) for message in messages))
 
     def serves(self, queue: str) -> bool:
         return serves(queue, self.options.queues, self.options.exclude)

@@ -200,7 +200,7 @@ class QueueMachine(RuleBasedStateMachine):
     def recover(self, dead):
         actor = "sup" if dead else "queue"
         back = taskqueue.recover(actor=actor, dead=dead)
-        assert {one.id for one in back} == self.model.recover(actor, dead)
+        assert {one.lease.id for one in back} == self.model.recover(actor, dead)
 
     @rule(ids=st.lists(tasks, min_size=1, max_size=2))
     def cancel(self, ids):

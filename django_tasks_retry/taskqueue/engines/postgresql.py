@@ -98,9 +98,15 @@ class PostgreSQL:
         else:
             sql = ENQUEUE_PLAIN if alike else ENQUEUE_UNIQUE if unique else ENQUEUE
             rows = self.fetch(sql, {"asked": as_text([given(task) for task in tasks])})
-        if alike:
-            moment = rows[0][RETURNED.index("created_at")]
-            return [as_dated(task, moment, self.using) for task in tasks]
+        return self.dated(tasks, rows) if alike else self.stored(tasks, rows)
+
+    def dated(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]]) -> list[Task]:
+        """All were written at the moment that one row tells."""
+        moment = rows[0][RETURNED.index("created_at")]
+        return [as_dated(task, moment, self.using) for task in tasks]
+
+    def stored(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]]) -> list[Task]:
+        """Those that were written, as each row tells."""
         written = {row[0]: dict(zip(RETURNED, row, strict=True)) for row in rows}
         return [as_stored(task, written[task.id], self.using) for task in tasks if task.id in written]
 

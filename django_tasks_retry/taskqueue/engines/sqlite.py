@@ -116,18 +116,18 @@ class SQLite:
 
     def record(self, reports: Sequence[Report]) -> dict[int, Moved]:
         with self.writing() as moment:
-            stored = self.tasks.in_bulk([report.lease.id for report in reports])
-            accepted = accept(reports, stored, moment)
-            # The result first: the guard wants to see it when the task finishes.
-            results = [each.result for each in accepted if each.report.is_final]
-            TaskResult.objects.using(self.using).bulk_create(results)
+            accepted = accept(reports, self.tasks.in_bulk(report.lease.id for report in reports), moment)
+            # The results first: the guard wants to see them when the tasks finish.
+            self.write_results(accepted)
             self.complete([each for each in accepted if each.is_completion], moment)
-            for each in accepted:
-                if not each.is_completion:
-                    self.tasks.filter(pk=each.task.pk).update(**each.changes)
+            self.move([each for each in accepted if not each.is_completion])
             write_events([event for each in accepted for event in each.events], self.using)
             self.repeat(accepted)
         return {each.place: Moved(each.eta, moment) for each in accepted}
+
+    def write_results(self, accepted: Sequence[AcceptedReport]) -> None:
+        results = [each.result for each in accepted if each.report.is_final]
+        TaskResult.objects.using(self.using).bulk_create(results)
 
     def complete(self, accepted: Sequence[AcceptedReport], moment: datetime) -> None:
         """The usual end, in one statement for all who state the same lease; the guard compares it with each row."""
@@ -141,6 +141,10 @@ class SQLite:
                 updated_at=moment,
                 finished_at=moment,
             )
+
+    def move(self, accepted: Sequence[AcceptedReport]) -> None:
+        for each in accepted:
+            self.tasks.filter(pk=each.task.pk).update(**each.changes)
 
     def repeat(self, accepted: Sequence[AcceptedReport]) -> None:
         following = [each.next_occurrence for each in accepted if each.report.next_id]

@@ -16,8 +16,8 @@ from .compat import TaskContext, TaskError, TaskResult, TaskResultDoesNotExist, 
 from .errors import InvalidPayload, TaskCancelled
 from .models import Task, TaskEvent
 from .registry import AnyTask
-from .rules.backoff import path_of
 from .rules.failure import capture
+from .rules.names import path_of
 from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Lease, Receipt, Report, database
@@ -163,7 +163,8 @@ def concluded(result: AnyResult, receipt: Receipt, report: Report | None) -> Any
     if status is Status.SUCCESS and report is not None and report.result is not None:
         object.__setattr__(result, "_return_value", json.loads(report.result))
     elif receipt.error is not None:
-        result.errors.append(task_error(receipt.error["exception"], receipt.error["traceback"]))
+        error = receipt.error
+        result.errors.append(task_error(error["exception"], error["traceback"] or error["message"]))
     return result
 
 
@@ -178,6 +179,17 @@ def recorded_error(error: dict[str, Any]) -> RecordedError:
     recorded: RecordedError = kind(error["message"])
     recorded.add_note(error["traceback"])
     return recorded
+
+
+def finished_result(receipt: Receipt) -> AnyResult | None:
+    """What `task_finished` shows of a task that ended, from its receipt alone; None where it did not end.
+
+    For whoever did not run it. None, too, where this process does not know the function.
+    """
+    task = registry.find(receipt.lease.func_path)
+    if task is None or receipt.final_status is None:
+        return None
+    return concluded(running_result(receipt.lease, task), receipt, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

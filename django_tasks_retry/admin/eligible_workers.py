@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..models import Worker
-from ..taskqueue.claim import matches
+from ..rules.queues import matches
 from .display.formatting import one_line
 
 

@@ -25,7 +25,7 @@ def why(client, task: Task) -> str:
 
 
 def serve(queues=("*",), exclude=(), known=()) -> None:
-    taskqueue.sign_on(
+    taskqueue.register_worker(
         f"w-{Worker.objects.count()}", "default", host="h", pid=1, version="1", queues=list(queues),
         exclude=list(exclude), tasks=list(known), processes=1, slots=4, running=0,
     )  # fmt: skip
@@ -246,7 +246,7 @@ def test_workers_show_what_they_do(played, operator):
 
 
 def test_a_worker_that_stopped_is_listed_as_stopped(played, operator):
-    taskqueue.sign_off(scene.WORKERS[0], "default")
+    taskqueue.deregister_worker(scene.WORKERS[0], "default")
     context = operator.get(f"{BASE}/worker/").context
     assert [row.key for row in context["stopped_workers"]] == [scene.WORKERS[0]]
     assert [row.key for row in context["workers"]] == [scene.WORKERS[1]]

@@ -105,9 +105,9 @@ LIVES = (
         "SQL is read when it is needed",
         (
             Edit(
-                "taskqueue/database.py",
-                "    return STATEMENTS[name]",
-                '    return (files(__package__) / "sql" / f"{name}.sql").read_text()',
+                "taskqueue/engines/postgresql.py",
+                "self.fetch(CLAIM, parameters)",
+                'self.fetch(read_sql("claim", lease=listed(LEASE_COLUMNS, "t.{}")), parameters)',
             ),
         ),
         ("tests/worker/test_resources.py::test_f09_files_that_a_task_leaves_open_end_with_its_process",),

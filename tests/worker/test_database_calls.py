@@ -9,7 +9,7 @@ import pytest
 from django.db import OperationalError, connections, transaction
 
 from django_tasks_retry.models import Worker
-from django_tasks_retry.taskqueue import sign_on
+from django_tasks_retry.taskqueue import register_worker
 from django_tasks_retry.worker.shared.database import DatabaseCaller, Unavailable
 
 FACTS = {"host": "", "pid": 1, "version": "", "queues": [], "exclude": [], "tasks": [], "processes": 1, "slots": 1}
@@ -27,7 +27,7 @@ def test_a_transaction_that_trouble_left_open_is_gone_with_it(committed):
     with pytest.raises(Unavailable):
         database.call(fail_between_two_blocks)
     assert database.call(Worker.objects.count) == 0
-    database.call(lambda: sign_on("after", "default", **FACTS))
+    database.call(lambda: register_worker("after", "default", **FACTS))
     assert Worker.objects.filter(pk="after").exists()
 
 
@@ -39,7 +39,7 @@ def test_a_deadline_may_pass_at_any_moment(committed):
     for nth in range(150):
         try:
             caller = DatabaseCaller(committed, seconds=0.0005 + nth * 0.00003)
-            caller.call(lambda: sign_on("w", "default", **FACTS))
+            caller.call(lambda: register_worker("w", "default", **FACTS))
         except Unavailable:
             failed += 1
         assert DatabaseCaller(committed, seconds=20).call(Worker.objects.count) in (0, 1)

@@ -12,7 +12,7 @@ from django.core import signing
 from ...models import Task
 from ...querysets import TaskQuerySet
 from ...rules.status import Status
-from ...taskqueue import survey
+from ...taskqueue import summaries
 from ..tasks import filters
 
 SALT = "django_tasks_retry.admin.selection"
@@ -52,7 +52,7 @@ class Selection:
         """The next tasks to deal with, and the last id that was looked at; None where that was the end."""
         tasks, bound = self.remaining(using), None
         if self.since is not None:
-            bound = survey.id_after(STRIDE, using, UUID(self.after) if self.after else None)
+            bound = summaries.id_after(STRIDE, using, UUID(self.after) if self.after else None)
             tasks = tasks if bound is None else tasks.filter(pk__lte=bound)
         ids = list(tasks.values_list("pk", flat=True)[:size])
         return ids, ids[-1] if len(ids) == size else bound

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from ...rules.display import short_name
-from ...taskqueue.survey import CAP
+from ...taskqueue.summaries import CAP
 
 # Controls, and the marks that reorder or hide text: shown as escapes, so that nobody is led to read something else.
 INVISIBLE = re.compile(

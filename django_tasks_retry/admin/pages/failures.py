@@ -18,7 +18,7 @@ from ...models import FailureGroup, Task
 from ...rules.display import short_name
 from ...rules.fingerprint import general
 from ...rules.frames import frames_of, innermost_project_frame
-from ...taskqueue import survey
+from ...taskqueue import summaries
 from ..base import TaskPermissionMixin
 from ..bulk.actions import ACTIONS, CANCEL, RETRY
 from ..bulk.confirm import BulkActionAdmin, select_all
@@ -56,7 +56,7 @@ class FailureAdmin(TaskPermissionMixin, BulkActionAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         scope = current_scope()
-        groups = survey.alike(scope.using)
+        groups = summaries.failure_groups(scope.using)
         context = {
             "groups": failure_rows(groups[:MAX_GROUPS], scope, can_see_payload=self.has_payload_permission(request)),
             "not_shown": max(0, len(groups) - MAX_GROUPS),
@@ -82,7 +82,7 @@ class FailureAdmin(TaskPermissionMixin, BulkActionAdmin):
 
 
 def failure_rows(
-    groups: Sequence[survey.Alike], scope: Scope, *, can_see_payload: bool, with_locations: bool = True
+    groups: Sequence[summaries.FailureGroup], scope: Scope, *, can_see_payload: bool, with_locations: bool = True
 ) -> list[FailureRow]:
     tracebacks: dict[UUID, str] = {}
     if with_locations and groups:
@@ -94,7 +94,7 @@ def failure_rows(
     ]
 
 
-def failure_row(group: survey.Alike, traceback: str, now: datetime, *, can_see_payload: bool) -> FailureRow:
+def failure_row(group: summaries.FailureGroup, traceback: str, now: datetime, *, can_see_payload: bool) -> FailureRow:
     frame = innermost_project_frame(frames_of(traceback))
     return FailureRow(
         fingerprint=group.fingerprint,

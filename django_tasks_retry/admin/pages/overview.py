@@ -13,7 +13,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from ...models import Overview, Task, Worker
-from ...taskqueue import alive_workers, survey
+from ...taskqueue import alive_workers, summaries
 from ..base import TaskPermissionMixin
 from ..display.formatting import format_approximate, format_capped, format_duration, format_number
 from ..scope import Scope, current_scope
@@ -51,11 +51,11 @@ class OverviewAdmin(TaskPermissionMixin):
         return self.render_page(request, "overview", _("Overview"), context)
 
     def overview_context(self, scope: Scope, chosen: str) -> dict[str, Any]:
-        depths = survey.depths(scope.using)
+        depths = summaries.depths(scope.using)
         workers: list[Worker] = list(alive_workers(scope.backend).order_by("id")[:1000])
         activity = read_activity(scope, SCALES[chosen])
         queues = summarize_queues(scope, depths, workers, activity)
-        groups, stored = survey.alike(scope.using), survey.stored(scope.using)
+        groups, stored = summaries.failure_groups(scope.using), summaries.stored(scope.using)
         return {
             "is_empty": not stored,
             "now": scope.now,
@@ -63,7 +63,7 @@ class OverviewAdmin(TaskPermissionMixin):
                 *self.queue_cards(scope, queues, workers),
                 *self.total_cards(groups, workers, stored),
             ],
-            "problems": find_problems(queues, depths, workers, survey.expired_leases(scope.using)),
+            "problems": find_problems(queues, depths, workers, summaries.expired_leases(scope.using)),
             "chart": attempts_chart(activity.total),
             "scale": activity.scale,
             "scales": [(name, scale.label, name == chosen) for name, scale in SCALES.items()],
@@ -76,8 +76,8 @@ class OverviewAdmin(TaskPermissionMixin):
 
     def queue_cards(self, scope: Scope, queues: Sequence[QueueSummary], workers: Sequence[Worker]) -> list[Card]:
         tasks = Task.objects.using(scope.using)
-        running = len(tasks.running().order_by("locked_by").values_list("pk", flat=True)[: survey.CAP + 1])
-        retrying = len(tasks.retrying().values_list("pk", flat=True)[: survey.CAP + 1])
+        running = len(tasks.running().order_by("locked_by").values_list("pk", flat=True)[: summaries.CAP + 1])
+        retrying = len(tasks.retrying().values_list("pk", flat=True)[: summaries.CAP + 1])
         oldest = max((queue.oldest_wait for queue in queues), default=0.0)
         ready = _("%(count)s ready") % {"count": format_capped(sum(queue.due for queue in queues))}
         slots = _("of %(count)s slots") % {"count": format_number(sum(worker.slots for worker in workers))}
@@ -89,7 +89,9 @@ class OverviewAdmin(TaskPermissionMixin):
             Card(_("Retrying"), format_capped(retrying), waiting, url("retrying"), tone("warn", retrying)),
         ]
 
-    def total_cards(self, groups: Sequence[survey.Alike], workers: Sequence[Worker], stored: int) -> list[Card]:
+    def total_cards(
+        self, groups: Sequence[summaries.FailureGroup], workers: Sequence[Worker], stored: int
+    ) -> list[Card]:
         failed = sum(group.failed_today for group in groups)
         alive, url = format_number(len(workers)), self.changelist_url
         return [

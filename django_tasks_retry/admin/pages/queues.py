@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from ... import taskqueue
 from ...models import Queue
-from ...taskqueue import alive_workers, survey
+from ...taskqueue import alive_workers, summaries
 from ..audit import log_action
 from ..base import ConsoleAdmin
 from ..display.formatting import one_line
@@ -34,7 +34,7 @@ class QueueAdmin(ConsoleAdmin):
             raise PermissionDenied
         scope = current_scope()
         workers = list(alive_workers(scope.backend).order_by("id")[:1000])
-        depths, activity = survey.depths(scope.using), read_activity(scope, SCALES["1h"])
+        depths, activity = summaries.depths(scope.using), read_activity(scope, SCALES["1h"])
         queues = summarize_queues(scope, depths, workers, activity)
         context = {
             "queues": [(queue, self.url("pause", queue.key), self.url("resume", queue.key)) for queue in queues],
@@ -46,7 +46,7 @@ class QueueAdmin(ConsoleAdmin):
 
     def pause_view(self, request: HttpRequest, name: str) -> HttpResponse:
         reason = self.checked_reason(request)
-        if name not in queue_names(depth.queue for depth in survey.depths(console_database())):
+        if name not in queue_names(depth.queue for depth in summaries.depths(console_database())):
             raise Http404
         taskqueue.pause(name, by=request.user, reason=reason, backend=console_backend())
         log_action(request, Queue, [(name, one_line(name, 64))], "pause", reason)

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from ...models import Task
 from ...rules.ids import time_of
-from ...taskqueue.survey import CAP
+from ...taskqueue.summaries import CAP
 from ..display.formatting import format_capped
 from ..statement_timeout import statement_timeout
 from . import filters

@@ -15,7 +15,7 @@ from ...models import Queue, Task, TaskEvent, Worker
 from ...rules.failure import Code
 from ...rules.status import Status
 from ...rules.transitions import EventKind
-from ...taskqueue import alive_workers, survey
+from ...taskqueue import alive_workers, summaries
 from ..display.actors import actor_names
 from ..display.display_status import attempts_spent
 from ..display.formatting import error_name, format_capped, format_elapsed, format_relative, one_line
@@ -91,7 +91,7 @@ def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
         )
     if not any(knows_task(worker, task.func_path) for worker in serving):
         return Explanation(unknown_task_sentence(task, len(serving)))
-    ahead = survey.ahead_of(task, scope.using)
+    ahead = summaries.ahead_of(task, scope.using)
     if ahead:
         text = ngettext(
             "%(count)s task is ahead of it in queue %(queue)s.",

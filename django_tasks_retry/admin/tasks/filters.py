@@ -18,7 +18,7 @@ from ...models import Task
 from ...querysets import TaskQuerySet
 from ...rules.display import short_name
 from ...rules.ids import first_of
-from ...taskqueue import survey
+from ...taskqueue import summaries
 from ..display import display_status
 from ..display.formatting import one_line
 from ..scope import current_scope, queue_names
@@ -200,7 +200,7 @@ def look_back_floor(params: Mapping[str, str], using: str) -> UUID | None:
         return None
     if parsed.is_empty and active <= {WindowFilter, OlderFilter}:
         return None
-    return survey.newest_before(LOOK_BACK, using, parse_uuid(params.get("older", "")))
+    return summaries.newest_before(LOOK_BACK, using, parse_uuid(params.get("older", "")))
 
 
 def filter_params(changelist: ChangeList) -> dict[str, str]:

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from ... import registry
 from ...querysets import TaskQuerySet
-from ...taskqueue import survey
+from ...taskqueue import summaries
 
 HELP = _("Search by id or the beginning of an id, queue:NAME, task:NAME, error:TEXT.")
 QUALIFIED = re.compile(r"(?P<key>queue|task|error):(?P<value>\"[^\"]*\"|\S*)", re.IGNORECASE)
@@ -83,6 +83,6 @@ def fingerprints_like(text: str, using: str) -> list[str]:
     wanted = text.lower()
     return [
         group.fingerprint
-        for group in survey.alike(using)
+        for group in summaries.failure_groups(using)
         if wanted in f"{group.exception} {group.code} {group.message}".lower()
     ]

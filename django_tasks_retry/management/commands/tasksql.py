@@ -8,20 +8,19 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Model
 
 from django_tasks_retry.clock import FUNCTION
-from django_tasks_retry.guard import THE_CALL
-from django_tasks_retry.models import OperatorEvent, Queue, Task, TaskEvent, TaskResult, TaskStat, Worker
+from django_tasks_retry.models import STATE_COLUMNS, OperatorEvent, Queue, Task, TaskEvent, TaskResult, TaskStat, Worker
 
 PLACED = ("queue", "priority")
 """Where a task stands in line: for operators to change, not for workers."""
 
-STATE = tuple(str(field.column) for field in Task._meta.concrete_fields if field.column not in {*THE_CALL, *PLACED})
+MOVED = ("eta", *STATE_COLUMNS)
 """The columns of a task that moves write."""
 
 Grants = dict[type[Model], tuple[str, ...]]
 
 PRODUCER: Grants = {Task: ("SELECT", "INSERT"), TaskResult: ("SELECT",), TaskEvent: ("SELECT",)}
 WORKER: Grants = {
-    Task: ("SELECT", "INSERT", f"UPDATE ({', '.join(STATE)})", "DELETE"),
+    Task: ("SELECT", "INSERT", f"UPDATE ({', '.join(MOVED)})", "DELETE"),
     TaskResult: ("SELECT", "INSERT", "DELETE"),
     TaskEvent: ("SELECT", "INSERT", "DELETE"),
     TaskStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
@@ -29,7 +28,7 @@ WORKER: Grants = {
     Queue: ("SELECT",),
 }
 OPERATOR: Grants = {
-    Task: ("SELECT", "INSERT", f"UPDATE ({', '.join((*STATE, *PLACED))})"),
+    Task: ("SELECT", "INSERT", f"UPDATE ({', '.join((*MOVED, *PLACED))})"),
     TaskResult: ("SELECT", "INSERT"),
     TaskEvent: ("SELECT", "INSERT"),
     TaskStat: ("SELECT",),

@@ -30,10 +30,10 @@ from ...taskqueue import (
     Receipt,
     Released,
     Report,
-    already_reported,
     complete_within,
     current_lease,
     database,
+    recorded_receipts,
     report_of,
 )
 from ..logs import log_exception
@@ -201,7 +201,7 @@ def run_atomically(attempt: Attempt, call: Call) -> Outcome:
 def committed_after_all(lease: Lease) -> Receipt | None:
     """The record of the completion, where an error came after the commit, or instead of its answer."""
     try:
-        return already_reported([lease], lease.backend).get(lease.fence)
+        return recorded_receipts([lease], lease.backend).get(lease.fence)
     except Error:
         return None
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from time import monotonic
 
-from ...taskqueue import Fence, Receipt, already_reported, record
+from ...taskqueue import Fence, Receipt, record, recorded_receipts
 from ..logs import log_exception
 from ..shared.database import DatabaseCaller, Rejected, Unavailable
 from .attempt import Attempt
@@ -84,6 +84,6 @@ class Outbox:
         rejected = [receipt.lease for receipt in receipts if not receipt.accepted]
         recorded: dict[Fence, Receipt] = {}
         if self.in_doubt and rejected:
-            recorded = self.database.call(lambda: already_reported(rejected, rejected[0].backend))
+            recorded = self.database.call(lambda: recorded_receipts(rejected, rejected[0].backend))
         for attempt, receipt in zip(batch, receipts, strict=True):
             attempt.receipt = recorded.get(receipt.lease.fence, receipt)

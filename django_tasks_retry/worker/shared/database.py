@@ -13,7 +13,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DataError, Error, IntegrityError
 
-from ...taskqueue.faults import Remedy, remedy_for
+from ...taskqueue.database_errors import is_transient
 from .deadline import Deadline
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class DatabaseCaller:
             try:
                 answer = self.call_once(verb)
             except (Error, OSError) as error:
-                if tries_left and isinstance(error, Error) and remedy_for(error) is Remedy.RETRY_NOW:
+                if tries_left and isinstance(error, Error) and is_transient(error):
                     continue
                 self.note_failure(error)
                 raise (Rejected if isinstance(error, DataError | IntegrityError) else Unavailable) from error

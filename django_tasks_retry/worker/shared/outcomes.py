@@ -31,11 +31,6 @@ class Recorded(NamedTuple):
     def lease(self) -> Lease:
         return self.receipt.lease
 
-    @property
-    def wait_seconds(self) -> float:
-        """From due to claimed, by the queue's clock."""
-        return max(0.0, (self.lease.last_attempt_at - self.lease.eta).total_seconds())
-
 
 class Stats(Protocol):
     def count(self, queue: str, func_path: str, word: str, seconds: float) -> None: ...
@@ -91,7 +86,7 @@ def log(recorded: Recorded, word: str, level: int, detail: dict[str, Any]) -> No
         "queue": lease.queue,
         "attempt": lease.spent,
         "max_attempts": lease.max_attempts,
-        "wait_ms": round(recorded.wait_seconds * 1000),
+        "wait_ms": round(recorded.lease.wait_seconds * 1000),
         "run_ms": round(recorded.run_seconds * 1000),
         **detail,
     }
@@ -103,7 +98,7 @@ def sentence(recorded: Recorded, word: str, detail: dict[str, Any]) -> str:
     name = lease.func_path.rpartition(".")[2]
     parts = [
         f"{word:<9} {name} {str(lease.id)[:18]} queue={lease.queue} attempt={lease.spent}/{lease.max_attempts}",
-        f"wait={span(recorded.wait_seconds)} run={span(recorded.run_seconds)}",
+        f"wait={span(recorded.lease.wait_seconds)} run={span(recorded.run_seconds)}",
         detail.get("error", ""),
         f"next attempt at {detail['eta']}" if word == "retry" else "",
         str(detail.get("reason", "")),

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ... import __version__, registry
-from ...taskqueue import beat, sign_off, sign_on
+from ...taskqueue import deregister_worker, heartbeat, register_worker
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.timer import Every
@@ -22,7 +22,7 @@ class Heartbeat:
     def register(self) -> None:
         """Raises Unavailable where the database cannot be asked."""
         self.database.call(
-            lambda: sign_on(
+            lambda: register_worker(
                 self.worker_id,
                 self.options.backend,
                 host=socket.gethostname(),
@@ -46,10 +46,10 @@ class Heartbeat:
         if not self.database.is_available or not self.beating.is_due():
             return None
         try:
-            return self.database.call(lambda: beat(self.worker_id, self.options.backend, running))
+            return self.database.call(lambda: heartbeat(self.worker_id, self.options.backend, running))
         except Unavailable:
             return None
 
     def deregister(self) -> None:
         with suppress(Unavailable):
-            self.database.call(lambda: sign_off(self.worker_id, self.options.backend))
+            self.database.call(lambda: deregister_worker(self.worker_id, self.options.backend))

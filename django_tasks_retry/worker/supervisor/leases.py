@@ -7,7 +7,7 @@ from time import monotonic
 from uuid import UUID
 
 from ...conf import options as queue_options
-from ...taskqueue import cancelled_among, renew_held, still_held
+from ...taskqueue import find_cancelled, find_leased, renew_workers
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.inflight import Entry, State
 from ..shared.messages import LeasesLost, LeasesRenewed
@@ -40,11 +40,8 @@ class LeaseRenewal:
         known = {entry.task_id for entries in earning.values() for entry in entries}
         renewed: set[UUID] = set()
         if known:
-            workers = [child.id for child in children]
             try:
-                renewed = self.database.call(
-                    lambda: renew_held(workers, self.options.lease, actor=self.actor, backend=self.backend, known=known)
-                )
+                renewed = self.renew_known(known, [child.id for child in children])
                 self.send_lost(earning, renewed)
             except Unavailable:
                 self.renewing.hurry()
@@ -53,6 +50,12 @@ class LeaseRenewal:
         for child, entries in earning.items():
             child.inflight.note_renewals(asked, [entry for entry in entries if entry.task_id in renewed])
             child.send(LeasesRenewed())
+
+    def renew_known(self, known: set[UUID], workers: list[str]) -> set[UUID]:
+        seconds = self.options.lease
+        return self.database.call(
+            lambda: renew_workers(workers, seconds, actor=self.actor, backend=self.backend, known=known)
+        )
 
     def earns_renewal(self, entry: Entry, now: float) -> bool:
         """By progress, within stated bounds; being in the table is not enough."""
@@ -71,7 +74,7 @@ class LeaseRenewal:
         if not missing:
             return
         # Not lost: a row that somebody else keeps locked was passed over, and is tried again soon.
-        held = self.database.call(lambda: still_held(missing, [child.id for child in earning], self.backend))
+        held = self.database.call(lambda: find_leased(missing, [child.id for child in earning], self.backend))
         if held:
             self.renewing.hurry(1.0)
         for child, entries in earning.items():
@@ -85,5 +88,5 @@ class LeaseRenewal:
             child.inflight.revoke(entry)
         if gone:
             ids = {entry.task_id for entry in gone}
-            cancelled = self.database.call(lambda: cancelled_among(ids, self.backend))
+            cancelled = self.database.call(lambda: find_cancelled(ids, self.backend))
             child.send(LeasesLost(tuple(map(str, ids)), tuple(map(str, cancelled))))

@@ -11,8 +11,8 @@ from typing import Any
 from django.db import connections
 from django.db.utils import Error
 
-from ...taskqueue.database import is_postgresql
-from ...taskqueue.wakeup import CHANNEL
+from ...taskqueue.engines import engine_for
+from ...taskqueue.wakeup import CHANNEL, Kind, WakeUp, read_message
 from ..shared.deadline import Deadline
 from ..shared.timer import Every
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 class Listener:
     def __init__(self, using: str, *, wanted: bool, seconds: float) -> None:
         self.using, self.seconds = using, seconds
-        self.wanted = wanted and is_postgresql(using)
+        self.wanted = wanted and engine_for(using).can_notify
         self.connection: Any = None
         self.deadline = Deadline(lambda: self.connection, seconds)
         self.try_again = Every(5.0)
@@ -53,7 +53,7 @@ class Listener:
 
     def test(self) -> None:
         """A pooler in transaction mode accepts LISTEN and delivers nothing."""
-        token = f"test:{secrets.token_hex(8)}"
+        token = str(WakeUp(Kind.TEST, secrets.token_hex(8)))
         with connections[self.using].cursor() as cursor:
             cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, token])
         for note in self.connection.notifies(timeout=self.seconds / 2):
@@ -63,11 +63,12 @@ class Listener:
         self.close()
         logger.warning("wake-ups do not arrive (is there a pooler in transaction mode?): polling only")
 
-    def messages(self) -> set[str]:
+    def messages(self) -> set[WakeUp]:
         """The messages that have arrived."""
         try:
             self.connection.pgconn.consume_input()
-            return {note.extra.decode() for note in iter(self.connection.pgconn.notifies, None)}
+            notes = iter(self.connection.pgconn.notifies, None)
+            return {message for note in notes if (message := read_message(note.extra.decode()))}
         except Exception as error:
             logger.debug("lost the connection for wake-ups: %s", error)
             self.close()

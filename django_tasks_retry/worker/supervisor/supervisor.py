@@ -14,8 +14,9 @@ from collections.abc import Callable
 from time import monotonic, sleep
 
 from ...conf import options as queue_options
+from ...rules.queues import serves
 from ...taskqueue import database
-from ...taskqueue.claim import matches
+from ...taskqueue.wakeup import Kind
 from ..identity import new_worker_id
 from ..logs import log_exception
 from ..options import WorkerOptions
@@ -198,13 +199,13 @@ class Supervisor:
         messages = self.listener.messages()
         if self.listener.connection is None:
             self.selector.unregister(descriptor)
-        if any(message.startswith("cancelled:") for message in messages):
+        if any(message.kind is Kind.CANCELLED for message in messages):
             # Which task it is does not matter: renewal is how a lost lease is learnt, and the message only hurries it.
             self.leases.renewing.hurry()
-        self.wake_children(sum(self.serves(message) for message in messages))
+        self.wake_children(sum(message.kind is Kind.WORK and self.serves(message.subject) for message in messages))
 
     def serves(self, queue: str) -> bool:
-        return matches(queue, self.options.queues) and not matches(queue, self.options.exclude)
+        return serves(queue, self.options.queues, self.options.exclude)
 
     def wake_children(self, tasks: int) -> None:
         if tasks:

@@ -1,7 +1,7 @@
 -- Renew all that some workers hold, for their supervisor. One statement, and so one message: a supervisor that vanishes
 -- in the middle of two would leave its tasks locked, where nobody could recover them, until the server gives it up.
 -- Locks in the order of ids, as all do that write about many tasks.
-WITH held AS MATERIALIZED (
+WITH leased AS MATERIALIZED (
     SELECT t.id
     FROM django_tasks_retry_task AS t
     WHERE t.status = 'RUNNING'
@@ -14,6 +14,6 @@ WITH held AS MATERIALIZED (
 UPDATE django_tasks_retry_task AS t
 SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
     moved_by = %(moved_by)s
-FROM held
-WHERE t.id = held.id
+FROM leased
+WHERE t.id = leased.id
 RETURNING t.id

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from ..querysets import QueueManager
 from .tasks import MAX_LENGTHS
 
 
@@ -15,6 +16,8 @@ class Queue(models.Model):
     paused_at = models.DateTimeField(_("paused at"), null=True)
     paused_by = models.CharField(_("paused by"), max_length=160, default="")
     reason = models.CharField(_("reason"), max_length=200, default="")
+
+    objects = QueueManager()
 
     class Meta:
         verbose_name = _("queue")

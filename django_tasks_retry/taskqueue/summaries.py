@@ -1,11 +1,10 @@
-"""Survey: how a queue stands, at a cost that does not grow with the number of stored tasks.
+"""Summaries: how a queue stands, at a cost that does not grow with the number of stored tasks.
 
 Every count is capped: beyond the cap nobody needs to know how many, only that they are many.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,10 +16,13 @@ from django.db.models import Q
 
 from ..clock import Now, now
 from ..models import Task
-from .database import is_postgresql, run, statement
+from .database import as_moment, run
+from .engines import engine_for
+from .engines.statements import read_sql
 
 CAP = 1000
 GROUPS = 200
+DEPTHS = read_sql("depths")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Depth:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class FailureGroup:
     """Failures with one fingerprint, described by the latest. `open` counts those that were not retried."""
 
     fingerprint: str
@@ -57,14 +59,14 @@ class Alike:
 
 def depths(using: str) -> list[Depth]:
     """Every lane that holds a pending task, with its head and its due tasks, counted up to CAP + 1."""
-    rows = run(statement("depths"), {"cap": CAP + 1}, using)
+    rows = run(DEPTHS, {"cap": CAP + 1}, using)
     return [
-        Depth(row["queue"], row["priority"], moment(row["eta"], using), row["func_path"], row["backend"], row["due"])
+        Depth(row["queue"], row["priority"], as_moment(row["eta"], using), row["func_path"], row["backend"], row["due"])
         for row in rows
     ]
 
 
-def alike(using: str) -> list[Alike]:
+def failure_groups(using: str) -> list[FailureGroup]:
     """Failures by fingerprint, the latest first, each count up to CAP + 1."""
     ops, current = connections[using].ops, now(using)
     parameters: dict[str, Any] = {
@@ -73,32 +75,18 @@ def alike(using: str) -> list[Alike]:
         "day_ago": ops.adapt_datetimefield_value(current - timedelta(days=1)),
         "hour_ago": ops.adapt_datetimefield_value(current - timedelta(hours=1)),
     }
-    sql = statement("failures")
-    if not is_postgresql(using):
-        sql = JSON_TEXT.sub(r"json_extract(\1, '$.\2')", sql)
-    found = [read_alike(row, using) for row in run(sql, parameters, using)]
+    found = [read_group(row, using) for row in engine_for(using).failure_groups(parameters)]
     return sorted(found, key=lambda group: group.last_failed_at, reverse=True)
 
 
-JSON_TEXT = re.compile(r"(\S+) ->> '(\w+)'")
-"""An operator that SQLite has only from 3.38 on."""
-
-
-def read_alike(row: Mapping[str, Any], using: str) -> Alike:
-    times = {name: row[name] and moment(row[name], using) for name in ("first_failed_at", "last_failed_at")}
+def read_group(row: Mapping[str, Any], using: str) -> FailureGroup:
+    times = {name: row[name] and as_moment(row[name], using) for name in ("first_failed_at", "last_failed_at")}
     texts = {name: row[name] or "" for name in ("exception", "code", "message")}
-    return Alike(**{**row, **times, **texts, "sample": as_uuid(row["sample"])})
+    return FailureGroup(**{**row, **times, **texts, "sample": as_uuid(row["sample"])})
 
 
 def as_uuid(value: Any) -> UUID:
     return value if isinstance(value, UUID) else UUID(value)
-
-
-def moment(value: Any, using: str) -> datetime:
-    """A time as the models give it; SQLite answers raw statements without time zones."""
-    read = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    zone = connections[using].timezone
-    return read.replace(tzinfo=zone) if read.tzinfo is None and zone is not None else read
 
 
 def ahead_of(task: Task, using: str) -> int:
@@ -113,16 +101,7 @@ def ahead_of(task: Task, using: str) -> int:
 def stored(using: str) -> int:
     """About how many tasks are stored, from what the database knows without counting; exactly where they are few."""
     few = len(Task.objects.using(using).order_by("pk").values_list("pk", flat=True)[: CAP + 1])
-    return few if few <= CAP else max(few, estimate(using))
-
-
-def estimate(using: str) -> int:
-    table = Task._meta.db_table
-    if is_postgresql(using):
-        sql = "SELECT reltuples::bigint AS n FROM pg_class WHERE oid = to_regclass(%(table)s)"
-        return int(run(sql, {"table": table}, using)[0]["n"])
-    sql = f"SELECT (SELECT max(rowid) FROM {table}) - (SELECT min(rowid) FROM {table}) + 1 AS n"  # noqa: S608
-    return int(run(sql, {}, using)[0]["n"])
+    return few if few <= CAP else max(few, engine_for(using).estimate_tasks())
 
 
 def newest_before(limit: int, using: str, below: UUID | None = None) -> UUID | None:

@@ -12,11 +12,11 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import DateTimeField, Func
-from django.utils import timezone
+from django.db.models import Func
+
+from .instants import InstantField, as_instant, sqlite_text
 
 FUNCTION = "django_tasks_retry_now"
 
@@ -33,19 +33,17 @@ class Now(Func):
     """The queue's clock, read by the statement that uses it."""
 
     function = FUNCTION
-    output_field = DateTimeField()
+    output_field = InstantField()
 
 
 def now(using: str) -> datetime:
-    """One reading of the queue's clock, in the form that model fields take."""
+    """One reading of the queue's clock."""
     connection = connections[using]
     if connection.vendor == "sqlite":
-        aware = _frozen.get() or datetime.now(UTC) + _shift
-        return aware if settings.USE_TZ else timezone.make_naive(aware, connection.timezone)
+        return _frozen.get() or datetime.now(UTC) + _shift
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {FUNCTION}()")
-        value: datetime = cursor.fetchone()[0]
-        return value
+        return as_instant(cursor.fetchone()[0])
 
 
 @contextmanager
@@ -76,8 +74,3 @@ def register_on_sqlite(connection: BaseDatabaseWrapper, **_: Any) -> None:
     if connection.vendor == "sqlite":
         alias = connection.alias
         connection.connection.create_function(FUNCTION, 0, lambda: sqlite_text(now(alias)))
-
-
-def sqlite_text(moment: datetime) -> str:
-    """As Django writes a datetime to SQLite, always with microseconds so that texts compare as times."""
-    return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

@@ -11,6 +11,7 @@ from django.db.models.functions import Length
 from django.db.models.lookups import LessThanOrEqual
 from django.utils.translation import gettext_lazy as _
 
+from ..instants import InstantField
 from ..querysets import TaskManager, Unfinished
 from ..rules.status import FINISHED, Status
 
@@ -69,26 +70,26 @@ class Task(models.Model):
     backoff = models.JSONField(_("backoff"), null=True)
     timeout = models.FloatField(_("timeout"), help_text=_("Seconds an attempt may take."))
     interval = models.FloatField(_("interval"), default=0, help_text=_("Seconds between repetitions; 0 for none."))
-    slot = models.DateTimeField(_("slot"), null=True, help_text=_("The instant a repeating task was meant to run."))
-    created_at = models.DateTimeField(_("created at"))
+    slot = InstantField(_("slot"), null=True, help_text=_("The instant a repeating task was meant to run."))
+    created_at = InstantField(_("created at"))
     # Where it stands in line.
     queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
     priority = models.SmallIntegerField(_("priority"), default=0)
-    eta = models.DateTimeField(_("not before"))
+    eta = InstantField(_("not before"))
     refunds = models.PositiveIntegerField(_("refunds"), default=0)
     # How far it has come. Every claim and report changes these; PostgreSQL logs an update from the first changed column
     # to the last one, so they stand together at the end.
     status = models.CharField(_("status"), max_length=9, choices=STATUS_CHOICES, default=Status.PENDING.value)
     attempts = models.PositiveIntegerField(_("attempts"), default=0)
-    started_at = models.DateTimeField(_("started at"), null=True)
-    last_attempt_at = models.DateTimeField(_("last attempt at"), null=True)
+    started_at = InstantField(_("started at"), null=True)
+    last_attempt_at = InstantField(_("last attempt at"), null=True)
     locked_by = models.CharField(_("locked by"), max_length=MAX_LENGTHS["locked_by"], null=True)
-    lock_expires_at = models.DateTimeField(_("lock expires at"), null=True)
+    lock_expires_at = InstantField(_("lock expires at"), null=True)
     moved_by = models.CharField(
         _("moved by"), max_length=160, null=True, help_text=_("Who made the last move; workers state their lease.")
     )
-    updated_at = models.DateTimeField(_("updated at"))
-    finished_at = models.DateTimeField(_("finished at"), null=True)
+    updated_at = InstantField(_("updated at"))
+    finished_at = InstantField(_("finished at"), null=True)
     last_error = models.JSONField(_("last error"), null=True)
     fingerprint = models.CharField(
         _("fingerprint"), max_length=16, null=True, help_text=_("Alike for failures that are alike; of the last one.")
@@ -189,8 +190,8 @@ class TaskResult(models.Model):
     result = models.JSONField(_("result"), null=True)
     error = models.JSONField(_("error"), null=True)
     attempts = models.PositiveIntegerField(_("attempts"))
-    last_attempt_at = models.DateTimeField(_("last attempt at"), null=True)
-    finished_at = models.DateTimeField(_("finished at"))
+    last_attempt_at = InstantField(_("last attempt at"), null=True)
+    finished_at = InstantField(_("finished at"))
 
     class Meta:
         verbose_name = _("task result")
@@ -212,7 +213,7 @@ class TaskEvent(models.Model):
     # No constraint in the database: checking it costs more than writing the event.
     task = models.ForeignKey(Task, models.DO_NOTHING, db_constraint=False, related_name="events")
     kind = models.CharField(_("kind"), max_length=20)
-    ts = models.DateTimeField(_("time"))
+    ts = InstantField(_("time"))
     attempt = models.PositiveIntegerField(_("attempt"))
     actor = models.CharField(_("actor"), max_length=160)
     data = models.JSONField(_("data"), default=dict, encoder=DjangoJSONEncoder)

@@ -14,6 +14,7 @@ from .. import registry
 from ..conf import check_queue, options
 from ..durations import as_seconds
 from ..errors import InvalidCall, InvalidPayload
+from ..instants import as_instant
 from ..models import MAX_LENGTHS, Task
 from ..rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
 from ..rules.names import path_of
@@ -154,15 +155,15 @@ def checked_priority(priority: int) -> int:
 
 
 def checked_eta(eta: datetime) -> datetime:
-    if not isinstance(eta, datetime) or timezone.is_naive(eta) == settings.USE_TZ:
-        wanted = "an aware" if settings.USE_TZ else "a naive"
+    if not isinstance(eta, datetime) or (settings.USE_TZ and timezone.is_naive(eta)):
+        wanted = "an aware" if settings.USE_TZ else "a"
         raise InvalidCall(
             f"eta={eta!r}: give {wanted} datetime (USE_TZ is {settings.USE_TZ}), such as "
             "timezone.now() + timedelta(minutes=5), or a timedelta."
         )
     if not FIRST_YEAR <= eta.year <= LAST_YEAR:
         raise InvalidCall(f"eta={eta!r}: give a year from {FIRST_YEAR} to {LAST_YEAR}.")
-    return eta
+    return as_instant(eta)
 
 
 def checked_delay(delay: timedelta) -> float:

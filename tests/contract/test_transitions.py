@@ -11,8 +11,9 @@ import pytest
 from django.db import connections, transaction
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.clock import now, sqlite_text
+from django_tasks_retry.clock import now
 from django_tasks_retry.errors import Abort, IllegalMove, LeaseLost
+from django_tasks_retry.instants import sqlite_text
 from django_tasks_retry.models import Task, TaskResult
 from django_tasks_retry.rules.status import FINISHED, Status
 from django_tasks_retry.rules.transitions import LEGAL_PAIRS

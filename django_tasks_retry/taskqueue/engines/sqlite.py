@@ -14,6 +14,7 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce, Concat, Greatest
 
 from ...clock import Now, frozen, now
+from ...instants import InstantField
 from ...models import Queue, Task, TaskResult
 from ...querysets import TaskQuerySet
 from ...rules.failure import LOST
@@ -84,7 +85,7 @@ class SQLite:
 
     def due_lanes(self) -> list[Lane]:
         rows = fetch(LANES, None, self.using)
-        return [Lane(queue, priority, as_moment(eta, self.using)) for queue, priority, eta in rows]
+        return [Lane(queue, priority, as_moment(eta)) for queue, priority, eta in rows]
 
     def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> list[Lease]:
         with self.writing() as moment:
@@ -99,7 +100,7 @@ class SQLite:
                 locked_by=terms.worker_id,
                 lock_expires_at=expires,
                 moved_by=Concat(Value(f"{terms.worker_id}:"), Cast(attempt, CharField()), Value(KEPT)),
-                started_at=Coalesce(F("started_at"), moment),
+                started_at=Coalesce(F("started_at"), Value(moment, InstantField())),
                 last_attempt_at=moment,
                 updated_at=moment,
             )
@@ -206,7 +207,7 @@ class SQLite:
 
 def extended(moment: datetime, seconds: float) -> Greatest:
     """The expiry of a renewed lease, never earlier than it was."""
-    return Greatest(F("lock_expires_at"), moment + timedelta(seconds=seconds))
+    return Greatest(F("lock_expires_at"), Value(moment + timedelta(seconds=seconds), InstantField()))
 
 
 def claimed(task: Task, worker_id: str, expires: datetime, moment: datetime) -> Lease:

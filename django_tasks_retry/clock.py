@@ -19,13 +19,10 @@ from django.db.models import Func
 from .instants import InstantField, as_instant, sqlite_text
 
 FUNCTION = "django_tasks_retry_now"
-
-CREATE_POSTGRESQL = """\
-CREATE OR REPLACE FUNCTION django_tasks_retry_now() RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT pg_catalog.statement_timestamp() + interval ''{seconds} seconds'''\
-"""
+SERVER_TIME = "SELECT pg_catalog.statement_timestamp()"
 
 _shift = timedelta(0)
+_shifted_clock = SERVER_TIME
 _frozen: ContextVar[datetime | None] = ContextVar("frozen", default=None)
 
 
@@ -61,12 +58,27 @@ def frozen() -> Iterator[None]:
 
 def shift(delta: timedelta, using: str) -> None:
     """Move the clock by `delta` against real time. For tests only."""
-    global _shift
+    global _shift, _shifted_clock
     if connections[using].vendor == "sqlite":
         _shift = delta
         return
+    later = f"{SERVER_TIME} OPERATOR(pg_catalog.+) interval '{delta.total_seconds()} seconds'"
+    _shifted_clock = later if delta else SERVER_TIME
     with connections[using].cursor() as cursor:
-        cursor.execute(CREATE_POSTGRESQL.format(seconds=delta.total_seconds()))
+        cursor.execute(create_clock(body=_shifted_clock))
+
+
+def create_clock(schema: str = "", body: str = SERVER_TIME) -> str:
+    """The statement that puts PostgreSQL's clock in place; `schema` ends in a dot."""
+    return (
+        f"CREATE OR REPLACE FUNCTION {schema}{FUNCTION}() RETURNS timestamptz "
+        f"LANGUAGE sql STABLE PARALLEL SAFE AS $clock${body}$clock$"
+    )
+
+
+def known_clocks() -> set[str]:
+    """What the function may say: the server's time, or what tests in this process made of it."""
+    return {SERVER_TIME, _shifted_clock}
 
 
 def register_on_sqlite(connection: BaseDatabaseWrapper, **_: Any) -> None:

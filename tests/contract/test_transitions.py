@@ -83,7 +83,7 @@ def as_faithful_as_can_be(task: Task, lease: Lease, target: Status, using: str) 
         renewing = task.status == Status.RUNNING
         attempts = task.attempts if renewing else task.attempts + 1
         changes |= {"locked_by": lease.locked_by, "lock_expires_at": moment + timedelta(seconds=90)}
-        changes |= {"attempts": attempts, "moved_by": f"{lease.locked_by}:{attempts}+"}
+        changes |= {"attempts": attempts, "moved_by": f"{lease.locked_by}:{attempts}{'++' if renewing else '+'}"}
     return changes
 
 

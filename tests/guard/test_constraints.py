@@ -63,7 +63,8 @@ def unguarded(database):
             for name in guard.sqlite_statements():
                 cursor.execute(f"DROP TRIGGER {name}")
         else:
-            cursor.execute("ALTER TABLE django_tasks_retry_task DISABLE TRIGGER USER")
+            for model in (Task, TaskResult):
+                cursor.execute(f"ALTER TABLE {model._meta.db_table} DISABLE TRIGGER USER")
     return database
 
 

@@ -19,11 +19,11 @@ from ...models import Queue, Task, TaskResult
 from ...querysets import TaskQuerySet
 from ...rules.failure import LOST
 from ...rules.status import Status
-from ...rules.transitions import CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
+from ...rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
 from ..database import as_moment, fetch, run
-from ..events import events_of, result_of, write_events
+from ..events import cancellation, events_of, result_of, write_events
 from ..lanes import Lane
-from ..lease import Fence, Lease, lease_of, leased_by
+from ..lease import Fence, Lease, kept_by, lease_of, leased_by
 from ..new_tasks import as_dated, key_of
 from ..receipts import Receipt
 from ..report import LOST_FINGERPRINT, Report, error_record
@@ -160,7 +160,7 @@ class SQLite:
             return {
                 lease.fence
                 for lease in leases
-                if leased_by(lease).update(lock_expires_at=expiry, moved_by=f"{actor or lease.signature}{KEPT}")
+                if leased_by(lease).update(lock_expires_at=expiry, moved_by=kept_by(actor or lease.signature))
             }
 
     def renew_workers(
@@ -171,7 +171,7 @@ class SQLite:
             if known is not None:
                 leased = leased.filter(pk__in=known)
             ids = set(leased.values_list("pk", flat=True))
-            leased.filter(pk__in=ids).update(lock_expires_at=extended(moment, seconds), moved_by=f"{actor}{KEPT}")
+            leased.filter(pk__in=ids).update(lock_expires_at=extended(moment, seconds), moved_by=kept_by(actor))
         return ids
 
     def recover(self, loss: Loss, limit: int) -> list[Receipt]:
@@ -192,6 +192,26 @@ class SQLite:
         data = {"cause": loss.cause, "worker": task.locked_by}, {"terminal": True, "error": LOST.as_dict()}
         write_events(events_of(move, task, loss.actor, moment, *data[: len(move.events)]), self.using)
         return Receipt(lease_of(task), move.target, task.eta, moment, error, cause=loss.cause)
+
+    def cancel(self, ids: Sequence[UUID], actor: str, reason: str) -> dict[UUID, bool]:
+        with self.writing() as moment:
+            tasks = list(self.tasks.unfinished().filter(pk__in=ids).order_by("pk"))
+            error = cancellation(actor, reason)
+            TaskResult.objects.using(self.using).bulk_create(
+                [result_of(task, Status.CANCELLED, moment, error=error) for task in tasks]
+            )
+            self.tasks.filter(pk__in=[task.pk for task in tasks]).update(
+                status=Status.CANCELLED,
+                locked_by=None,
+                lock_expires_at=None,
+                moved_by=actor,
+                updated_at=moment,
+                finished_at=moment,
+            )
+            moves = [(CANCEL_RUNNING if task.locked_by else CANCEL_PENDING, task) for task in tasks]
+            data = {"reason": reason}
+            write_events([e for move, task in moves for e in events_of(move, task, actor, moment, data)], self.using)
+        return {task.pk: task.locked_by is not None for task in tasks}
 
     # Summaries and wake-ups
 

@@ -7,7 +7,7 @@ Installed after every `migrate`, because SQLite drops a table's triggers wheneve
 """
 
 from .fixtures import close_after_fixture, open_for_fixture
-from .installation import ensure, install, install_after_migrate, missing
+from .installation import ensure, install, install_after_migrate, missing, remove_before_migrate
 from .postgresql import postgresql_functions, postgresql_seals, postgresql_triggers
 from .sqlite import register_on_sqlite, sqlite_statements
 
@@ -22,5 +22,6 @@ __all__ = [
     "postgresql_seals",
     "postgresql_triggers",
     "register_on_sqlite",
+    "remove_before_migrate",
     "sqlite_statements",
 ]

@@ -82,6 +82,11 @@ def legal(now: str) -> str:
 FRESH = "NEW.status = 'PENDING' AND NEW.attempts = 0 AND NEW.refunds = 0 AND NEW.moved_by IS NULL AND " + " AND ".join(
     f"NEW.{column} IS NULL" for column in HISTORY
 )
+LARGEST = 64 * 1024 * 1024
+"""Characters of what a task was asked with: four times what MAX_ARGS_SIZE may be."""
+
+SHAPES = {"args": "array", "kwargs": "object", "metadata": "object"}
+EXPONENTIAL = ("base", "factor", "cap", "jitter")
 REWRITTEN = " OR ".join(f"NEW.{column} IS DISTINCT FROM OLD.{column}" for column in FIXED_COLUMNS)
 
 
@@ -136,6 +141,11 @@ def event_repeats(event: str, earlier: str) -> str:
 
 
 ILLEGAL = "IllegalMove: this change is not in the table of legal moves"
+UNSOUND = (
+    "IllegalMove: arguments are a list, keyword arguments and metadata are objects, a backoff has a known shape, "
+    "and none of them is longer than 64 MiB"
+)
+TOO_LONG = "IllegalMove: a text is longer than its column"
 FIXED = "IllegalMove: what a task was asked to do never changes"
 FINAL = "IllegalMove: a finished task never changes"
 UNFRESH = "IllegalMove: a task begins as PENDING with no attempts and no history"

@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from ..errors import IllegalMove
-from .sqlite import install_on_sqlite, sqlite_statements
+from .sqlite import install_on_sqlite, remove_from_sqlite
 
 
 def open_for_fixture(sender: type[Model], instance: Model, using: str, *, raw: bool, **_: Any) -> None:
@@ -38,12 +38,11 @@ def close_after_fixture(sender: type[Model], using: str, *, raw: bool, **_: Any)
 
 
 def let_pass(model: type[Model], connection: BaseDatabaseWrapper) -> None:
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
             cursor.execute(f"ALTER TABLE {model._meta.db_table} DISABLE TRIGGER USER")
-            return
-        for name in sqlite_statements():
-            cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+    else:
+        remove_from_sqlite(connection)
 
 
 def guard_again(model: type[Model], connection: BaseDatabaseWrapper) -> None:

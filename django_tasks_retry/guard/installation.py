@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import connections, router, transaction
@@ -10,7 +11,7 @@ from ..errors import GuardMissing
 from ..models import Task
 from .conditions import EVENT, RESULT, TASK, exists, unfinished
 from .postgresql import install_on_postgresql, missing_on_postgresql
-from .sqlite import install_on_sqlite, missing_on_sqlite
+from .sqlite import install_on_sqlite, missing_on_sqlite, remove_from_sqlite
 
 # Results beside unfinished tasks, from a time without this guard. Their tasks could never end.
 LEFT = exists(f"{TASK} AS t", f"t.id = {RESULT}.task_id AND {unfinished('t')}")
@@ -47,6 +48,13 @@ def ensure(using: str) -> None:
             f"Database {using!r} does not enforce the task contract: {', '.join(sorted(absent))} missing, disabled or "
             "of another version. Run manage.py migrate, which installs the guard."
         )
+
+
+def remove_before_migrate(using: str, plan: Sequence[tuple[Any, bool]] = (), **_: Any) -> None:
+    """Receiver of `pre_migrate`, where tables of ours may be remade. Installed again afterwards."""
+    ours = any(migration.app_label == Task._meta.app_label for migration, _ in plan)
+    if ours and connections[using].vendor == "sqlite":
+        remove_from_sqlite(connections[using])
 
 
 def install_after_migrate(using: str, **_: Any) -> None:

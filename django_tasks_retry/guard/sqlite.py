@@ -10,9 +10,21 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.operations import BaseDatabaseOperations
 
 from ..clock import FUNCTION
-from ..models import FIXED_COLUMNS
+from ..models import FIXED_COLUMNS, MAX_LENGTHS
 from . import conditions
-from .conditions import EVENT, FRESH, RESULT, REWRITTEN, TASK, exists, finished, unfinished
+from .conditions import (
+    EVENT,
+    EXPONENTIAL,
+    FRESH,
+    LARGEST,
+    RESULT,
+    REWRITTEN,
+    SHAPES,
+    TASK,
+    exists,
+    finished,
+    unfinished,
+)
 
 FLUSHING = "django_tasks_retry_flushing()"
 FLUSH = BaseDatabaseOperations.execute_sql_flush.__code__
@@ -92,12 +104,32 @@ def on_tasks() -> list[tuple[str, str]]:
     fixed = ", ".join(FIXED_COLUMNS)
     return [
         refusal("dtr_guard_insert", f"INSERT ON {TASK}", f"NOT ({FRESH})", conditions.UNFRESH),
+        refusal("dtr_guard_payload", f"INSERT ON {TASK}", f"NOT ({sound_payload()})", conditions.UNSOUND),
         refusal("dtr_guard_call", f"UPDATE OF {fixed} ON {TASK}", REWRITTEN, conditions.FIXED),
         refusal("dtr_guard_final", f"UPDATE ON {TASK}", finished("OLD"), conditions.FINAL),
         refusal("dtr_guard_move", f"UPDATE ON {TASK}", illegal, conditions.ILLEGAL),
         refusal("dtr_guard_result", f"UPDATE ON {TASK}", no_result, conditions.NO_RESULT),
         refusal("dtr_guard_delete", f"DELETE ON {TASK}", deleted, conditions.UNFINISHED_DELETE),
         *against_replacing(),
+        *against_long_texts(),
+    ]
+
+
+def sound_payload() -> str:
+    shapes = [f"json_type(NEW.{column}) = '{shape}'" for column, shape in SHAPES.items()]
+    named = "json_type(NEW.backoff, '$.function') = 'text'"
+    backoffs = [f"json_type(NEW.backoff, '$.{key}') IS NOT NULL" for key in EXPONENTIAL]
+    backoff = f"json_type(NEW.backoff) = 'array' OR {named} OR ({' AND '.join(backoffs)})"
+    size = " + ".join(f"COALESCE(length(NEW.{column}), 0)" for column in (*SHAPES, "backoff"))
+    return " AND ".join([*shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {LARGEST}"])
+
+
+def against_long_texts() -> list[tuple[str, str]]:
+    """SQLite does not enforce the length of a varchar."""
+    too_long = " OR ".join(f"length(NEW.{column}) > {limit}" for column, limit in MAX_LENGTHS.items())
+    return [
+        refusal("dtr_guard_texts", f"INSERT ON {TASK}", too_long, conditions.TOO_LONG),
+        refusal("dtr_guard_texts_moved", f"UPDATE OF queue, locked_by ON {TASK}", too_long, conditions.TOO_LONG),
     ]
 
 
@@ -148,12 +180,17 @@ def on_events() -> list[tuple[str, str]]:
 FORMER = ("dtr_guard_event_update", "dtr_guard_result_update")
 
 
-def install_on_sqlite(connection: BaseDatabaseWrapper) -> None:
+def remove_from_sqlite(connection: BaseDatabaseWrapper) -> None:
+    """So that tables can be remade. SQLite renames none while a trigger names one that is gone."""
     with connection.cursor() as cursor:
-        for name in FORMER:
+        for name in (*FORMER, *sqlite_statements()):
             cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
-        for name, sql in sqlite_statements().items():
-            cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+
+
+def install_on_sqlite(connection: BaseDatabaseWrapper) -> None:
+    remove_from_sqlite(connection)
+    with connection.cursor() as cursor:
+        for sql in sqlite_statements().values():
             cursor.execute(sql)
 
 

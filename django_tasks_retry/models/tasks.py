@@ -6,9 +6,8 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
-from django.db.models import F, Q
-from django.db.models.functions import Length
-from django.db.models.lookups import LessThanOrEqual
+from django.db.models import F, Q, Value
+from django.db.models.lookups import GreaterThanOrEqual, LessThan
 from django.utils.translation import gettext_lazy as _
 
 from ..instants import InstantField
@@ -32,6 +31,10 @@ IS_FAILED = Q(status=Status.FAILED.value)
 IS_FINISHED = Q(status__in=[status.value for status in FINISHED])
 
 
+LEASED = Q(locked_by__isnull=False, lock_expires_at__isnull=False)
+UNLEASED = Q(locked_by__isnull=True, lock_expires_at__isnull=True)
+
+
 def check(name: str, condition: Q) -> models.CheckConstraint:
     return models.CheckConstraint(name=f"dtr_{name}", condition=condition)
 
@@ -39,8 +42,19 @@ def check(name: str, condition: Q) -> models.CheckConstraint:
 MAX_LENGTHS = {"func_path": 255, "queue": 64, "locked_by": 128, "unique_key": 200}
 
 
-def fits(field: str) -> Q:
-    return Q(LessThanOrEqual(Length(field), MAX_LENGTHS[field]))
+EARLIEST, LATEST = "1900-01-01", "9100-01-01"
+"""Texts, which both databases compare with a time as it is stored."""
+
+LONGEST = 1e9
+"""Seconds. Infinity and NaN are larger, for PostgreSQL."""
+
+
+def in_range(*fields: str) -> Q:
+    """Times that every reader can hold, in whatever zone it lives."""
+    bounds = Q()
+    for field in fields:
+        bounds &= Q(GreaterThanOrEqual(F(field), Value(EARLIEST))) & Q(LessThan(F(field), Value(LATEST)))
+    return bounds
 
 
 def iff(first: Q, second: Q) -> Q:
@@ -115,23 +129,29 @@ class Task(models.Model):
         ]
         constraints = [
             check("status_known", Q(status__in=[status.value for status in Status])),
-            check(
-                "running_has_lease",
-                iff(IS_RUNNING, Q(locked_by__isnull=False) & Q(lock_expires_at__isnull=False)),
-            ),
-            check("lease_is_whole", iff(Q(locked_by__isnull=True), Q(lock_expires_at__isnull=True))),
+            # Few, and small: PostgreSQL reads each of them anew for every statement.
+            check("running_has_lease", (IS_RUNNING & LEASED) | (~IS_RUNNING & UNLEASED)),
             check("finished_has_time", iff(IS_FINISHED, Q(finished_at__isnull=False))),
             check("attempts_within_budget", Q(attempts__lte=F("max_attempts") + F("refunds"))),
             check("pending_has_budget", ~IS_PENDING | Q(attempts__lt=F("max_attempts") + F("refunds"))),
             check("running_spent_an_attempt", Q(attempts__gte=1) | ~(IS_RUNNING | IS_SUCCESS)),
             check("refunds_within_attempts", Q(refunds__gte=0) & Q(refunds__lte=F("attempts"))),
-            check("max_attempts_positive", Q(max_attempts__gte=1)),
             check("priority_in_range", Q(priority__gte=-100) & Q(priority__lte=100)),
-            check("interval_not_negative", Q(interval__gte=0)),
             check("repeating_has_slot", Q(interval=0) | Q(slot__isnull=False)),
-            check("timeout_positive", Q(timeout__gt=0)),
-            # SQLite does not enforce the length of a varchar.
-            check("texts_are_bounded", fits("queue") & fits("func_path") & fits("locked_by") & fits("unique_key")),
+            # What never changes (the arguments, say) is bounded by the guard when the task is written: a check would
+            # read it again at every move.
+            check(
+                "times_in_range",
+                in_range(
+                    "created_at", "eta", "slot", "updated_at", "started_at", "last_attempt_at", "lock_expires_at",
+                    "finished_at",
+                ),
+            ),
+            check(
+                "numbers_in_range",
+                Q(max_attempts__range=(1, 1_000_000)) & Q(timeout__gt=0, timeout__lte=LONGEST)
+                & (Q(interval=0) | Q(interval__range=(0.001, LONGEST))),
+            ),
             models.UniqueConstraint(
                 name="dtr_unique_key", fields=["queue", "unique_key"],
                 condition=Unfinished & Q(unique_key__isnull=False),
@@ -200,6 +220,7 @@ class TaskResult(models.Model):
         constraints = [
             check("result_is_final", IS_FINISHED),
             check("result_without_error", ~IS_SUCCESS | Q(error__isnull=True)),
+            check("result_times_in_range", in_range("last_attempt_at", "finished_at")),
         ]
 
     def __str__(self) -> str:

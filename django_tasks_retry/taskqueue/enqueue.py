@@ -23,10 +23,7 @@ from ..rules.policy import RetryPolicy, check_max_attempts, check_timeout, polic
 from .ids import new_id
 from .insert import insert
 from .lease import current_lease
-from .new_tasks import new_task
-
-FIRST_YEAR, LAST_YEAR = 1900, 9000
-"""Years that every time zone and both databases can store."""
+from .new_tasks import FIRST_YEAR, LAST_YEAR, new_task
 
 
 class Request(NamedTuple):

@@ -24,7 +24,7 @@ from ..database import as_moment, fetch, run
 from ..events import cancellation, events_of, result_of, write_events
 from ..lanes import Lane
 from ..lease import Fence, Lease, kept_by, lease_of, leased_by
-from ..new_tasks import as_dated, key_of
+from ..new_tasks import LAST_YEAR, as_dated, key_of
 from ..receipts import Receipt
 from ..report import LOST_FINGERPRINT, Report, error_record
 from .base import Loss, Moved, Terms
@@ -148,7 +148,8 @@ class SQLite:
             self.tasks.filter(pk=each.task.pk).update(**each.changes)
 
     def repeat(self, accepted: Sequence[AcceptedReport]) -> None:
-        following = [each.next_occurrence for each in accepted if each.report.next_id]
+        occurrences = [each.next_occurrence for each in accepted if each.report.next_id]
+        following = [task for task in occurrences if task.eta.year < LAST_YEAR]
         if following:
             self.insert(following)
 

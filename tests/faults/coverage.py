@@ -68,9 +68,22 @@ FAULTS = {
     "F64": "function missing",
     "F65": "arguments that do not fit",
     "F66": "odd exceptions",
+    "F67": "the clocks go back",
+    "F68": "the clocks go forward",
+    "F69": "a database in another time zone",
+    "F70": "a result without its end",
+    "F71": "a stray result beside a batch",
+    "F72": "an event without its move",
+    "F73": "a history that is rewritten",
+    "F74": "operators of a session's own",
+    "F75": "dump and restore",
+    "F76": "a clock that is gone or shifted",
+    "F77": "deleted, replaced, truncated",
+    "F78": "fixtures",
+    "F79": "rows that nobody could read",
 }
 DOES_NOT_APPLY = {
-    "F24": "daylight saving: tasks repeat by intervals; there is no wall-clock schedule",
+    "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",
 }
 ON_POSTGRESQL_ALONE = {
     "F14": "a file has no connections",
@@ -85,6 +98,8 @@ ON_POSTGRESQL_ALONE = {
     "F46": "shown where the server goes down with its disk",
     "F49": "SQLite lets one writer in at a time",
     "F51": "SQLite remakes tables under a lock on the file",
+    "F74": "SQLite has no search_path",
+    "F75": "SQLite is restored by a copy of the file",
 }
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
@@ -172,13 +173,14 @@ class RecordedError(Exception):
     """Stands in for the exception of a task: its name, its message and its traceback, and none of its code."""
 
 
-def recorded_error(error: dict[str, Any]) -> RecordedError:
-    """With the name of the exception that was recorded, and its traceback as a note."""
+def recorded_error(error: dict[str, Any], traceback: TracebackType | None = None) -> RecordedError:
+    """With the name of the exception that was recorded; where no traceback is at hand, with its text as a note."""
     module, _, name = error["exception"].rpartition(".")
     kind = type(name or "RecordedError", (RecordedError,), {"__module__": module or __name__})
     recorded: RecordedError = kind(error["message"])
-    recorded.add_note(error["traceback"])
-    return recorded
+    if traceback is None:
+        recorded.add_note(error["traceback"])
+    return recorded.with_traceback(traceback)
 
 
 def finished_result(receipt: Receipt) -> AnyResult | None:

@@ -15,7 +15,8 @@ from ...rules.status import Status
 from ...taskqueue import Lease, Receipt
 from ..logs import printable
 
-logger = logging.getLogger("django_tasks_retry.worker")
+logger = logging.getLogger("django_tasks_retry.attempts")
+"""One line for each attempt that was recorded, whoever recorded it."""
 MOST_ERROR_TEXT = 200
 
 

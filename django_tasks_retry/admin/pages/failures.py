@@ -15,9 +15,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from ...models import FailureGroup, Task
-from ...rules.display import short_name
 from ...rules.fingerprint import general
 from ...rules.frames import frames_of, innermost_project_frame
+from ...rules.names import short_name
 from ...taskqueue import summaries
 from ..base import TaskPermissionMixin
 from ..bulk.actions import ACTIONS, CANCEL, RETRY

@@ -82,7 +82,7 @@ class OverviewAdmin(TaskPermissionMixin):
         ready = _("%(count)s ready") % {"count": format_capped(sum(queue.due for queue in queues))}
         slots = _("of %(count)s slots") % {"count": format_number(sum(worker.slots for worker in workers))}
         wait = format_duration(oldest) if oldest else _("none")
-        waiting, url = _("waiting for their next attempt"), self.task_list_url
+        waiting, url = _("awaiting retry"), self.task_list_url
         return [
             Card(_("Oldest wait"), wait, ready, url("ready"), tone("warn", oldest > 60)),
             Card(_("Running"), format_capped(running), slots, url("running"), tone("busy", running)),

@@ -73,7 +73,7 @@ def summarize_queues(
 
 
 def find_pauses(scope: Scope) -> dict[str, Pause]:
-    paused = [queue for queue in Queue.objects.using(scope.using).filter(paused_at__isnull=False) if queue.paused_at]
+    paused = [queue for queue in Queue.objects.using(scope.using).paused() if queue.paused_at]
     names = actor_names({queue.paused_by for queue in paused})
     return {
         queue.name: Pause(queue.paused_at, names[queue.paused_by], one_line(queue.reason, 200))

@@ -22,12 +22,12 @@ from ...clock import Now
 from ...errors import IllegalMove
 from ...models import Task
 from ...querysets import TaskQuerySet
-from ...rules.display import short_id, short_name
+from ...rules.names import short_id, short_name
 from ...rules.status import Status
 from ..base import ModelAdmin
 from ..bulk.actions import ACTIONS, CANCEL, RETRY, RUN_NOW, Action, run_action
 from ..bulk.confirm import BulkActionAdmin, selection_from_request
-from ..display.display_status import attempts_spent, badge, display_status_of
+from ..display.display_status import badge, display_status_of
 from ..display.formatting import format_elapsed, format_relative, one_line
 from ..display.redact import redact_text
 from ..scope import Scope, console_database, current_scope
@@ -111,7 +111,7 @@ class TaskAdmin(BulkActionAdmin):
 
     @admin.display(description=gettext_lazy("attempts"))
     def spent(self, task: Task) -> str:
-        return f"{attempts_spent(task)}/{task.max_attempts}"
+        return f"{task.spent}/{task.max_attempts}"
 
     @admin.display(description=gettext_lazy("queue"))
     def queue_name(self, task: Task) -> str:

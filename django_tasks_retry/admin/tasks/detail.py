@@ -14,12 +14,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ...models import Task, TaskEvent
-from ...rules.display import short_id, short_name
+from ...rules.names import short_id, short_name
 from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ..bulk.actions import ACTIONS
 from ..display.actors import actor_names
-from ..display.display_status import attempts_spent, badge, display_status_of
+from ..display.display_status import badge, display_status_of
 from ..display.formatting import (
     error_name,
     format_duration,
@@ -138,7 +138,7 @@ def event_summary(event: TaskEvent, error: dict[str, Any], *, can_see_payload: b
 
 def task_facts(task: Task, now: datetime) -> list[tuple[str, Any]]:
     """Name and value; a time stays a datetime, so that the template can mark it up as one."""
-    spent = f"{attempts_spent(task)} / {task.max_attempts}"
+    spent = f"{task.spent} / {task.max_attempts}"
     refunded = _("%(spent)s, %(refunds)s refunded") % {"spent": spent, "refunds": task.refunds}
     facts: list[tuple[str, Any]] = [
         (_("Queue"), one_line(task.queue, 64)),

@@ -17,7 +17,6 @@ from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ...taskqueue import alive_workers, summaries
 from ..display.actors import actor_names
-from ..display.display_status import attempts_spent
 from ..display.formatting import error_name, format_capped, format_elapsed, format_relative, one_line
 from ..eligible_workers import knows_task, runworker_command, serves_queue
 from ..scope import Scope
@@ -48,7 +47,7 @@ def explain(task: Task, events: Sequence[TaskEvent], scope: Scope) -> Explanatio
 
 
 def explain_pending(task: Task, scope: Scope) -> Explanation:
-    paused = Queue.objects.using(scope.using).filter(name=task.queue, paused_at__isnull=False).first()
+    paused = Queue.objects.using(scope.using).paused().filter(name=task.queue).first()
     if paused is not None:
         return explain_paused(paused)
     if task.eta > scope.now:
@@ -72,9 +71,9 @@ def explain_paused(queue: Queue) -> Explanation:
 
 def explain_not_due(task: Task, now: datetime) -> Explanation:
     values = {"time": format_moment(task.eta), "ago": format_relative(task.eta, now)}
-    if not attempts_spent(task):
+    if not task.spent:
         return Explanation(_("It is scheduled for %(time)s, %(ago)s.") % values)
-    values |= {"spent": str(attempts_spent(task)), "budget": str(task.max_attempts), "error": last_error_name(task)}
+    values |= {"spent": str(task.spent), "budget": str(task.max_attempts), "error": last_error_name(task)}
     return Explanation(
         _("Attempt %(spent)s of %(budget)s failed (%(error)s). The next one is due at %(time)s, %(ago)s.") % values
     )
@@ -114,7 +113,7 @@ def unknown_task_sentence(task: Task, serving: int) -> str:
 
 def explain_running(task: Task, now: datetime) -> Explanation:
     values = {
-        "spent": attempts_spent(task),
+        "spent": task.spent,
         "budget": task.max_attempts,
         "worker": one_line(task.locked_by or "", 128),
         "time": format_elapsed(task.last_attempt_at or now, now),
@@ -127,8 +126,8 @@ def explain_running(task: Task, now: datetime) -> Explanation:
 
 
 def explain_success(task: Task) -> Explanation:
-    values = {"spent": attempts_spent(task), "time": last_attempt_duration(task)}
-    if attempts_spent(task) > 1:
+    values = {"spent": task.spent, "time": last_attempt_duration(task)}
+    if task.spent > 1:
         return Explanation(_("It succeeded in attempt %(spent)s, which took %(time)s.") % values)
     return Explanation(_("It succeeded in the first attempt, which took %(time)s.") % values)
 
@@ -141,7 +140,7 @@ def last_attempt_duration(task: Task) -> str:
 
 def explain_failed(task: Task) -> Explanation:
     error, values = task.last_error or {}, {"error": last_error_name(task), "budget": task.max_attempts}
-    spent = attempts_spent(task)
+    spent = task.spent
     match error.get("code"):
         case Code.LEASE_LOST:
             return Explanation(

@@ -16,8 +16,8 @@ from django.utils.translation import gettext_lazy as _
 from ... import registry
 from ...models import Task
 from ...querysets import TaskQuerySet
-from ...rules.display import short_name
 from ...rules.ids import first_of
+from ...rules.names import short_name
 from ...taskqueue import summaries
 from ..display import display_status
 from ..display.formatting import one_line

@@ -12,7 +12,6 @@ from ...conf import options
 from ...models import Task
 from ...rules.backoff import Backoff, Custom, Exponential, Schedule, from_json
 from ...rules.status import Status
-from ..display.display_status import attempts_spent
 from ..display.formatting import format_duration, format_relative, one_line
 
 MAX_STEPS = 10
@@ -40,7 +39,7 @@ def backoff_of(task: Task) -> Backoff:
 
 
 def retry_preview(task: Task, now: datetime) -> RetryPreview:
-    backoff, spent = backoff_of(task), attempts_spent(task)
+    backoff, spent = backoff_of(task), task.spent
     policy = describe_policy(backoff, task)
     if task.is_finished:
         return RetryPreview(policy, [], 0, "")

@@ -40,7 +40,7 @@ class Watch:
         for attempt in self.attempts.values():
             if attempt.is_running:
                 self.check(attempt, now)
-            elif not attempt.started:
+            elif not attempt.started and not attempt.is_async:
                 starved = starved or now - attempt.claimed > STARVED_SECONDS
         if starved:
             self.release_starved(now)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import builtins
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
 from . import registry
-from .compat import TaskContext, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus, normalize_json
+from .compat import TaskContext, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
 from .errors import InvalidPayload, TaskCancelled
 from .models import Task, TaskEvent
 from .registry import AnyTask
-from .rules.backoff import path_of
 from .rules.failure import capture
+from .rules.names import path_of
 from .rules.status import Status
 from .rules.transitions import EventKind
-from .taskqueue import Completed, Lease, Outcome, Receipt, database
+from .taskqueue import Lease, Receipt, Report, database
 from .taskqueue.progress import check_lease, holds, open_transactions, report_progress
 
 AnyResult: TypeAlias = "TaskResult[Any, Any]"
@@ -154,15 +157,53 @@ def failed_result(lease: Lease, error: BaseException) -> AnyResult:
 registry.present_leases_as(failed_result)
 
 
-def concluded(result: AnyResult, status: Status, receipt: Receipt, outcome: Outcome | None) -> AnyResult:
+def concluded(result: AnyResult, receipt: Receipt, report: Report | None) -> AnyResult:
     """The running result, brought up to date with what was recorded in the end."""
+    status = receipt.final_status or Status.PENDING
     object.__setattr__(result, "status", IN_DJANGO[status])
     object.__setattr__(result, "finished_at", receipt.ts)
-    if isinstance(outcome, Completed) and status is Status.SUCCESS:
-        object.__setattr__(result, "_return_value", normalize_json(outcome.result))
+    if status is Status.SUCCESS and report is not None and report.result is not None:
+        object.__setattr__(result, "_return_value", json.loads(report.result))
     elif receipt.error is not None:
-        result.errors.append(task_error(receipt.error["exception"], receipt.error["traceback"]))
+        error = receipt.error
+        result.errors.append(task_error(error["exception"], error["traceback"] or error["message"]))
     return result
+
+
+PLAIN_ERRORS = {
+    path_of(kind): kind
+    for kind in vars(builtins).values()
+    if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, UnicodeError | ExceptionGroup)
+}
+"""Exceptions of Python's own that take a message."""
+
+
+class RecordedError(Exception):
+    """Stands in for the exception of a task: its name, its message and its traceback, and none of its code."""
+
+
+def recorded_error(error: dict[str, Any], traceback: TracebackType | None = None) -> Exception:
+    """With the name of the exception that was recorded; where no traceback is at hand, with its text as a note."""
+    recorded = stand_in_for(error["exception"])(error["message"])
+    if traceback is None:
+        recorded.add_note(error["traceback"])
+    return recorded.with_traceback(traceback)
+
+
+def finished_result(receipt: Receipt) -> AnyResult | None:
+    """What `task_finished` shows of a task that ended, from its receipt alone; None where it did not end.
+
+    For whoever did not run it. None, too, where this process does not know the function.
+    """
+    task = registry.find(receipt.lease.func_path)
+    if task is None or receipt.final_status is None:
+        return None
+    return concluded(running_result(receipt.lease, task), receipt, None)
+
+
+def stand_in_for(path: str) -> Callable[[str], Exception]:
+    module, _, name = path.rpartition(".")
+    return PLAIN_ERRORS.get(path) or type(name or "RecordedError", (RecordedError,), {"__module__": module or __name__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT pg_catalog.statement_timestamp() + 
 """
 
 _shift = timedelta(0)
-_held: ContextVar[datetime | None] = ContextVar("held", default=None)
+_frozen: ContextVar[datetime | None] = ContextVar("frozen", default=None)
 
 
 class Now(Func):
@@ -40,7 +40,7 @@ def now(using: str) -> datetime:
     """One reading of the queue's clock, in the form that model fields take."""
     connection = connections[using]
     if connection.vendor == "sqlite":
-        aware = _held.get() or datetime.now(UTC) + _shift
+        aware = _frozen.get() or datetime.now(UTC) + _shift
         return aware if settings.USE_TZ else timezone.make_naive(aware, connection.timezone)
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {FUNCTION}()")
@@ -49,16 +49,16 @@ def now(using: str) -> datetime:
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def frozen() -> Iterator[None]:
     """One reading for a whole block on SQLite, as a statement has on PostgreSQL.
 
     Without it a lease could hold when a report is checked and be expired when the guard looks, a moment later.
     """
-    token = _held.set(datetime.now(UTC) + _shift)
+    token = _frozen.set(datetime.now(UTC) + _shift)
     try:
         yield
     finally:
-        _held.reset(token)
+        _frozen.reset(token)
 
 
 def shift(delta: timedelta, using: str) -> None:

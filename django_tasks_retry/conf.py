@@ -1,4 +1,4 @@
-"""The only reader of settings: `TASKS[alias]["OPTIONS"]` becomes one frozen, validated QueueOptions."""
+"""The only reader of `TASKS`: each alias's OPTIONS become one frozen, validated QueueOptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every exception of the package.
+"""Every exception that a user of the package can meet.
 
 TaskQueueError
 ├── InvalidCall             what was asked to be enqueued cannot be stored or run
@@ -13,7 +13,7 @@ TaskQueueError
 
 Raised by task functions to steer their own retries (not errors of the queue):
 TaskSignal
-├── Retry                   try again, after an own delay; spends the attempt
+├── Retry                   try again after a delay of its own; spends the attempt
 ├── Snooze                  not now; the attempt is refunded
 └── Abort                   give up at once
 
@@ -26,6 +26,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
+
+from .durations import as_seconds
 
 
 class TaskQueueError(Exception):
@@ -85,7 +87,7 @@ class TaskSignal(Exception):
 
 
 class Retry(TaskSignal):
-    """Try again after an own delay. Spends the attempt."""
+    """Try again after a delay of its own. Spends the attempt."""
 
     def __init__(self, reason: str = "", *, after: float | timedelta) -> None:
         self.after = as_seconds(after)
@@ -116,12 +118,3 @@ class TaskTimeout(TimeoutError):
 
 class TaskCancelled(Exception):
     """The task was cancelled."""
-
-
-def as_seconds(delay: float | timedelta) -> float:
-    if isinstance(delay, bool) or not isinstance(delay, int | float | timedelta):
-        raise TypeError(f"A delay must be a number of seconds or a timedelta, not {delay!r}.")
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
-    if not 0 <= seconds < float("inf"):
-        raise ValueError(f"A delay must be a finite number of seconds, zero or more, not {delay!r}.")
-    return seconds

@@ -16,19 +16,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .clock import CREATE_POSTGRESQL, FUNCTION
 from .errors import GuardMissing
-from .models import Task, TaskEvent, TaskResult
+from .models import FIXED_COLUMNS, PLACE_COLUMNS, Task, TaskEvent, TaskResult
 from .rules.status import FINISHED, UNFINISHED, Status
-from .rules.transitions import CLAIM, KEPT, MOVES, RENEW, Move, Who
+from .rules.transitions import CLAIM, KEPT, LOSE, MOVES, RENEW, Move, Who
 
 TASK = Task._meta.db_table
 RESULT = TaskResult._meta.db_table
 EVENT = TaskEvent._meta.db_table
-
-THE_CALL = (
-    "id", "func_path", "args", "kwargs", "backend", "max_attempts", "backoff", "timeout", "interval", "slot", "run_id",
-    "retry_of_id", "parent_id", "unique_key", "metadata", "created_at",
-)  # fmt: skip
-"""What was asked for never changes."""
 
 
 def supervised(by: str) -> str:
@@ -51,10 +45,11 @@ DEMANDS = {
     Who.HOLDER: f"OLD.lock_expires_at > now() AND {ENDS_ITS_LEASE}",
     Who.FINDER: f"(OLD.lock_expires_at <= now() OR {SUPERVISED})",
 }
+KEEPS_ITS_PLACE = " AND ".join(f"NEW.{column} = OLD.{column}" for column in PLACE_COLUMNS)
 ALSO = {
     CLAIM: "OLD.eta <= now()",
-    RENEW: "NEW.locked_by = OLD.locked_by AND NEW.lock_expires_at >= OLD.lock_expires_at AND NEW.eta = OLD.eta "
-    "AND NEW.queue = OLD.queue AND NEW.priority = OLD.priority",
+    RENEW: f"NEW.locked_by = OLD.locked_by AND NEW.lock_expires_at >= OLD.lock_expires_at AND {KEEPS_ITS_PLACE}",
+    LOSE: KEEPS_ITS_PLACE,
 }
 BUDGET_LEFT = "OLD.attempts - OLD.refunds < OLD.max_attempts"
 
@@ -100,12 +95,12 @@ def sqlite_trigger(name: str, when: str, refuse_if: str, message: str) -> tuple[
 
 def sqlite_statements() -> dict[str, str]:
     finished = f"OLD.status IN ({listed(FINISHED)})"
-    changed = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in THE_CALL)
+    changed = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in FIXED_COLUMNS)
     no_result = f"NEW.status IN ({listed(FINISHED)}) AND NOT EXISTS (SELECT 1 FROM {RESULT} WHERE task_id = NEW.id)"
     return dict(
         [
             sqlite_trigger("dtr_guard_insert", f"INSERT ON {TASK}", f"NOT ({FRESH})", UNFRESH),
-            sqlite_trigger("dtr_guard_call", f"UPDATE OF {', '.join(THE_CALL)} ON {TASK}", changed, FIXED),
+            sqlite_trigger("dtr_guard_call", f"UPDATE OF {', '.join(FIXED_COLUMNS)} ON {TASK}", changed, FIXED),
             sqlite_trigger("dtr_guard_final", f"UPDATE ON {TASK}", finished, FINAL),
             sqlite_trigger(
                 "dtr_guard_move", f"UPDATE ON {TASK}",
@@ -172,13 +167,13 @@ ONCE_DELETED = "AFTER DELETE ON {table} REFERENCING OLD TABLE AS gone FOR EACH S
 
 def postgresql_triggers() -> dict[str, tuple[str, str]]:
     """Name → (table, definition)."""
-    changed = " OR ".join(f"NEW.{column} IS DISTINCT FROM OLD.{column}" for column in THE_CALL)
+    changed = " OR ".join(f"NEW.{column} IS DISTINCT FROM OLD.{column}" for column in FIXED_COLUMNS)
     rows = {
         "dtr_guard_insert": (TASK, f"BEFORE INSERT ON {{table}} FOR EACH ROW WHEN (NOT ({FRESH}))", "dtr_guard_insert"),
         # Fires only where a statement names one of these columns, so the hot path never pays for comparing arguments.
         "dtr_guard_call": (
             TASK,
-            f"BEFORE UPDATE OF {', '.join(THE_CALL)} ON {{table}} FOR EACH ROW WHEN ({changed})",
+            f"BEFORE UPDATE OF {', '.join(FIXED_COLUMNS)} ON {{table}} FOR EACH ROW WHEN ({changed})",
             "dtr_guard_call",
         ),
         "dtr_guard_move": (TASK, "BEFORE UPDATE ON {table} FOR EACH ROW", "dtr_guard_move"),
@@ -196,7 +191,7 @@ def postgresql_triggers() -> dict[str, tuple[str, str]]:
     return {name: (table, postgresql_trigger(name, when, function)) for name, (table, when, function) in rows.items()}
 
 
-def fingerprint() -> str:
+def guard_version() -> str:
     """Changes whenever the guard's text does, so that an old guard is recognised."""
     text = "\n".join([*postgresql_functions(), *(sql for _, sql in postgresql_triggers().values())])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -265,7 +260,7 @@ def postgresql_seals(cursor: Any) -> list[tuple[str, str, str, str | None]]:
         "FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid "
         "WHERE c.relnamespace = quote_ident(current_schema())::regnamespace "
         "AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')",
-        [fingerprint()],
+        [guard_version()],
     )
     return list(cursor.fetchall())
 

@@ -1,4 +1,4 @@
-"""Named questions about tasks."""
+"""Named questions about tasks and queues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .clock import Now
 from .rules.status import FINISHED, UNFINISHED, Status
 
 if TYPE_CHECKING:
-    from .models import Task
+    from .models import Queue, Task  # noqa: F401 - named as a text below
 
 UNFINISHED_VALUES = [status.value for status in UNFINISHED]
 Unfinished = Q(status__in=UNFINISHED_VALUES)
@@ -56,6 +56,15 @@ class TaskQuerySet(QuerySet["Task"]):
 
     def cancelled(self) -> TaskQuerySet:
         return self.filter(status=Status.CANCELLED)
+
+
+class QueueQuerySet(QuerySet["Queue"]):
+    def paused(self) -> QueueQuerySet:
+        return self.filter(paused_at__isnull=False)
+
+
+class QueueManager(Manager.from_queryset(QueueQuerySet)):  # type: ignore[misc]
+    """`Queue.objects`."""
 
 
 class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]

@@ -13,7 +13,8 @@ from django.utils.module_loading import autodiscover_modules
 from .compat import Task as DjangoTask
 from .conf import suggestion
 from .errors import InvalidPolicy, UnregisteredTask
-from .rules.backoff import Backoff, BackoffFunction, Custom, path_of
+from .rules.backoff import Backoff, BackoffFunction, Custom
+from .rules.names import path_of
 from .rules.policy import RetryPolicy, policy_of
 
 AnyTask: TypeAlias = "DjangoTask[Any, Any]"

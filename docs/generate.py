@@ -24,26 +24,27 @@ CHART = ".. image:: /benchmarks/chart.svg\n   :alt: Tasks a second, two processe
 OPTIONS = {
     "DATABASE": "Alias of ``DATABASES`` that holds the tasks. ``None`` asks the database routers.",
     "LEASE": "Seconds that a claim holds without being renewed. Workers renew four times as often. "
-    "After the loss of a whole machine its tasks run again this much later.",
-    "MAX_ATTEMPTS": "Attempts that a task may spend, the first included. A task's own policy comes first.",
+    "After the loss of a whole machine its tasks run again after this time.",
+    "MAX_ATTEMPTS": "Attempts that a task may spend, the first included. A task's own policy takes precedence.",
     "RETRY_BASE": "Seconds before the second attempt.",
     "RETRY_FACTOR": "By how much the delay grows from one attempt to the next.",
     "RETRY_CAP": "The longest delay, before jitter.",
-    "RETRY_JITTER": "Share by which each delay is spread, up and down, so that failures do not come back in step.",
-    "TIMEOUT": "Seconds an attempt may take. A task's own policy comes first.",
+    "RETRY_JITTER": "Share by which each delay is spread, up and down, so that tasks that failed together are not "
+    "retried together.",
+    "TIMEOUT": "Seconds an attempt may take. A task's own policy takes precedence.",
     "TIMEOUT_GRACE": "Seconds that a function may take to yield to ``TaskTimeout`` before its process is replaced.",
     "MAX_ARGS_SIZE": "Bytes of a call's arguments as JSON. Larger ones are refused at enqueue.",
     "MAX_RESULT_SIZE": "Bytes of a return value as JSON. A larger one fails the attempt.",
-    "KEEP_SUCCESS": "Seconds that successful tasks are kept. ``None`` keeps them for ever.",
+    "KEEP_SUCCESS": "Seconds that successful tasks are kept. ``None`` keeps them forever.",
     "KEEP_FAILED": "Seconds that failed tasks are kept.",
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
 }
 
 FLAGS = {
     "--queues": "Queues to serve, by name or pattern. Default: all.",
-    "--exclude": "Queues to leave alone. Stronger than ``--queues``.",
+    "--exclude": "Queues not to serve. Takes precedence over ``--queues``.",
     "--backend": "The alias in ``TASKS``.",
-    "--processes": "Child processes.",
+    "--processes": "Number of child processes.",
     "--threads": "Plain functions that run at once, per process.",
     "--async-slots": "Coroutines that run at once, per process.",
     "--drain": "Stop when nothing is due. Tasks that wait for a later eta do not count.",
@@ -51,8 +52,8 @@ FLAGS = {
     "--max-tasks": "Stop after this many attempts.",
     "--max-time": "Stop after this time.",
     "--max-memory": "Replace a child process that has grown past this.",
-    "--grace": "What running tasks are given at shutdown before they are handed back.",
-    "--poll": "How often to look for work where no wake-up comes.",
+    "--grace": "How long running tasks may continue at shutdown before they are released.",
+    "--poll": "How often to look for work without a wake-up.",
     "--no-listen": "Poll only. For a pooler in transaction mode.",
     "--reload": "Restart when code changes. On by default where ``DEBUG`` is, unless the run has an end.",
     "--no-reload": "Do not restart when code changes.",
@@ -109,7 +110,7 @@ def moves_table() -> str:
 
 def counted(move: Any) -> str:
     parts = [f"attempts + {move.attempts}"] * bool(move.attempts) + [f"refunds + {move.refunds}"] * bool(move.refunds)
-    return ", ".join(parts) or "as they are"
+    return ", ".join(parts) or "unchanged"
 
 
 def runworker_table() -> str:
@@ -161,16 +162,16 @@ def benchmark_table() -> str:
     names = list(dict.fromkeys(figure.who for figure in figures))
     rows = [(measure, unit, *(shown(values.get((measure, name))) for name in names)) for measure, unit in units.items()]
     aims = "".join(f"- {verdict}\n" for verdict in verdicts(figures))
-    return f"{CHART}What was aimed at:\n\n{aims}\n" + table(("Measure", "Unit", *names), rows)
+    return f"{CHART}Aims:\n\n{aims}\n" + table(("Measure", "Unit", *names), rows)
 
 
 def neighbours_table() -> str:
     """What `python -m tests.neighbours --write` left behind."""
     if not NEIGHBOURS.exists():
         return "Nothing is published for this version yet.\n"
-    told = json.loads(NEIGHBOURS.read_text())
-    rows = [(words.replace("`", "``"), *cells) for words, cells in told["rows"].items()]
-    return table(("", *told["titles"]), [*rows, ("passed", *told["passed"])])
+    published = json.loads(NEIGHBOURS.read_text())
+    rows = [(words.replace("`", "``"), *cells) for words, cells in published["rows"].items()]
+    return table(("", *published["titles"]), [*rows, ("passed", *published["passed"])])
 
 
 MADE = {

@@ -1,9 +1,9 @@
 """The console: operate tasks from the Django admin. It calls the service layer and decides nothing."""
 
-from .failures import FailureAdmin
-from .overview import OverviewAdmin
-from .queues import QueueAdmin
-from .tasks import TaskAdmin
-from .workers import WorkerAdmin
+from .pages.failures import FailureAdmin
+from .pages.overview import OverviewAdmin
+from .pages.queues import QueueAdmin
+from .pages.workers import WorkerAdmin
+from .tasks.admin import TaskAdmin
 
 __all__ = ["FailureAdmin", "OverviewAdmin", "QueueAdmin", "TaskAdmin", "WorkerAdmin"]

@@ -1,4 +1,4 @@
-"""Who decided what, in Django's own log. The queue keeps its events besides."""
+"""Operators' actions in Django's own log. The queue keeps its events besides."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ from django.db import models
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from .wording import line
+from .display.formatting import one_line
 
-SAID = 500
-EACH = 100
-"""Up to so many objects are logged one by one; more are logged as what they are, one decision."""
+MESSAGE_LIMIT = 500
+MAX_ENTRIES = 100
+"""Up to this many objects get an entry each; more get one entry for the whole action."""
 
 
-def log(request: HttpRequest, model: type[models.Model], objects: Sequence[tuple[str, str]], said: str) -> None:
-    """Write the decision about (id, name) pairs."""
-    kind, said = ContentType.objects.get_for_model(model, for_concrete_model=False), line(said, SAID)
-    if len(objects) > EACH:
+def log_action(
+    request: HttpRequest, model: type[models.Model], objects: Sequence[tuple[str, str]], action: str, reason: str
+) -> None:
+    """Log an action on objects, given as (id, name)."""
+    content_type = ContentType.objects.get_for_model(model, for_concrete_model=False)
+    message = one_line(f"{action}: {reason}" if reason else action, MESSAGE_LIMIT)
+    if len(objects) > MAX_ENTRIES:
         summary = _("%(count)s objects, from %(first)s to %(last)s") % {
             "count": len(objects), "first": objects[0][1], "last": objects[-1][1],
         }  # fmt: skip
         objects = [("", summary)]
-    LogEntry.objects.bulk_create([entry(request, kind, key, name, said) for key, name in objects])
+    LogEntry.objects.bulk_create([log_entry(request, content_type, key, name, message) for key, name in objects])
 
 
-def entry(request: HttpRequest, kind: ContentType, key: str, name: str, said: str) -> LogEntry:
+def log_entry(request: HttpRequest, content_type: ContentType, key: str, name: str, message: str) -> LogEntry:
     user: Any = request.user
     return LogEntry(
         user_id=user.pk,
-        content_type=kind,
+        content_type=content_type,
         object_id=key or None,
         object_repr=name[:200],
         action_flag=CHANGE,
-        change_message=said,
+        change_message=message,
     )

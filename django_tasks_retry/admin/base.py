@@ -1,4 +1,4 @@
-"""What the console's pages share: who may see them, how they are rendered, how they lead to one another."""
+"""What the console's pages share: permissions, rendering, addresses and navigation."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
-from django.contrib.auth import get_user_model
-from django.core.exceptions import ValidationError
 from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -16,7 +14,6 @@ from django.utils.text import capfirst
 from django.views.decorators.http import require_POST
 
 from ..models import FailureGroup, Overview, Queue, Task, Worker
-from .wording import line
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
@@ -24,11 +21,11 @@ else:
     ModelAdmin = admin.ModelAdmin
 
 APP = Task._meta.app_label
-PAGES: tuple[type[models.Model], ...] = (Overview, Task, FailureGroup, Queue, Worker)
+CONSOLE_MODELS: tuple[type[models.Model], ...] = (Overview, Task, FailureGroup, Queue, Worker)
 
 
 class ConsoleAdmin(ModelAdmin):
-    """Shows, and hands decisions to the service layer. Nothing is added, edited or deleted here."""
+    """Shows rows and calls the service layer. Nothing is added, edited or deleted here."""
 
     class Media:
         css = {"all": ["django_tasks_retry/console.css"]}
@@ -42,38 +39,38 @@ class ConsoleAdmin(ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def allows(self, request: HttpRequest, permission: str) -> bool:
+    def has_perm(self, request: HttpRequest, permission: str) -> bool:
         return request.user.has_perm(f"{APP}.{permission}")
 
     def has_payload_permission(self, request: HttpRequest) -> bool:
-        return self.allows(request, "view_task_payload")
+        return self.has_perm(request, "view_task_payload")
 
     def get_urls(self) -> list[Any]:
-        """The list alone; pages about one object are added by those that have them."""
+        """The list alone; subclasses with a page for one object add it."""
         return [
-            *self.posts(),
+            *self.get_post_urls(),
             path("", self.admin_site.admin_view(self.changelist_view), name=self.url_name("changelist")),
         ]
 
-    def posts(self) -> list[URLPattern]:
-        """Addresses that change something."""
+    def get_post_urls(self) -> list[URLPattern]:
+        """Addresses that change something: they take POST only."""
         return []
 
-    def post(self, route: str, view: Callable[..., HttpResponse], name: str) -> URLPattern:
+    def post_url(self, route: str, view: Callable[..., HttpResponse], name: str) -> URLPattern:
         return path(route, self.admin_site.admin_view(require_POST(view)), name=self.url_name(name))
 
     def url_name(self, name: str) -> str:
         return f"{self.opts.app_label}_{self.opts.model_name}_{name}"
 
     def url(self, name: str, *args: Any, model: str = "") -> str:
-        full = f"admin:{APP}_{model or self.opts.model_name}_{name}"
-        return reverse(full, args=args, current_app=self.admin_site.name)
+        view = f"admin:{APP}_{model or self.opts.model_name}_{name}"
+        return reverse(view, args=args, current_app=self.admin_site.name)
 
-    def page(
+    def render_page(
         self, request: HttpRequest, template: str, title: Any, context: Mapping[str, Any], status: int = 200
     ) -> TemplateResponse:
         request.current_app = self.admin_site.name
-        whole = {
+        full_context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
             "app_label": APP,
@@ -82,49 +79,27 @@ class ConsoleAdmin(ModelAdmin):
             "console_pages": self.console_pages(request),
             **context,
         }
-        return TemplateResponse(request, f"django_tasks_retry/{template}.html", whole, status=status)
+        return TemplateResponse(request, f"django_tasks_retry/{template}.html", full_context, status=status)
 
     def console_pages(self, request: HttpRequest) -> list[dict[str, Any]]:
         """The console's own navigation: the pages that this user may see."""
-        registered = [(model, self.admin_site._registry.get(model)) for model in PAGES]
+        registered = [(model, self.admin_site._registry.get(model)) for model in CONSOLE_MODELS]
         return [
             {
                 "label": capfirst(str(model._meta.verbose_name_plural)),
                 "url": self.url("changelist", model=str(model._meta.model_name)),
                 "current": model is self.model,
             }
-            for model, page in registered
-            if page is not None and page.has_view_permission(request)
+            for model, model_admin in registered
+            if model_admin is not None and model_admin.has_view_permission(request)
         ]
 
 
-class TasksPermission(ConsoleAdmin):
-    """For pages that show tasks under another name."""
+class TaskPermissionMixin(ConsoleAdmin):
+    """For pages that show tasks through another model: who may view tasks may view them."""
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.allows(request, "view_task")
+        return self.has_perm(request, "view_task")
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
-
-
-def names_of(actors: set[str]) -> dict[str, str]:
-    """How actors are called: users by their names, all in one query; others as they call themselves."""
-    keys = {actor: actor.partition(":")[2] for actor in actors if actor.startswith("user:")}
-    known = usernames([key for key in keys.values() if could_be_user(key)])
-    return {actor: line(known.get(keys.get(actor, ""), actor), 80) for actor in actors}
-
-
-def usernames(keys: list[str]) -> dict[str, str]:
-    users = get_user_model()._default_manager.filter(pk__in=keys) if keys else ()
-    return {str(user.pk): user.get_username() for user in users}
-
-
-def could_be_user(key: str) -> bool:
-    """False for what the users' table would choke on."""
-    field = get_user_model()._meta.pk
-    try:
-        field.run_validators(field.to_python(key))
-    except ValidationError:
-        return False
-    return True

@@ -1,11 +1,17 @@
 """The rows: tasks, their results and their events; and what stands around them."""
 
-from .fleet import OperatorEvent, Queue, TaskStat, Worker
+from .columns import CALL_COLUMNS, FIXED_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS
+from .operations import OperatorEvent, Queue, TaskStat, Worker
 from .pages import FailureGroup, Overview
 from .tasks import MAX_LENGTHS, Task, TaskEvent, TaskResult
 
 __all__ = [
+    "CALL_COLUMNS",
+    "FIXED_COLUMNS",
     "MAX_LENGTHS",
+    "ORIGIN_COLUMNS",
+    "PLACE_COLUMNS",
+    "STATE_COLUMNS",
     "FailureGroup",
     "OperatorEvent",
     "Overview",

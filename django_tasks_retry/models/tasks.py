@@ -42,7 +42,7 @@ def fits(field: str) -> Q:
     return Q(LessThanOrEqual(Length(field), MAX_LENGTHS[field]))
 
 
-def either(first: Q, second: Q) -> Q:
+def iff(first: Q, second: Q) -> Q:
     """Both hold, or neither does."""
     return (first & second) | (~first & ~second)
 
@@ -116,10 +116,10 @@ class Task(models.Model):
             check("status_known", Q(status__in=[status.value for status in Status])),
             check(
                 "running_has_lease",
-                either(IS_RUNNING, Q(locked_by__isnull=False) & Q(lock_expires_at__isnull=False)),
+                iff(IS_RUNNING, Q(locked_by__isnull=False) & Q(lock_expires_at__isnull=False)),
             ),
-            check("lease_is_whole", either(Q(locked_by__isnull=True), Q(lock_expires_at__isnull=True))),
-            check("finished_has_time", either(IS_FINISHED, Q(finished_at__isnull=False))),
+            check("lease_is_whole", iff(Q(locked_by__isnull=True), Q(lock_expires_at__isnull=True))),
+            check("finished_has_time", iff(IS_FINISHED, Q(finished_at__isnull=False))),
             check("attempts_within_budget", Q(attempts__lte=F("max_attempts") + F("refunds"))),
             check("pending_has_budget", ~IS_PENDING | Q(attempts__lt=F("max_attempts") + F("refunds"))),
             check("running_spent_an_attempt", Q(attempts__gte=1) | ~(IS_RUNNING | IS_SUCCESS)),
@@ -160,8 +160,13 @@ class Task(models.Model):
         return self.status in FINISHED
 
     @property
+    def spent(self) -> int:
+        """Attempts spent; refunds not counted."""
+        return self.attempts - self.refunds
+
+    @property
     def attempts_left(self) -> int:
-        return self.max_attempts - (self.attempts - self.refunds)
+        return self.max_attempts - self.spent
 
     def cancel(self, *, by: Any = None, reason: str = "") -> None:
         """Cancel this task, pending or running; IllegalMove where it has finished."""

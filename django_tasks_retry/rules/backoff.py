@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..errors import InvalidPolicy
+from .names import path_of
 
 BackoffFunction: TypeAlias = Callable[[BaseException, Any], float | None]
 MAX_DELAY = 10 * 366 * 86400.0
@@ -70,12 +71,6 @@ class Custom:
 
 Backoff: TypeAlias = Exponential | Schedule | Custom
 BackoffLike: TypeAlias = Backoff | BackoffFunction | Sequence[float]
-
-
-def path_of(function: Callable[..., Any]) -> str:
-    """Where a function stands. Objects that merely can be called, such as partials, have no place: `<partial>`."""
-    name = getattr(function, "__qualname__", f"<{type(function).__name__}>")
-    return f"{getattr(function, '__module__', None)}.{name}"
 
 
 def as_backoff(value: BackoffLike) -> Backoff:

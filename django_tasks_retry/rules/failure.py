@@ -19,7 +19,6 @@ class Code(StrEnum):
     EXCEPTION = "EXCEPTION"
     TIMEOUT = "TIMEOUT"
     ABORTED = "ABORTED"
-    IMPORT_ERROR = "IMPORT_ERROR"
     BAD_ARGUMENTS = "BAD_ARGUMENTS"
     RESULT_NOT_SERIALIZABLE = "RESULT_NOT_SERIALIZABLE"
     LEASE_LOST = "LEASE_LOST"
@@ -38,8 +37,14 @@ class Failure:
     exception: str
     traceback: str
 
-    def brief(self) -> dict[str, str]:
-        return {"message": self.message, "code": self.code, "exception": self.exception}
+    def as_dict(self) -> dict[str, str]:
+        return {
+            "message": self.message, "code": self.code.value, "exception": self.exception, "traceback": self.traceback,
+        }  # fmt: skip
+
+
+LOST = Failure("The worker was lost and no attempt is left.", Code.LEASE_LOST, exception="", traceback="")
+"""The failure of a task whose last attempt lost its lease."""
 
 
 def capture(error: BaseException, code: Code | None = None) -> Failure:

@@ -1,4 +1,4 @@
-"""What a task says about its own retries, and the verdict on a failed attempt."""
+"""What a task says about its own retries: the policy that `@retry` attaches to its function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from datetime import timedelta
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
-from ..errors import Abort, InvalidPolicy, Retry, Snooze, as_seconds
+from ..durations import as_seconds
+from ..errors import Abort, InvalidPolicy, Retry, Snooze
 from .backoff import MAX_DELAY, Backoff, BackoffFunction, BackoffLike, as_backoff, default_max_attempts
 
 F = TypeVar("F", bound=Callable[..., Any])

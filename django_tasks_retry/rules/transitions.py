@@ -1,6 +1,7 @@
 """The legal moves of a task. What is not listed is forbidden.
 
-The service layer, the database guard, the documentation and the tests are all made from this one table.
+The database guard and the documentation are made from this one table. The service layer takes the events of each move
+from it; where a move is made in SQL, a test compares what was written with the table.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ GIVE_UP = Move(
 )
 LOSE = Move(
     "lease lost, budget left", R, P, Who.FINDER, (EventKind.LEASE_LOST,), budget=True,
-    note="due at once; the attempt stays spent",
+    note="keeps its eta; the attempt stays spent",
 )  # fmt: skip
 LOSE_FOR_GOOD = Move(
     "lease lost, budget spent", R, F, Who.FINDER, (EventKind.LEASE_LOST, EventKind.FAILED), budget=False,

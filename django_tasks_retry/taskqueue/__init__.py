@@ -1,18 +1,28 @@
 """The service layer and the only writer of tasks: one verb, one transaction."""
 
-from .claim import Lanes, claim
+from .claim import claim
 from .control import ask_to_stop, pause, resume
 from .database import database
 from .enqueue import Request, enqueue, enqueue_many
-from .finish import Receipt, complete_task, complete_within, fail_task, finish, release_task
+from .finish import complete_task, complete_within, fail_task, finish, record, release_task
 from .intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
+from .lanes import Lanes
 from .lease import Fence, Lease, current_lease
 from .prune import prune
-from .recover import Recovered, recover
-from .renew import renew, renew_held
-from .report import Completed, Failed, Outcome, Released
+from .receipts import Receipt, recorded_receipts
+from .recover import recover
+from .renew import renew, renew_workers
+from .report import Completed, Failed, Outcome, Released, Report, report_of
 from .stats import Stat, add_stats, forget_stats
-from .workers import alive_workers, already_reported, beat, cancelled_among, leases_of, sign_off, sign_on
+from .workers import (
+    alive_workers,
+    deregister_worker,
+    find_cancelled,
+    find_leased,
+    heartbeat,
+    leases_of,
+    register_worker,
+)
 
 __all__ = [
     "Changed",
@@ -23,39 +33,42 @@ __all__ = [
     "Lease",
     "Outcome",
     "Receipt",
-    "Recovered",
     "Released",
+    "Report",
     "Request",
     "Stat",
     "add_stats",
     "alive_workers",
-    "already_reported",
     "ask_to_stop",
-    "beat",
     "cancel",
     "cancel_one",
-    "cancelled_among",
     "claim",
     "complete_task",
     "complete_within",
     "current_lease",
     "database",
+    "deregister_worker",
     "enqueue",
     "enqueue_many",
     "fail_task",
+    "find_cancelled",
+    "find_leased",
     "finish",
     "forget_stats",
+    "heartbeat",
     "leases_of",
     "pause",
     "prune",
+    "record",
+    "recorded_receipts",
     "recover",
+    "register_worker",
     "release_task",
     "renew",
-    "renew_held",
+    "renew_workers",
+    "report_of",
     "reschedule",
     "resume",
     "retry",
     "retry_one",
-    "sign_off",
-    "sign_on",
 ]

@@ -11,7 +11,7 @@ from ..models import OperatorEvent, Queue, Worker
 from ..rules.payload import storable
 from .database import database
 from .events import actor_of
-from .wakeup import announce
+from .wakeup import announce_work
 
 REASON_LENGTH = 200
 
@@ -29,11 +29,11 @@ def resume(queue: str, *, by: Any = None, reason: str = "", backend: str = "defa
     """Let a paused queue be claimed from again. False where it was not paused."""
     using = database(backend)
     with transaction.atomic(using=using):
-        paused = Queue.objects.using(using).filter(name=queue, paused_at__isnull=False)
+        paused = Queue.objects.using(using).paused().filter(name=queue)
         resumed = bool(paused.update(paused_at=None, paused_by="", reason=""))
         if resumed:
             write_operator_event("queue.resumed", queue, actor_of(by), storable(reason)[:REASON_LENGTH], using)
-            announce({queue}, using)
+            announce_work({queue}, using)
     return resumed
 
 

@@ -12,17 +12,20 @@ from django.utils import timezone
 
 from .. import registry
 from ..conf import check_queue, options
-from ..errors import InvalidCall, InvalidPayload, as_seconds
+from ..durations import as_seconds
+from ..errors import InvalidCall, InvalidPayload
 from ..models import MAX_LENGTHS, Task
-from ..rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, path_of, to_json
+from ..rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
+from ..rules.names import path_of
 from ..rules.payload import canonical, check_size, checked_text, dump
 from ..rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
 from .ids import new_id
-from .insert import insert, new_task
+from .insert import insert
 from .lease import current_lease
+from .new_tasks import new_task
 
 FIRST_YEAR, LAST_YEAR = 1900, 9000
-"""Years in which every time zone and both databases can reckon."""
+"""Years that every time zone and both databases can store."""
 
 
 class Request(NamedTuple):

@@ -11,7 +11,7 @@ from uuid import UUID
 from ..models import Task, TaskEvent, TaskResult
 from ..rules.payload import storable
 from ..rules.status import Status
-from ..rules.transitions import EventKind
+from ..rules.transitions import EventKind, Move
 
 
 class Attempted(Protocol):
@@ -23,6 +23,11 @@ class Attempted(Protocol):
 
 def event(of: Attempted, kind: EventKind, actor: str, ts: datetime, data: dict[str, Any] | None = None) -> TaskEvent:
     return TaskEvent(task_id=of.id, kind=kind.value, ts=ts, attempt=of.attempts, actor=actor, data=data or {})
+
+
+def events_of(move: Move, of: Attempted, actor: str, ts: datetime, *data: dict[str, Any]) -> list[TaskEvent]:
+    """The events of a move, in the order of the table; `data` where they carry any."""
+    return [event(of, kind, actor, ts, each) for kind, each in zip(move.events, data or ({},), strict=True)]
 
 
 def write_events(events: Sequence[TaskEvent], using: str) -> None:

@@ -9,19 +9,23 @@ from uuid import UUID
 
 from ..rules.ids import uuid7
 
+COUNTER_BITS, RANDOM_BITS = 12, 62
+
 _lock = threading.Lock()
 _last = (0, 0)
 
 
 def new_id() -> UUID:
+    """The counter stands right behind the time, so that the beginning of an id tells it from its neighbours."""
     global _last
     with _lock:
-        milliseconds, bits = _last
+        milliseconds, counter = _last
         clock = time.time_ns() // 1_000_000
         if clock > milliseconds:
-            # The top bit stays free, so that counting up within a millisecond cannot overflow.
-            milliseconds, bits = clock, secrets.randbits(73)
+            # The top bit stays free, so that there is room to count up.
+            milliseconds, counter = clock, secrets.randbits(COUNTER_BITS - 1)
         else:
-            bits += 1 + secrets.randbits(32)
-        _last = milliseconds, bits
-    return uuid7(milliseconds, bits)
+            overflow, counter = divmod(counter + 1, 1 << COUNTER_BITS)
+            milliseconds += overflow
+        _last = milliseconds, counter
+    return uuid7(milliseconds, counter << RANDOM_BITS | secrets.randbits(RANDOM_BITS))

@@ -16,16 +16,17 @@ from django.db import IntegrityError, transaction
 
 from ..clock import Now, now
 from ..errors import IllegalMove
-from ..models import Task, TaskResult
+from ..models import Task, TaskEvent, TaskResult
 from ..querysets import TaskQuerySet
 from ..rules.payload import noted
 from ..rules.status import Status
-from ..rules.transitions import EventKind
+from ..rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, RESCHEDULE, EventKind
 from .database import database
 from .enqueue import checked_delay, checked_eta, checked_priority, checked_queue
-from .events import actor_of, event, result_of, write_events
-from .insert import insert, same_call
-from .wakeup import announce
+from .events import actor_of, event, events_of, result_of, write_events
+from .insert import insert
+from .new_tasks import same_call
+from .wakeup import announce_cancelled, announce_work
 
 CHUNK = 1000
 
@@ -49,8 +50,10 @@ def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: st
                 [result_of(task, Status.CANCELLED, moment, error=cancellation(actor, reason)) for task in tasks]
             )
             update(tasks, using, actor, **CANCELLED, finished_at=moment, updated_at=moment)
-            write_events([event(task, EventKind.CANCELLED, actor, moment, {"reason": reason}) for task in tasks], using)
-            announce({f"cancelled:{task.pk}" for task in tasks if task.locked_by}, using)
+            moves = [(CANCEL_RUNNING if task.locked_by else CANCEL_PENDING, task) for task in tasks]
+            data = {"reason": reason}
+            write_events([e for move, task in moves for e in events_of(move, task, actor, moment, data)], using)
+            announce_cancelled({task.pk for task in tasks if task.locked_by}, using)
         changed = tally(changed, chunk, [task.pk for task in tasks])
     return changed
 
@@ -71,21 +74,15 @@ def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str
             finished = Task.objects.using(using).finished().filter(pk__in=chunk).order_by("pk")
             copies = [same_call(task, retry_of_id=task.pk) for task in finished]
             written = [task for task in insert(copies) if not task.already_enqueued]
-            write_events(
-                [
-                    event(
-                        task,
-                        EventKind.RETRIED,
-                        actor,
-                        task.created_at,
-                        {"retry_of": task.retry_of_id, "reason": reason},
-                    )
-                    for task in written
-                ],
-                using,
-            )
+            write_events([retried(task, actor, reason) for task in written], using)
         fresh += written
     return fresh
+
+
+def retried(task: Task, actor: str, reason: str) -> TaskEvent:
+    """The one event that tells where a task comes from, not of a move."""
+    data = {"retry_of": task.retry_of_id, "reason": reason}
+    return event(task, EventKind.RETRIED, actor, task.created_at, data)
 
 
 def reschedule(
@@ -106,17 +103,11 @@ def reschedule(
             with transaction.atomic(using=using):
                 tasks = locked(Task.objects.using(using).pending(), chunk)
                 update(tasks, using, actor, **wishes)
-                moved = Task.objects.using(using).filter(pk__in=[task.pk for task in tasks])
-                told = [
-                    (task, {"eta": task.eta.isoformat(), "queue": task.queue, "priority": task.priority})
-                    for task in moved
-                ]
-                moment = now(using)
-                write_events(
-                    [event(t, EventKind.RESCHEDULED, actor, moment, data | {"reason": reason}) for t, data in told],
-                    using,
-                )
-                announce({task.queue for task, _ in told}, using)
+                moved = list(Task.objects.using(using).filter(pk__in=[task.pk for task in tasks]))
+                moment, why = now(using), {"reason": reason}
+                events = [e for t in moved for e in events_of(RESCHEDULE, t, actor, moment, place_of(t) | why)]
+                write_events(events, using)
+                announce_work({task.queue for task in moved}, using)
         except IntegrityError as error:
             if "unique_key" not in str(error):
                 raise
@@ -125,6 +116,10 @@ def reschedule(
             ) from error
         changed = tally(changed, chunk, [task.pk for task in tasks])
     return changed
+
+
+def place_of(task: Task) -> dict[str, Any]:
+    return {"eta": task.eta.isoformat(), "queue": task.queue, "priority": task.priority}
 
 
 def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:

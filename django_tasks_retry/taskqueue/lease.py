@@ -9,6 +9,13 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
+from ..clock import Now
+from ..errors import LostReason
+from ..models import Task
+from ..querysets import TaskQuerySet
+from ..rules.status import Status
+from .database import database
+
 Fence: TypeAlias = tuple[UUID, str, int]
 
 
@@ -53,6 +60,11 @@ class Lease(NamedTuple):
         """Attempts spent, this one included; refunds not counted."""
         return self.attempts - self.refunds
 
+    @property
+    def wait_seconds(self) -> float:
+        """From due to claimed, by the queue's clock."""
+        return max(0.0, (self.last_attempt_at - self.eta).total_seconds())
+
 
 COLUMNS = list(Lease._fields)
 JSON_PLACES = [COLUMNS.index(name) for name in ("args", "kwargs", "backoff", "metadata")]
@@ -66,6 +78,35 @@ def read_lease(row: Sequence[Any]) -> Lease:
         if isinstance(values[place], str):
             values[place], _ = decode(values[place])
     return Lease(*values)
+
+
+def lease_of(task: Task, **changes: Any) -> Lease:
+    """The lease in a task's row."""
+    return Lease(**{name: getattr(task, name) for name in COLUMNS} | changes)
+
+
+def leased_by(lease: Lease) -> TaskQuerySet:
+    """The task, while this very lease on it holds."""
+    tasks: TaskQuerySet = Task.objects.using(database(lease.backend))
+    return tasks.filter(pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=Now())
+
+
+def why_lost(leases: Sequence[Lease], using: str) -> dict[Fence, LostReason]:
+    """By fence, why a report was rejected."""
+    if not leases:
+        return {}
+    rows = Task.objects.using(using).in_bulk([lease.id for lease in leases])
+    return {lease.fence: reason_of(lease, rows.get(lease.id)) for lease in leases}
+
+
+def reason_of(lease: Lease, task: Task | None) -> LostReason:
+    if task is None:
+        return LostReason.GONE
+    if task.status == Status.CANCELLED:
+        return LostReason.CANCELLED
+    if task.locked_by == lease.locked_by and task.attempts == lease.attempts:
+        return LostReason.EXPIRED
+    return LostReason.RECLAIMED
 
 
 current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=None)

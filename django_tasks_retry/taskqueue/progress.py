@@ -6,29 +6,26 @@ from typing import Any
 
 from django.db import connections
 
-from ..clock import Now, held
+from ..clock import Now, frozen
 from ..errors import InvalidCall, LeaseLost
-from ..models import Task
-from ..querysets import TaskQuerySet
 from ..rules.payload import canonical, clip, storable
 from ..rules.transitions import KEPT
 from .database import database
-from .finish import why_lost
-from .lease import Lease
+from .lease import Lease, leased_by, why_lost
 
 NOTE_LIMIT = 500
 
 
 def holds(lease: Lease) -> bool:
     """Whether the lease still holds, by the database's own clock."""
-    return held_by(lease).exists()
+    return leased_by(lease).exists()
 
 
 def report_progress(lease: Lease, done: float, total: float | None = None, note: str = "") -> None:
     """Record the holder's progress; LeaseLost where the lease no longer holds."""
     progress = progress_of(done, total, note)
-    with held():
-        written = held_by(lease).update(progress=progress, moved_by=f"{lease.signature}{KEPT}", updated_at=Now())
+    with frozen():
+        written = leased_by(lease).update(progress=progress, moved_by=f"{lease.signature}{KEPT}", updated_at=Now())
     if not written:
         raise_lost(lease)
 
@@ -37,12 +34,6 @@ def check_lease(lease: Lease) -> None:
     """LeaseLost where the lease no longer holds. Takes no lock, so it may stand in a long transaction."""
     if not holds(lease):
         raise_lost(lease)
-
-
-def held_by(lease: Lease) -> TaskQuerySet:
-    """The task, while this very lease on it holds."""
-    tasks: TaskQuerySet = Task.objects.using(database(lease.backend))
-    return tasks.filter(pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=Now())
 
 
 def progress_of(done: float, total: float | None, note: str) -> dict[str, Any]:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import timedelta
 from uuid import UUID
 
-from django.db import transaction
-from django.db.models import F
-from django.db.models.functions import Greatest
-
-from ..clock import Now, held, now
 from ..conf import options
 from ..errors import LostReason
-from ..models import Task
-from ..rules.transitions import KEPT
-from .database import database, is_postgresql, run, statement
-from .finish import why_lost
-from .lease import Fence, Lease
+from .database import database
+from .engines import engine_for
+from .lease import Fence, Lease, why_lost
 
 
 def renew(
@@ -28,12 +20,11 @@ def renew(
         return {}
     backend = leases[0].backend
     using, seconds = database(backend), options(backend).lease if seconds is None else seconds
-    extend = extend_on_postgresql if is_postgresql(using) else extend_on_sqlite
-    extended = extend(leases, seconds, actor, using)
+    extended = engine_for(using).renew(leases, seconds, actor)
     return why_lost([lease for lease in leases if lease.fence not in extended], using)
 
 
-def renew_held(
+def renew_workers(
     worker_ids: Sequence[str],
     seconds: float,
     *,
@@ -45,60 +36,4 @@ def renew_held(
 
     Where the tasks that they know of are given, others run out: a claim whose answer was lost, an outcome refused.
     """
-    using = database(backend)
-    extend = extend_held_on_postgresql if is_postgresql(using) else extend_held_on_sqlite
-    return extend(worker_ids, seconds, f"{actor}{KEPT}", known, using)
-
-
-def extend_held_on_postgresql(
-    worker_ids: Sequence[str], seconds: float, moved_by: str, known: Collection[UUID] | None, using: str
-) -> set[UUID]:
-    parameters = {
-        "workers": list(worker_ids),
-        "known": None if known is None else list(known),
-        "lease": seconds,
-        "moved_by": moved_by,
-    }
-    return {row["id"] for row in run(statement("renew_held"), parameters, using)}
-
-
-def extend_held_on_sqlite(
-    worker_ids: Sequence[str], seconds: float, moved_by: str, known: Collection[UUID] | None, using: str
-) -> set[UUID]:
-    with transaction.atomic(using=using), held():
-        leased = Task.objects.using(using).running().filter(locked_by__in=worker_ids, lock_expires_at__gt=Now())
-        if known is not None:
-            leased = leased.filter(pk__in=known)
-        ids = set(leased.values_list("pk", flat=True))
-        expiry = Greatest(F("lock_expires_at"), Now() + timedelta(seconds=seconds))
-        leased.filter(pk__in=ids).update(lock_expires_at=expiry, moved_by=moved_by)
-    return ids
-
-
-def extend_on_postgresql(leases: Sequence[Lease], seconds: float, actor: str | None, using: str) -> set[Fence]:
-    # In the order of their ids, so that two that write about the same tasks cannot deadlock.
-    leases = sorted(leases, key=lambda lease: lease.id)
-    parameters = {
-        "id": [lease.id for lease in leases],
-        "worker": [lease.locked_by for lease in leases],
-        "attempt": [lease.attempts for lease in leases],
-        "moved_by": [f"{actor or lease.signature}{KEPT}" for lease in leases],
-        "lease": seconds,
-    }
-    return {(row["id"], row["locked_by"], row["attempts"]) for row in run(statement("renew"), parameters, using)}
-
-
-def extend_on_sqlite(leases: Sequence[Lease], seconds: float, actor: str | None, using: str) -> set[Fence]:
-    extended = set()
-    with transaction.atomic(using=using), held():
-        moment = now(using)
-        for lease in leases:
-            mine = Task.objects.using(using).filter(
-                pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=moment
-            )
-            if mine.update(
-                lock_expires_at=Greatest(F("lock_expires_at"), moment + timedelta(seconds=seconds)),
-                moved_by=f"{actor or lease.signature}{KEPT}",
-            ):
-                extended.add(lease.fence)
-    return extended
+    return engine_for(database(backend)).renew_workers(worker_ids, seconds, actor, known)

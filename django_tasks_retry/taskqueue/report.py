@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import random
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from .. import registry
 from ..conf import options
 from ..errors import InvalidPayload, Snooze
 from ..rules.backoff import MAX_DELAY, Backoff, Custom, from_json
-from ..rules.failure import Code, Failure, capture
+from ..rules.failure import LOST, Code, Failure, capture
 from ..rules.fingerprint import fingerprint
 from ..rules.payload import canonical, check_size, dump, noted
 from ..rules.status import Status
@@ -21,6 +22,7 @@ from .ids import new_id
 from .lease import Lease
 
 logger = logging.getLogger("django_tasks_retry")
+LOST_FINGERPRINT = fingerprint(LOST.exception, LOST.code, LOST.message, LOST.traceback)
 
 
 class Completed(NamedTuple):
@@ -57,14 +59,24 @@ class Report(NamedTuple):
     delay: float = 0.0
     error: dict[str, Any] | None = None
     result: str | None = None
-    events: tuple[tuple[EventKind, dict[str, Any]], ...] = ()
+    data: tuple[dict[str, Any], ...] = ({},)
+    """Of the events of the move, in their order."""
     next_id: UUID | None = None
+
+    @property
+    def events(self) -> Iterator[tuple[EventKind, dict[str, Any]]]:
+        return zip(self.move.events, self.data, strict=True)
 
     @property
     def fingerprint(self) -> str | None:
         if self.error is None:
             return None
         return fingerprint(*(self.error[key] for key in ("exception", "code", "message", "traceback")))
+
+    @property
+    def reason(self) -> str:
+        """Why it was released, where it was."""
+        return next((str(data["reason"]) for _, data in self.events if "reason" in data), "")
 
     @property
     def is_final(self) -> bool:
@@ -96,7 +108,6 @@ def completed(outcome: Completed) -> Report:
         COMPLETE,
         **signed(outcome),
         result=result,
-        events=((EventKind.COMPLETED, {}),),
         next_id=new_id() if lease.interval else None,
     )
 
@@ -104,36 +115,37 @@ def completed(outcome: Completed) -> Report:
 def released(outcome: Released) -> Report:
     data = {"reason": noted(outcome.reason), "refunded": True}
     delay = min(max(0.0, float(outcome.delay)), MAX_DELAY)
-    return Report(outcome.lease, RELEASE, **signed(outcome), delay=delay, events=((EventKind.RELEASED, data),))
+    return Report(outcome.lease, RELEASE, **signed(outcome), delay=delay, data=(data,))
 
 
 def failed(outcome: Failed) -> Report:
-    lease, error = outcome.lease, outcome.error
-    failure = error if isinstance(error, Failure) else capture(error)
-    delay = next_delay(lease, None if isinstance(error, Failure) else error, failure.code)
-    terminal = delay is None
-    told = {"terminal": terminal, "error": {**failure.brief(), "traceback": failure.traceback}}
-    if delay is not None:
-        told["backoff_ms"] = round(delay * 1000)
-    recorded = {
-        **failure.brief(),
-        "traceback": failure.traceback,
-        "attempt": lease.attempts,
-        "max_attempts": lease.max_attempts,
-        "terminal": terminal,
-        "backoff_ms": told.get("backoff_ms"),
+    lease, raised = outcome.lease, None if isinstance(outcome.error, Failure) else outcome.error
+    failure = outcome.error if isinstance(outcome.error, Failure) else capture(outcome.error)
+    delay = next_delay(lease, raised, failure.code)
+    error = error_record(failure, lease, delay)
+    data: dict[str, Any] = {"terminal": delay is None, "error": failure.as_dict()}
+    if delay is None:
+        return Report(lease, GIVE_UP, **signed(outcome), error=error, data=(data,))
+    data["backoff_ms"] = error["backoff_ms"]
+    return Report(lease, REQUEUE, **signed(outcome), delay=delay, error=error, data=(data, {}))
+
+
+class Budgeted(Protocol):
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def max_attempts(self) -> int: ...
+
+
+def error_record(failure: Failure, of: Budgeted, delay: float | None = None) -> dict[str, Any]:
+    """What `last_error` holds, but for the times, which are the queue's. No delay means that it is final."""
+    return {
+        **failure.as_dict(),
+        "attempt": of.attempts,
+        "max_attempts": of.max_attempts,
+        "terminal": delay is None,
+        "backoff_ms": None if delay is None else round(delay * 1000),
     }
-    events: tuple[tuple[EventKind, dict[str, Any]], ...] = ((EventKind.FAILED, told),)
-    if terminal:
-        return Report(lease, GIVE_UP, **signed(outcome), error=recorded, events=events)
-    return Report(
-        lease,
-        REQUEUE,
-        **signed(outcome),
-        delay=delay or 0.0,
-        error=recorded,
-        events=(*events, (EventKind.REQUEUED, {})),
-    )
 
 
 def signed(outcome: Outcome) -> dict[str, Any]:

@@ -13,11 +13,14 @@ import os
 import threading
 import time
 from collections.abc import Iterable
+from enum import StrEnum
 from functools import partial
+from typing import NamedTuple
+from uuid import UUID
 
 from django.db import connections, transaction
 
-from .database import as_array, fetch, is_postgresql
+from .engines import engine_for
 
 CHANNEL = "django_tasks_retry"
 COOLDOWN_SECONDS = 0.005  # a lone task is announced at once, a burst two hundred times a second
@@ -26,10 +29,41 @@ FAREWELL_SECONDS = 1.0
 logger = logging.getLogger("django_tasks_retry.wakeup")
 
 
-def announce(messages: Iterable[str], using: str) -> None:
-    """After the commit, wake the workers that listen for these messages."""
-    if is_postgresql(using):
-        transaction.on_commit(partial(notifier(using).send, frozenset(messages)), using=using, robust=True)
+class Kind(StrEnum):
+    """What a message is about. What stands behind it is a queue, a task id, or a listener's token."""
+
+    WORK = "work"
+    CANCELLED = "cancelled"
+    TEST = "test"
+
+
+class WakeUp(NamedTuple):
+    kind: Kind
+    subject: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.subject}"
+
+
+def read_message(text: str) -> WakeUp | None:
+    """The message behind a text of the channel; None for one of another version."""
+    kind, _, subject = text.partition(":")
+    return WakeUp(Kind(kind), subject) if kind in set(Kind) else None
+
+
+def announce_work(queues: Iterable[str], using: str) -> None:
+    """After the commit, wake the workers that serve these queues."""
+    announce((WakeUp(Kind.WORK, queue) for queue in queues), using)
+
+
+def announce_cancelled(ids: Iterable[UUID], using: str) -> None:
+    """After the commit, let the workers that run these tasks learn of it before their next renewal."""
+    announce((WakeUp(Kind.CANCELLED, str(task_id)) for task_id in ids), using)
+
+
+def announce(messages: Iterable[WakeUp], using: str) -> None:
+    if engine_for(using).can_notify and (texts := frozenset(map(str, messages))):
+        transaction.on_commit(partial(notifier(using).send, texts), using=using, robust=True)
 
 
 class Notifier:
@@ -78,9 +112,8 @@ class Notifier:
             self.changed.wait_for(lambda: not (self.gathered or self.sending), timeout=FAREWELL_SECONDS)
 
     def notify(self, messages: set[str]) -> None:
-        parameters = {"channel": CHANNEL, "messages": as_array(sorted(messages))}
         try:
-            fetch("SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m", parameters, self.using)
+            engine_for(self.using).notify(CHANNEL, sorted(messages))
         except Exception as error:
             logger.debug("wake-up not sent, workers will poll: %s", error)
             connections[self.using].close()

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from ..clock import Now, now
-from ..models import Task, TaskEvent, Worker
-from ..rules.status import Status
-from ..rules.transitions import EventKind
+from ..models import Task, Worker
 from .database import database
-from .finish import Receipt
-from .lease import COLUMNS, Fence, Lease
+from .lease import COLUMNS, Lease
 
 ALIVE_SECONDS = 30.0
 KEEP = timedelta(days=1)
-REPORTED = (EventKind.COMPLETED, EventKind.FAILED, EventKind.RELEASED)
 
 
-def sign_on(worker_id: str, backend: str, **facts: Any) -> None:
+def register_worker(worker_id: str, backend: str, **facts: Any) -> None:
     """Enter the registry, and drop the entries of workers long gone."""
     using = database(backend)
     moment = now(using)
@@ -30,7 +28,7 @@ def sign_on(worker_id: str, backend: str, **facts: Any) -> None:
     Worker.objects.using(using).update_or_create(id=worker_id, defaults=facts)
 
 
-def beat(worker_id: str, backend: str, running: int) -> tuple[bool, int]:
+def heartbeat(worker_id: str, backend: str, running: int) -> tuple[bool, int]:
     """Say that the worker is alive. Answers whether it was asked to stop, and how many workers are alive."""
     registered = Worker.objects.using(database(backend))
     registered.filter(pk=worker_id).update(heartbeat_at=Now(), running=running)
@@ -38,41 +36,29 @@ def beat(worker_id: str, backend: str, running: int) -> tuple[bool, int]:
     return asked, alive_workers(backend).count()
 
 
-def sign_off(worker_id: str, backend: str) -> None:
+def deregister_worker(worker_id: str, backend: str) -> None:
     Worker.objects.using(database(backend)).filter(pk=worker_id).update(stopped_at=Now(), running=0)
 
 
-def alive_workers(backend: str = "default") -> Any:
+def alive_workers(backend: str = "default") -> QuerySet[Worker]:
     recently = Now() - timedelta(seconds=ALIVE_SECONDS)
     return Worker.objects.using(database(backend)).filter(stopped_at__isnull=True, heartbeat_at__gte=recently)
 
 
 def leases_of(worker_id: str, backend: str = "default") -> list[Lease]:
     """Every lease in this worker's name, also those whose claim was never answered."""
-    held = Task.objects.using(database(backend)).leased_to(worker_id)
-    return [Lease(**row) for row in held.values(*COLUMNS)]
+    leased = Task.objects.using(database(backend)).leased_to(worker_id)
+    return [Lease(**row) for row in leased.values(*COLUMNS)]
 
 
-def cancelled_among(ids: Collection[UUID], backend: str = "default") -> set[UUID]:
+def find_leased(ids: Collection[UUID], workers: Collection[str], backend: str = "default") -> set[UUID]:
+    """Those of these tasks whose lease is one of these workers' and has not expired."""
+    running = Task.objects.using(database(backend)).running()
+    leased = running.filter(pk__in=ids, locked_by__in=workers, lock_expires_at__gt=Now())
+    return set(leased.values_list("pk", flat=True))
+
+
+def find_cancelled(ids: Collection[UUID], backend: str = "default") -> set[UUID]:
+    """Those of these tasks that were cancelled."""
     tasks = Task.objects.using(database(backend)).cancelled()
     return set(tasks.filter(pk__in=ids).values_list("pk", flat=True))
-
-
-def already_reported(leases: Sequence[Lease], backend: str = "default") -> dict[Fence, Receipt]:
-    """What the books say about these leases, where they do: reading resolves a COMMIT whose answer was lost."""
-    by_fence = {lease.fence: lease for lease in leases}
-    told = TaskEvent.objects.using(database(backend)).filter(task_id__in=[lease.id for lease in leases])
-    receipts: dict[Fence, Receipt] = {}
-    for event in told.filter(kind__in=REPORTED):
-        fence = (event.task_id, event.actor, event.attempt)
-        if fence in by_fence:
-            receipts[fence] = receipt_of(event, by_fence[fence])
-    return receipts
-
-
-def receipt_of(event: TaskEvent, lease: Lease) -> Receipt:
-    if event.kind == EventKind.COMPLETED:
-        status = Status.SUCCESS
-    else:
-        status = Status.FAILED if event.data.get("terminal") else Status.PENDING
-    return Receipt(lease, status, ts=event.ts, error=event.data.get("error"))

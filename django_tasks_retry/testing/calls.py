@@ -12,7 +12,7 @@ from .. import registry
 from ..compat import normalize_json
 from ..models import Task
 from ..registry import AnyTask
-from ..rules.backoff import path_of
+from ..rules.names import path_of
 
 SHOWN = 10
 

@@ -17,7 +17,7 @@ from ..conf import options
 from ..models import Task
 from ..rules.policy import policy_of
 from ..taskqueue import Failed, Lease, Outcome, Request, claim, database, enqueue, recover
-from ..worker.attempt import Attempt, Call
+from ..worker.child.attempt import Attempt, Call
 from .calls import Expected
 from .inline import begin_inline, hooks_run_after, perform, run_inline
 
@@ -83,9 +83,10 @@ def crash(tasks: Tasks, expected: Expected, observe: Observe | None) -> CrashRep
     after_crash = observe()
     lose_the_worker(tasks)
     attempt = run_inline(claim_it(tasks, task_id))
-    error = attempt.outcome.error if isinstance(attempt.outcome, Failed) else None
+    error = attempt.receipt.error if attempt.receipt else None
+    failure = f"{error['exception']}: {error['message']}" if error else ""
     history = tasks.history(read_result(str(task_id), tasks.backend))
-    return CrashReport(str(expected), atomic, before, after_crash, observe(), history, repr(error) if error else "")
+    return CrashReport(str(expected), atomic, before, after_crash, observe(), history, failure)
 
 
 def everyday_effects(using: str) -> dict[str, int]:

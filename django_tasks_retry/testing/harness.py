@@ -76,9 +76,7 @@ class Tasks:
         served = Lanes(queues)
         waiting = Task.objects.using(self.using).pending().filter(backend=self.backend)
         waiting = waiting.filter(Q(interval=0) | Q(attempts__gt=F("refunds")), func_path__in=registry.known_paths())
-        waiting = waiting.exclude(
-            queue__in=Queue.objects.using(self.using).filter(paused_at__isnull=False).values("name")
-        )
+        waiting = waiting.exclude(queue__in=Queue.objects.using(self.using).paused().values("name"))
         etas = [task.eta for task in waiting.order_by("eta") if served.serves(task.queue)]
         return max(timedelta(0), etas[0] - clock.now(self.using)) if etas else None
 

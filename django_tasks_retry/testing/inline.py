@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 from django.db import DatabaseError, connections, transaction
 from django.test import TestCase
 
-from ..conf import options
-from ..taskqueue import Completed, Failed, Lease, Outcome, current_lease, finish, release_task
+from ..taskqueue import Completed, Failed, Lease, Outcome, current_lease, record, release_task
 from ..taskqueue.wakeup import Notifier
-from ..worker.attempt import Attempt, Call, LeaseClock, begin, run_atomically, tell_finished
+from ..worker.child.attempt import Attempt, Call, begin, conclude, run_atomically
+from ..worker.child.finished_signals import send_finished
 
 Way: TypeAlias = Callable[[Attempt, Call], Outcome]
 
@@ -26,7 +26,7 @@ def call_function(attempt: Attempt, call: Call) -> Outcome:
 
 
 def begin_inline(lease: Lease) -> Attempt:
-    return Attempt(lease, monotonic(), LeaseClock(options(lease.backend).lease))
+    return Attempt(lease, monotonic())
 
 
 def run_inline(lease: Lease) -> Attempt:
@@ -34,13 +34,13 @@ def run_inline(lease: Lease) -> Attempt:
     attempt = begin_inline(lease)
     with hooks_run_after():
         try:
-            attempt.outcome = perform(attempt)
+            attempt.report = conclude(attempt, perform(attempt))
         except KeyboardInterrupt:
             release_task(lease, "interrupted")
             raise
         if attempt.receipt is None:
-            [attempt.receipt] = finish([attempt.outcome])
-    tell_finished(attempt)
+            [attempt.receipt] = record([attempt.report])
+    send_finished(attempt)
     return attempt
 
 

@@ -1,4 +1,4 @@
-"""The process that claims, runs and reports."""
+"""The process that claims, runs and reports: a supervisor and its children."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .options import WorkerOptions
 
 def start(options: WorkerOptions, log_format: str | None = None, verbosity: int = 1) -> int:
     """Run a worker in this process, which must be the main thread of it. Returns the exit code."""
-    from . import journal
+    from . import logs
     from .startup import greeting, prepare_connections, refuse_unsafe_start
-    from .supervisor import Supervisor
+    from .supervisor.supervisor import Supervisor
 
-    journal.set_up(log_format, verbosity)
+    logs.set_up(log_format, verbosity)
     prepare_connections()
     refuse_unsafe_start(options)
     supervisor = Supervisor(options)
-    logging.getLogger("django_tasks_retry").info("%s", greeting(supervisor.id, options))
+    logging.getLogger(__name__).info("%s", greeting(supervisor.id, options))
     return supervisor.run()

@@ -75,7 +75,7 @@ def clock_of(using: str) -> Callable[[float], None]:
 
 def sign_on() -> None:
     for n, worker in enumerate(WORKERS):
-        taskqueue.sign_on(
+        taskqueue.register_worker(
             worker, "default", host=f"web-{n + 1}.example", pid=4711 + n, version="1.0", queues=["default", "emails"],
             exclude=[], tasks=[], processes=2, slots=8, running=0,
         )  # fmt: skip

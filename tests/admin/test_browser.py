@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from django_tasks_retry.admin import bulk
+from django_tasks_retry.admin.bulk import confirm
 from django_tasks_retry.models import Queue, Task
 from tests import tasks
 from tests.admin import scene
@@ -64,8 +64,8 @@ def test_a_task_is_retried_without_scripts(page, committed):
     task = scene.play(committed)["import"]
     page.goto(task_url(task))
     page.click("text=Retry…")
-    page.fill(".dtr-deed-retry input[name=reason]", "the file is mended")
-    page.click(".dtr-deed-retry button")
+    page.fill(".dtr-action-retry input[name=reason]", "the file is mended")
+    page.click(".dtr-action-retry button")
     assert "1 task retried." in page.inner_text(".messagelist")
     again = Task.objects.get(retry_of=task)
     assert str(again.pk) in page.url
@@ -76,7 +76,7 @@ def test_a_running_task_is_cancelled_without_scripts(page, committed):
     task = scene.play(committed)["running"]
     page.goto(task_url(task))
     page.click("text=Cancel…")
-    page.click(".dtr-deed-cancel button")
+    page.click(".dtr-action-cancel button")
     task.refresh_from_db()
     assert task.status == "CANCELLED"
 
@@ -88,7 +88,7 @@ def test_all_matching_tasks_are_retried_without_scripts(page, committed):
     page.select_option("select[name=action]", "retry_selected")
     page.check("input[name=select_across]")
     page.click("button[name=index]")
-    assert f"{failed} tasks will be done again" in page.inner_text("#content")
+    assert f"{failed} tasks will be retried as new tasks" in page.inner_text("#content")
     page.fill("input[name=reason]", "after the outage")
     page.click("button.default")
     assert f"{failed} tasks retried." in page.inner_text(".messagelist")
@@ -149,9 +149,9 @@ def test_pages_fit_a_narrow_screen(open_page, committed):
         assert page.evaluate("document.querySelector('#content-main').scrollWidth <= window.innerWidth"), url
 
 
-def test_with_scripts_a_large_deed_goes_on_by_itself(open_page, committed, monkeypatch):
-    monkeypatch.setattr(bulk, "SECONDS", -1.0)
-    monkeypatch.setattr(bulk, "BATCH", 2)
+def test_with_scripts_a_large_action_continues_by_itself(open_page, committed, monkeypatch):
+    monkeypatch.setattr(confirm, "SECONDS", -1.0)
+    monkeypatch.setattr(confirm, "BATCH", 2)
     Task.objects.enqueue_many([(tasks.noop,)] * 5)
     page = open_page()
     page.goto(f"{PAGES['tasks']}?status=ready")

@@ -1,4 +1,4 @@
-"""Deeds on many tasks: a signed filter instead of ids, batches, a stop between them."""
+"""Actions on many tasks: a signed filter instead of ids, batches, a stop between them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from django.contrib.admin.models import LogEntry
 from django.core import signing
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.admin import bulk, filters, selection
+from django_tasks_retry.admin.bulk import confirm, selection
+from django_tasks_retry.admin.tasks import filters
 from django_tasks_retry.models import Task
 from tests import tasks
 
 LIST = "/admin/django_tasks_retry/task/"
-ACT = f"{LIST}act/"
+ACT = f"{LIST}bulk-action/"
 
 
 def ask(client, action: str, query: str = "", **data):
@@ -73,24 +74,24 @@ def test_retries_are_not_retried_by_the_same_request(many, operator):
 def test_rows_in_the_wrong_status_are_skipped_and_counted(database, operator):
     Task.objects.enqueue_many([(tasks.noop,)] * 2)[0].cancel()
     asked = ask_about_all(operator, "cancel_selected")
-    assert (asked.context["possible"], asked.context["impossible"]) == ("1", "1")
+    assert (asked.context["possible"], asked.context["skipped"]) == ("1", "1")
     response = act(operator, asked, follow=True)
     assert "1 task cancelled." in response.content.decode()
-    assert "1 task skipped: finished already." in response.content.decode()
+    assert "1 task skipped: already finished." in response.content.decode()
 
 
 def test_many_tasks_want_a_reason(many, operator):
     asked = ask_about_all(operator, "cancel_selected")
     response = act(operator, asked, reason="  ")
     assert response.status_code == 400
-    assert "Say why" in response.content.decode()
+    assert "Enter a reason" in response.content.decode()
     assert not Task.objects.cancelled().exists()
     act(operator, response)
     assert Task.objects.cancelled().count() == 2500
 
 
 def test_a_request_stops_in_time_and_the_next_one_goes_on(many, operator, monkeypatch):
-    monkeypatch.setattr(bulk, "SECONDS", -1.0)
+    monkeypatch.setattr(confirm, "SECONDS", -1.0)
     asked = ask_about_all(operator, "cancel_selected")
     first = act(operator, asked)
     assert "1,000 tasks cancelled." in first.content.decode()
@@ -102,7 +103,7 @@ def test_a_request_stops_in_time_and_the_next_one_goes_on(many, operator, monkey
     assert "2,500 tasks cancelled." in last.content.decode()
 
 
-def test_large_deeds_are_logged_as_one_decision(many, operator):
+def test_large_actions_are_logged_as_one_entry(many, operator):
     act(operator, ask_about_all(operator, "cancel_selected"))
     entries = LogEntry.objects.all()
     assert 1 <= len(entries) <= 3
@@ -147,10 +148,10 @@ def test_run_now_makes_scheduled_tasks_due(database, operator):
 
 
 def test_all_matching_goes_back_further_than_the_list_looks(database, operator, monkeypatch):
-    """No index knows queues, so the list looks at the newest tasks only; a deed means all."""
+    """No index knows queues, so the list looks at the newest tasks only; an action means all."""
     monkeypatch.setattr(filters, "LOOK_BACK", 10)
     monkeypatch.setattr(selection, "STRIDE", 7)
-    monkeypatch.setattr(bulk, "BATCH", 3)
+    monkeypatch.setattr(confirm, "BATCH", 3)
     Task.objects.enqueue_many([{"func": tasks.noop, "queue": "emails" if n % 10 < 4 else "bulk"} for n in range(60)])
     assert operator.get(LIST, {"queue": "emails"}).context["cl"].result_count < 10
     asked = ask_about_all(operator, "cancel_selected", "queue=emails")

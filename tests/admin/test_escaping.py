@@ -83,7 +83,7 @@ def test_hostile_content_stays_text_on_every_page(name, database, operator):
         {"q": text[:500]},
         {"q": f"queue:{text[:64]}"},
         {"task": text[:200]},
-        {"alike": text[:50]},
+        {"fingerprint": text[:50]},
         {"older": text[:50]},
     ):
         response = operator.get(f"{BASE}/task/", query)
@@ -92,7 +92,7 @@ def test_hostile_content_stays_text_on_every_page(name, database, operator):
 
 
 def sign_on(text: str) -> None:
-    taskqueue.sign_on(
+    taskqueue.register_worker(
         text[:90], "default", host=text[:200], pid=1, version=text[:30], queues=[text[:60]], exclude=[text[:60]],
         tasks=[], processes=1, slots=1, running=0,
     )  # fmt: skip

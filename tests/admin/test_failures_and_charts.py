@@ -15,7 +15,7 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.models import OperatorEvent, Task, TaskStat
 from django_tasks_retry.rules.fingerprint import fingerprint, general
 from django_tasks_retry.rules.frames import frames_of, innermost_project_frame
-from django_tasks_retry.taskqueue import Stat, survey
+from django_tasks_retry.taskqueue import Stat, summaries
 from tests import tasks
 
 TRACEBACK = """\
@@ -111,7 +111,7 @@ def test_lost_workers_are_alike(database, travel):
     taskqueue.claim("w", limit=2)
     travel(100)
     taskqueue.recover()
-    [group] = survey.alike(database)
+    [group] = summaries.failure_groups(database)
     assert (group.failed, group.code) == (2, "LEASE_LOST")
 
 
@@ -155,11 +155,13 @@ def test_every_decision_about_a_queue_is_kept(database):
 
 
 def test_a_worker_is_asked_to_stop_once(database):
-    taskqueue.sign_on("w-1", "default", host="h", pid=1, version="1", queues=["*"], tasks=[], processes=1, slots=1)
+    taskqueue.register_worker(
+        "w-1", "default", host="h", pid=1, version="1", queues=["*"], tasks=[], processes=1, slots=1
+    )
     assert taskqueue.ask_to_stop("w-1", by="ann", reason="deploy")
     assert not taskqueue.ask_to_stop("w-1", by="bob")
     assert not taskqueue.ask_to_stop("w-2", by="bob")
-    assert taskqueue.beat("w-1", "default", 0)[0] is True
+    assert taskqueue.heartbeat("w-1", "default", 0)[0] is True
     assert list(OperatorEvent.objects.values_list("kind", "actor")) == [("worker.stop_asked", "ann")]
 
 

@@ -90,54 +90,63 @@ class TestEveryDoor:
         assert "INC-204" in entry.change_message
 
 
-@pytest.mark.parametrize(("deed", "permission", "which"), BULK)
+@pytest.mark.parametrize(("action", "permission", "which"), BULK)
 class TestTheDoorForMany:
-    def ask(self, client: Client, deed: str, task: Task) -> Any:
-        action = f"{deed.replace('-', '_')}_selected"
-        return client.post(f"{BASE}/task/", {"action": action, "_selected_action": [str(task.pk)], "index": 0})
+    def ask(self, client: Client, action: str, task: Task) -> Any:
+        name = f"{action.replace('-', '_')}_selected"
+        return client.post(f"{BASE}/task/", {"action": name, "_selected_action": [str(task.pk)], "index": 0})
 
-    def test_asking_changes_nothing(self, deed, permission, which, played, operator):
+    def test_asking_changes_nothing(self, action, permission, which, played, operator):
         before = state()
-        response = self.ask(operator, deed, played[which])
+        response = self.ask(operator, action, played[which])
         assert response.status_code == 200
         assert "Are you sure?" in response.content.decode()
         assert state() == before
 
     def test_asking_without_permission_changes_nothing_and_asks_nothing(
-        self, deed, permission, which, played, session_with
+        self, action, permission, which, played, session_with
     ):
         others = {each for _, each, _ in BULK} - {permission}
-        response = self.ask(session_with(*PERMISSIONS, *others), deed, played[which])
+        response = self.ask(session_with(*PERMISSIONS, *others), action, played[which])
         assert "Are you sure?" not in response.content.decode()
 
-    def test_a_confirmation_is_of_no_use_to_others(self, deed, permission, which, played, operator, session_with):
-        token = self.ask(operator, deed, played[which]).context["token"]
+    def test_all_matching_needs_the_permission_and_no_ticked_row(
+        self, action, permission, which, played, operator, session_with
+    ):
+        data = {"action": f"{action.replace('-', '_')}_selected", "select_across": "1", "index": 0}
+        others = {each for _, each, _ in BULK} - {permission}
+        refused = session_with(*PERMISSIONS, *others).post(f"{BASE}/task/", data, follow=True)
+        assert "Are you sure?" not in refused.content.decode()
+        assert "Are you sure?" in operator.post(f"{BASE}/task/", data).content.decode()
+
+    def test_a_confirmation_is_of_no_use_to_others(self, action, permission, which, played, operator, session_with):
+        token = self.ask(operator, action, played[which]).context["token"]
         before = state()
-        session_with(*PERMISSIONS, permission).post(f"{BASE}/task/act/", {"token": token, "reason": "x"})
+        session_with(*PERMISSIONS, permission).post(f"{BASE}/task/bulk-action/", {"token": token, "reason": "x"})
         assert state() == before
 
-    def test_a_permission_that_was_taken_away_counts(self, deed, permission, which, played, session_with):
+    def test_a_permission_that_was_taken_away_counts(self, action, permission, which, played, session_with):
         client = session_with("view_task", permission)
-        token = self.ask(client, deed, played[which]).context["token"]
+        token = self.ask(client, action, played[which]).context["token"]
         get_user_model().objects.get(username="staff").user_permissions.clear()
         before = state()
-        assert client.post(f"{BASE}/task/act/", {"token": token, "reason": "x"}).status_code == 403
+        assert client.post(f"{BASE}/task/bulk-action/", {"token": token, "reason": "x"}).status_code == 403
         assert state() == before
 
-    def test_a_confirmation_that_was_altered_is_refused(self, deed, permission, which, played, operator):
-        token = self.ask(operator, deed, played[which]).context["token"]
+    def test_a_confirmation_that_was_altered_is_refused(self, action, permission, which, played, operator):
+        token = self.ask(operator, action, played[which]).context["token"]
         before = state()
         for wrong in (token[:-1], token + "x", "", "e30:1:2"):
-            operator.post(f"{BASE}/task/act/", {"token": wrong, "reason": "x"})
+            operator.post(f"{BASE}/task/bulk-action/", {"token": wrong, "reason": "x"})
         assert state() == before
 
-    def test_get_is_refused(self, deed, permission, which, played, operator):
-        assert operator.get(f"{BASE}/task/act/").status_code == 405
+    def test_get_is_refused(self, action, permission, which, played, operator):
+        assert operator.get(f"{BASE}/task/bulk-action/").status_code == 405
 
-    def test_confirmed_it_is_done_and_recorded(self, deed, permission, which, played, session_with):
+    def test_confirmed_it_is_done_and_recorded(self, action, permission, which, played, session_with):
         client = session_with("view_task", permission)
-        token = self.ask(client, deed, played[which]).context["token"]
-        response = client.post(f"{BASE}/task/act/", {"token": token, "reason": "INC-204"}, follow=True)
+        token = self.ask(client, action, played[which]).context["token"]
+        response = client.post(f"{BASE}/task/bulk-action/", {"token": token, "reason": "INC-204"}, follow=True)
         assert response.redirect_chain
         [entry] = LogEntry.objects.all()
         assert entry.object_id == str(played[which].pk)

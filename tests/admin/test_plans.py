@@ -10,7 +10,7 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from django_tasks_retry.admin import patience
+from django_tasks_retry.admin import statement_timeout
 from django_tasks_retry.models import Task
 from tests.admin import scene
 
@@ -21,8 +21,8 @@ LISTS = [
     "", "?p=3", "?status=failed", "?status=retrying", "?status=running", "?status=success", "?status=cancelled",
     "?status=scheduled", "?status=ready", "?queue=emails", "?queue=rare", "?queue=rare&status=success", "?window=24h",
     "?window=15m&queue=rare", "?status=failed&window=7d", "?task=tests.tasks.noop", "?task=nobody.knows", "?q=018bcfe5",
-    "?q=queue:rare", "?q=task:noop", "?q=error:boom", "?q=error:boom&status=retrying", "?alike=00000000000000a1",
-    "?alike=00000000000000a1&status=failed", "?alike=00000000000000a1&status=retrying",
+    "?q=queue:rare", "?q=task:noop", "?q=error:boom", "?q=error:boom&status=retrying", "?fingerprint=00000000000000a1",
+    "?fingerprint=00000000000000a1&status=failed", "?fingerprint=00000000000000a1&status=retrying",
     "?older=018bcfe8-0000-7000-8000-000000000000", "?older=018bcfe8-0000-7000-8000-000000000000&queue=rare",
 ]  # fmt: skip
 
@@ -119,9 +119,9 @@ def test_the_list_does_not_fetch_what_it_does_not_show(full, operator):
 def test_a_question_that_takes_too_long_is_answered_with_advice(full, operator, monkeypatch):
     if full != "postgresql":
         pytest.skip("SQLite has no time limit for statements")
-    monkeypatch.setattr(patience, "SECONDS", 0.001)
+    monkeypatch.setattr(statement_timeout, "SECONDS", 0.001)
     page = operator.get(f"{BASE}/task/?queue=rare").content.decode()
-    assert "The database took too long to answer." in page
+    assert "The query took too long." in page
     monkeypatch.undo()
     assert "took too long" not in operator.get(f"{BASE}/task/?queue=rare").content.decode()
     with connections[full].cursor() as cursor:

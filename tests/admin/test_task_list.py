@@ -7,8 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from django_tasks_retry.admin import pages
+from django_tasks_retry.admin.tasks import changelist
 from django_tasks_retry.models import Task
+from django_tasks_retry.rules.names import short_id
 from tests import tasks
 
 LIST = "/admin/django_tasks_retry/task/"
@@ -59,6 +60,13 @@ def test_an_id_or_its_beginning_finds_the_task(played, operator):
     assert found(operator, q=str(uuid.uuid4())) == set()
 
 
+def test_the_short_id_of_log_and_list_finds_the_task(played, operator):
+    task = str(played["import"].pk)
+    assert task.startswith(short_id(task))
+    assert task in found(operator, q=short_id(played["import"].pk))
+    assert f'<code title="{task}">{short_id(task)}</code>' in operator.get(LIST, {"q": task}).content.decode()
+
+
 def test_qualifiers_search_queue_task_and_error(played, operator):
     assert len(found(operator, q="task:monthly_report")) == 3
     assert found(operator, q="task:monthly_report queue:emails") == set()
@@ -91,14 +99,14 @@ def test_an_empty_install_shows_how_to_begin(database, operator):
 
 
 def test_counts_stop_at_the_cap_and_the_list_goes_on(database, operator, monkeypatch):
-    monkeypatch.setattr(pages, "CAP", 60)
+    monkeypatch.setattr(changelist, "CAP", 60)
     every = Task.objects.enqueue_many([(tasks.noop,)] * 70)
     response = operator.get(LIST, {"p": 3})
-    changelist = response.context["cl"]
-    assert changelist.result_count == 60
-    assert changelist.count_text.endswith("+")
-    assert changelist.older_query
-    rest = operator.get(LIST + changelist.older_query).context["cl"]
+    shown = response.context["cl"]
+    assert shown.result_count == 60
+    assert shown.count_text.endswith("+")
+    assert shown.older_query
+    rest = operator.get(LIST + shown.older_query).context["cl"]
     assert {task.pk for task in rest.result_list} == {task.pk for task in every[:10]}
 
 
@@ -116,7 +124,7 @@ def test_nonsense_in_the_address_is_no_error(played, operator):
         {"window": "nonsense"},
         {"older": "nonsense"},
         {"p": "999"},
-        {"alike": "nonsense"},
+        {"fingerprint": "nonsense"},
         {"o": "1.2"},
         {"all": ""},
         {"queue": "x" * 500},

@@ -20,12 +20,12 @@ def page_of(client, task: Task) -> str:
 
 
 def why(client, task: Task) -> str:
-    [said] = re.findall(r'id="dtr-why">Why\?</h2>\s*<p>(.*?)</p>', page_of(client, task), re.S)
+    [said] = re.findall(r'id="dtr-explanation">Why\?</h2>\s*<p>(.*?)</p>', page_of(client, task), re.S)
     return re.sub(r"</?code>", "", said).strip()
 
 
 def serve(queues=("*",), exclude=(), known=()) -> None:
-    taskqueue.sign_on(
+    taskqueue.register_worker(
         f"w-{Worker.objects.count()}", "default", host="h", pid=1, version="1", queues=list(queues),
         exclude=list(exclude), tasks=list(known), processes=1, slots=4, running=0,
     )  # fmt: skip
@@ -37,7 +37,7 @@ class TestWhyATaskWaits:
         assert "mail provider is down, INC-204" in why(operator, played["paused"])
 
     def test_it_is_scheduled(self, played, operator):
-        assert re.search(r"not before .*, in 4 h 59 min\.", why(operator, played["scheduled"]))
+        assert re.search(r"scheduled for .*, in 4 h 59 min\.", why(operator, played["scheduled"]))
 
     def test_its_last_attempt_failed(self, database, operator):
         task = Task.objects.enqueue(tasks.scheduled, [1])
@@ -47,26 +47,26 @@ class TestWhyATaskWaits:
 
     def test_no_live_worker_serves_its_queue(self, played, operator):
         said = why(operator, played["orphan"])
-        assert said.startswith("It is due, but no live worker serves queue reports.")
+        assert said.startswith("It is due, but no running worker serves the queue reports.")
         assert said.endswith("Start one: python manage.py runworker --queues reports")
 
     def test_the_only_worker_has_not_been_heard_of(self, database, operator, travel):
         task = Task.objects.enqueue(tasks.noop)
         serve()
-        assert "first in line" in why(operator, task)
+        assert "next in line" in why(operator, task)
         travel(60)
-        assert "no live worker" in why(operator, task)
+        assert "no running worker" in why(operator, task)
 
     def test_the_worker_leaves_its_queue_out(self, database, operator):
         task = Task.objects.enqueue(tasks.noop)
         serve(exclude=["def*"])
-        assert "no live worker serves queue default" in why(operator, task)
+        assert "no running worker serves the queue default" in why(operator, task)
 
     def test_nobody_knows_its_function(self, database, operator):
         task = Task.objects.enqueue(tasks.noop)
         serve(known=["some.other"])
         serve(known=["some.other"])
-        assert "none of the 2 live workers of its queue knows tests.tasks.noop" in why(operator, task)
+        assert "none of the 2 workers of its queue knows tests.tasks.noop" in why(operator, task)
 
     def test_others_are_ahead(self, database, operator):
         serve()
@@ -80,13 +80,10 @@ class TestWhyATaskWaits:
 
 class TestWhyATaskEnded:
     def test_it_spent_its_attempts(self, played, operator):
-        assert (
-            why(operator, played["failed"])
-            == "It gave up after all of its 5 attempts failed, the last with MailServerDown."
-        )
+        assert why(operator, played["failed"]) == "It failed after all of its 5 attempts, the last with MailServerDown."
 
     def test_it_succeeded(self, played, operator):
-        assert "It succeeded at the first attempt" in why(operator, played["success"])
+        assert "It succeeded in the first attempt" in why(operator, played["success"])
 
     def test_it_was_cancelled(self, played, operator):
         assert re.search(r"It was cancelled by deploy script at .*: wrong image", why(operator, played["cancelled"]))
@@ -95,14 +92,14 @@ class TestWhyATaskEnded:
         task = Task.objects.enqueue(tasks.noop)
         [lease] = taskqueue.claim("w")
         taskqueue.fail_task(lease, Abort("no such order"))
-        assert why(operator, task) == "It asked to be given up by raising Abort at attempt 1."
+        assert why(operator, task) == "It raised Abort in attempt 1, so it is not retried."
 
     def test_its_worker_was_lost(self, database, operator, travel):
         task = Task.objects.enqueue(tasks.noop, max_attempts=1)
         taskqueue.claim("w")
         assert "has been running for" in why(operator, task)
         travel(100)
-        assert "has not been heard of: the lease expired 40 s ago" in why(operator, task)
+        assert "stopped responding: the lease expired 40 s ago" in why(operator, task)
         taskqueue.recover()
         assert "Its worker was lost during the last of 1 attempts" in why(operator, task)
 
@@ -110,7 +107,7 @@ class TestWhyATaskEnded:
 def test_the_preview_tells_every_attempt_to_come(database, operator):
     task = Task.objects.enqueue(tasks.scheduled, [1])
     shown = re.sub(r"\s+", " ", page_of(operator, task))
-    assert "4 attempts; after failures: 5 min, 15 min, 1 h" in shown
+    assert "4 attempts; delays after failures: 5 min, 15 min, 1 h" in shown
     steps = re.findall(r'<td class="dtr-number">(\d)</td><td>([^<]*)</td><td>([^<]*)</td>', shown)
     assert [(number, after) for number, after, _ in steps] == [
         ("1", "—"),
@@ -119,7 +116,7 @@ def test_the_preview_tells_every_attempt_to_come(database, operator):
         ("4", "1 h"),
     ]
     assert [due for _, _, due in steps] == ["now", "5 min", "20 min", "1 h 20 min"]
-    assert "it gives up in 1 h 20 min at the latest" in shown
+    assert "the last one fails in 1 h 20 min at the latest" in shown
 
 
 def test_the_preview_shows_jitter_as_a_span(database, operator):
@@ -181,7 +178,7 @@ def test_a_page_of_a_task_that_is_gone_is_not_found(database, operator):
 class TestTheOverview:
     def test_it_warns_and_names_the_mend(self, played, operator):
         shown = html.unescape(operator.get(f"{BASE}/overview/").content.decode())
-        assert "Queue reports: 3 waiting, no live worker:" in shown
+        assert "Queue reports: 3 waiting, but no running worker. Start one:" in shown
         assert "python manage.py runworker --queues reports" in shown
         assert "Queue emails: 12 waiting, paused by on call (mail provider is down, INC-204)." in shown
 
@@ -197,7 +194,7 @@ class TestTheOverview:
         shown = operator.get(f"{BASE}/overview/").content.decode()
         assert '<title id="dtr-chart-title">Attempts per minute</title>' in shown
         assert re.search(r'<desc id="dtr-chart-desc">[\d,]+ completed', shown)
-        assert "Data as a table" in shown
+        assert "Show as table" in shown
 
     def test_it_tells_of_tasks_that_nobody_takes_back(self, database, operator, travel):
         Task.objects.enqueue(tasks.noop)
@@ -212,28 +209,28 @@ class TestFailures:
         assert set(groups) == {"MailServerDown", "ValueError"}
         assert groups["ValueError"].failed == "9"
         assert groups["ValueError"].retrying == 1
-        assert groups["ValueError"].where.startswith("admin/shop.py")
+        assert groups["ValueError"].location.startswith("admin/shop.py")
         assert groups["ValueError"].message == "row #: <…> is not an IBAN"
 
     def test_a_group_is_retried_once_however_often_one_asks(self, played, operator):
         for expected in (9, 0):
             asked = operator.post(f"{BASE}/failuregroup/{fingerprint(played['import'])}/retry/")
             assert asked.context["possible"] == str(expected)
-            operator.post(f"{BASE}/task/act/", {"token": asked.context["token"], "reason": "mended"})
+            operator.post(f"{BASE}/task/bulk-action/", {"token": asked.context["token"], "reason": "mended"})
         assert Task.objects.filter(retry_of__isnull=False).count() == 9
 
     def test_cancelling_a_group_ends_what_still_tries(self, played, operator):
         asked = operator.post(f"{BASE}/failuregroup/{fingerprint(played['retrying'])}/cancel/")
-        operator.post(f"{BASE}/task/act/", {"token": asked.context["token"], "reason": "hopeless"})
+        operator.post(f"{BASE}/task/bulk-action/", {"token": asked.context["token"], "reason": "hopeless"})
         played["retrying"].refresh_from_db()
         assert played["retrying"].status == "CANCELLED"
         assert Task.objects.failed().filter(func_path__endswith="import_row").count() == 9
 
-    @pytest.mark.parametrize("deed", ["retry", "cancel"])
-    def test_asking_needs_the_deeds_permission(self, deed, played, session_with):
-        other = {"retry": "cancel_task", "cancel": "retry_task"}[deed]
+    @pytest.mark.parametrize("action", ["retry", "cancel"])
+    def test_asking_needs_the_actions_permission(self, action, played, session_with):
+        other = {"retry": "cancel_task", "cancel": "retry_task"}[action]
         client = session_with("view_task", other)
-        url = f"{BASE}/failuregroup/{fingerprint(played['retrying'])}/{deed}/"
+        url = f"{BASE}/failuregroup/{fingerprint(played['retrying'])}/{action}/"
         assert client.post(url).status_code == 403
         assert client.get(url).status_code == 405
 
@@ -248,10 +245,10 @@ def test_workers_show_what_they_do(played, operator):
     assert {row.key: len(row.running) for row in shown} == {scene.WORKERS[0]: 2, scene.WORKERS[1]: 1}
 
 
-def test_a_worker_that_stopped_is_listed_as_gone(played, operator):
-    taskqueue.sign_off(scene.WORKERS[0], "default")
+def test_a_worker_that_stopped_is_listed_as_stopped(played, operator):
+    taskqueue.deregister_worker(scene.WORKERS[0], "default")
     context = operator.get(f"{BASE}/worker/").context
-    assert [row.key for row in context["gone"]] == [scene.WORKERS[0]]
+    assert [row.key for row in context["stopped_workers"]] == [scene.WORKERS[0]]
     assert [row.key for row in context["workers"]] == [scene.WORKERS[1]]
 
 

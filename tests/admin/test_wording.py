@@ -10,7 +10,7 @@ from django.template import engines
 from django.utils import translation
 
 import django_tasks_retry
-from django_tasks_retry.admin import wording
+from django_tasks_retry.admin.display import formatting
 from django_tasks_retry.models import Task
 from tests import tasks
 
@@ -40,7 +40,7 @@ def test_templates_hold_no_inline_style_or_script(template):
 
 
 def test_code_marks_nothing_as_safe():
-    for module in (PACKAGE / "admin").glob("*.py"):
+    for module in (PACKAGE / "admin").rglob("*.py"):
         text = module.read_text()
         assert "mark_safe" not in text
         assert not re.search(r"SafeString\([^\")]", text), module
@@ -54,28 +54,28 @@ def test_code_marks_nothing_as_safe():
     ],
 )  # fmt: skip
 def test_durations_are_said_in_two_units_at_most(seconds, said):
-    assert wording.duration(seconds) == said
+    assert formatting.format_duration(seconds) == said
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0"), (999, "999"), (1000, "1,000"), (1001, "1,000+")])
 def test_counts_end_at_the_cap(count, said):
-    assert wording.capped(count) == said
+    assert formatting.format_capped(count) == said
 
 
 @pytest.mark.parametrize(("count", "said"), [(9999, "9,999"), (10_240_000, "≈ 10.2 M"), (15_000, "≈ 15.0 k")])
 def test_large_numbers_are_said_about(count, said):
-    assert wording.about(count) == said
+    assert formatting.format_approximate(count) == said
 
 
 def test_what_cannot_be_seen_is_shown_as_an_escape():
-    assert wording.visible("a\u202eb\x00c\u200bd\n") == "a\\u202eb\\u0000c\\u200bd\n"
+    assert formatting.printable("a\u202eb\x00c\u200bd\n") == "a\\u202eb\\u0000c\\u200bd\n"
 
 
 def test_a_long_text_keeps_its_head_and_its_tail():
-    shown = wording.visible("a" + "x" * 1_000_000 + "z", 300)
+    shown = formatting.printable("a" + "x" * 1_000_000 + "z", 300)
     assert shown.startswith("ax")
     assert shown.endswith("xz")
-    assert "characters cut" in shown
+    assert "characters omitted" in shown
     assert len(shown) < 400
 
 

@@ -249,6 +249,19 @@ def test_a_true_supervisor_speaks_for_its_worker(database):
     task, lease = begin("house/1")
     assert taskqueue.renew([lease], actor="house") == {}
     [recovered] = taskqueue.recover(actor="house", dead="house/1")
-    assert recovered.locked_by == "house/1"
+    assert recovered.lease.locked_by == "house/1"
     assert taskqueue.renew([lease]) == {lease.fence: LostReason.RECLAIMED}
     assert now_of(task).status == "PENDING"
+
+
+@pytest.mark.parametrize("change", [{"eta": timedelta(0)}, {"queue": "emails"}, {"priority": 9}], ids=str)
+def test_a_lost_lease_that_costs_the_task_its_place_in_line(database, travel, change):
+    task, _ = begin()
+    travel(61)
+    moment = now(database)
+    if "eta" in change:
+        change = {"eta": moment}
+    with refused_by_the_database(task, database):
+        Task.objects.filter(pk=task.pk).update(
+            status="PENDING", locked_by=None, lock_expires_at=None, moved_by="anyone", updated_at=moment, **change
+        )

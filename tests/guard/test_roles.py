@@ -49,21 +49,21 @@ def test_a_worker_can_do_everything_that_workers_do(become):
     rows = [enqueue(tasks.add, 1, 2) for _ in range(5)]
     enqueue(tasks.noop, interval=60)
     become("worker")
-    taskqueue.sign_on("w", "default", host="h", pid=1, version="1", processes=1, slots=1)
-    taskqueue.beat("w", "default", 3)
+    taskqueue.register_worker("w", "default", host="h", pid=1, version="1", processes=1, slots=1)
+    taskqueue.heartbeat("w", "default", 3)
     done, failed, released, lost, kept, repeating = taskqueue.claim("w/1", limit=6)
     assert taskqueue.renew([kept]) == {}
-    assert kept.id in taskqueue.renew_held(["w/1"], 60, actor="w")
+    assert kept.id in taskqueue.renew_workers(["w/1"], 60, actor="w")
     report_progress(kept, 1, 2)
     taskqueue.complete_task(done, 3)
     taskqueue.complete_task(repeating)
     taskqueue.fail_task(failed, ValueError("no"))
     taskqueue.release_task(released, "shutdown")
-    assert {task.id for task in taskqueue.recover(actor="w", dead="w/1")} == {lost.id, kept.id}
+    assert {receipt.lease.id for receipt in taskqueue.recover(actor="w", dead="w/1")} == {lost.id, kept.id}
     taskqueue.add_stats([taskqueue.Stat("default", "tests.tasks.add", completed=1)])
     taskqueue.forget_stats()
     assert sum(taskqueue.prune(keep=dict.fromkeys(("SUCCESS", "FAILED", "CANCELLED"), 1e-09))) == 2
-    taskqueue.sign_off("w", "default")
+    taskqueue.deregister_worker("w", "default")
     assert {now_of(row).status for row in rows[1:]} == {"PENDING"}
 
 
@@ -77,7 +77,7 @@ def test_a_producer_can_enqueue_and_read_results(become):
 
 def test_an_operator_can_retry_cancel_reschedule_pause_and_ask_to_stop(become):
     waiting, running, again = enqueue(), enqueue(), enqueue()
-    taskqueue.sign_on("w", "default", host="h", pid=1, version="1", processes=1, slots=1)
+    taskqueue.register_worker("w", "default", host="h", pid=1, version="1", processes=1, slots=1)
     taskqueue.claim("w/1")
     become("operator")
     taskqueue.reschedule([again.pk], queue="bulk", priority=3, by="ops")

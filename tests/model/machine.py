@@ -142,7 +142,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(lasts=minutes)
     def renew_by_supervisor(self, lasts):
         held = [row for row in self.model.rows.values() if row.locked_by == "sup/1" and row.expires > self.model.now]
-        assert taskqueue.renew_held(["sup/1"], lasts * MINUTE, actor="sup") == {row.id for row in held}
+        assert taskqueue.renew_workers(["sup/1"], lasts * MINUTE, actor="sup") == {row.id for row in held}
         for row in held:
             self.model.renew(row, lasts)
 
@@ -200,7 +200,7 @@ class QueueMachine(RuleBasedStateMachine):
     def recover(self, dead):
         actor = "sup" if dead else "queue"
         back = taskqueue.recover(actor=actor, dead=dead)
-        assert {one.id for one in back} == self.model.recover(actor, dead)
+        assert {one.lease.id for one in back} == self.model.recover(actor, dead)
 
     @rule(ids=st.lists(tasks, min_size=1, max_size=2))
     def cancel(self, ids):

@@ -108,7 +108,7 @@ class Model:
         lost = [row for row in self.running() if (row.locked_by == dead if dead else (row.expires or 0) <= self.now)]
         for row in lost:
             if row.budget_left:
-                row.move("PENDING", actor, "lease_lost", eta=self.now)
+                row.move("PENDING", actor, "lease_lost")
             else:
                 row.move("FAILED", actor, "lease_lost", "failed")
         return {row.id for row in lost}

@@ -21,7 +21,7 @@ def test_a_lease_runs_out_even_inside_a_transaction_that_began_before(committed)
     with transaction.atomic(using=committed):
         task = Task.objects.enqueue(tasks.noop, max_attempts=2)
         taskqueue.claim("worker", lease=0.001)
-        wait_until(lambda: [one.id for one in taskqueue.recover()] == [task.pk], "the lease to run out")
+        wait_until(lambda: [one.lease.id for one in taskqueue.recover()] == [task.pk], "the lease to run out")
 
 
 @pytest.mark.fault("F25")

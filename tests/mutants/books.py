@@ -10,13 +10,13 @@ BOOKS = (
         (
             Edit(
                 "taskqueue/sql/finish.sql",
-                "FROM moved WHERE finished_at IS NOT NULL\n), told",
-                "FROM moved WHERE FALSE\n), told",
+                "FROM moved WHERE finished_at IS NOT NULL\n), events",
+                "FROM moved WHERE FALSE\n), events",
             ),
             Edit(
-                "taskqueue/finish_sqlite.py",
-                "for move in moves if move.report.is_final]",
-                "for move in moves if move.report.error]",
+                "taskqueue/engines/sqlite.py",
+                "for each in accepted if each.report.is_final]",
+                "for each in accepted if each.report.error]",
             ),
         ),
         (MODEL,),
@@ -27,13 +27,13 @@ BOOKS = (
         (
             Edit(
                 "taskqueue/intervene.py",
-                "            write_events([event(task, EventKind.CANCELLED",
-                "        write_events([event(task, EventKind.CANCELLED",
+                "            write_events([e for move, task in moves",
+                "        write_events([e for move, task in moves",
             ),
             Edit(
                 "taskqueue/intervene.py",
-                '            announce({f"cancelled:{task.pk}"',
-                '        announce({f"cancelled:{task.pk}"',
+                "            announce_cancelled({",
+                "        announce_cancelled({",
             ),
         ),
         (PROMISES + "test_a_move_whose_events_cannot_be_written_is_not_made",),
@@ -42,9 +42,9 @@ BOOKS = (
         "a claim is told after its transaction",
         (
             Edit(
-                "taskqueue/claim.py",
-                "        write_events([event(lease, EventKind.RUNNING",
-                "    write_events([event(lease, EventKind.RUNNING",
+                "taskqueue/engines/sqlite.py",
+                "            write_events([e for lease in leases",
+                "        write_events([e for lease in leases",
             ),
         ),
         (PROMISES + "test_a_move_whose_events_cannot_be_written_is_not_made",),
@@ -52,7 +52,13 @@ BOOKS = (
     ),
     Mutant(
         "requeued tasks are not told",
-        (Edit("taskqueue/report.py", "events=(*events, (EventKind.REQUEUED, {})),", "events=events,"),),
+        (
+            Edit(
+                "taskqueue/report.py",
+                "zip(self.move.events, self.data, strict=True)",
+                "zip(self.move.events[:1], self.data)",
+            ),
+        ),
         (MODEL,),
     ),
     Mutant(

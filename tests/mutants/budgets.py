@@ -8,8 +8,8 @@ BUDGETS = (
     Mutant(
         "release does not refund the attempt",
         (
-            Edit("taskqueue/finish.py", '"refund": report.move.refunds,', '"refund": 0,'),
-            Edit("taskqueue/finish_sqlite.py", '"refunds": F("refunds") + self.report.move.refunds,', ""),
+            Edit("taskqueue/engines/postgresql.py", '"refund": report.move.refunds,', '"refund": 0,'),
+            Edit("taskqueue/engines/sqlite_moves.py", '"refunds": F("refunds") + self.report.move.refunds,', ""),
         ),
         (MODEL,),
     ),
@@ -22,7 +22,7 @@ BUDGETS = (
                 "        refunds = t.refunds + 1, locked_by = NULL,\n",
             ),
             Edit(
-                "taskqueue/recover.py",
+                "taskqueue/engines/sqlite.py",
                 '"locked_by": None, "lock_expires_at"',
                 '"refunds": task.refunds + 1, "locked_by": None, "lock_expires_at"',
             ),
@@ -43,7 +43,7 @@ BUDGETS = (
     ),
     Mutant(
         "a requeued task is due at once",
-        (Edit("taskqueue/report.py", "delay=delay or 0.0,", "delay=0.0,"),),
+        (Edit("taskqueue/report.py", "delay=delay, error=error", "delay=0.0, error=error"),),
         (MODEL,),
     ),
     Mutant(
@@ -80,7 +80,7 @@ CLOCKS = (
         "a repeating task drifts",
         (
             Edit(
-                "taskqueue/sql/finish.sql",
+                "taskqueue/sql/repeat.sql",
                 "SELECT t.slot + interval '1 second' * t.interval * GREATEST(",
                 "SELECT django_tasks_retry_now() + interval '1 second' * t.interval * LEAST(",
             ),
@@ -91,7 +91,7 @@ CLOCKS = (
     Mutant(
         "a repeating task catches up on every slot it missed",
         (
-            Edit("taskqueue/sql/finish.sql", "t.interval * GREATEST(", "t.interval * LEAST("),
+            Edit("taskqueue/sql/repeat.sql", "t.interval * GREATEST(", "t.interval * LEAST("),
             Edit("rules/repeat.py", "max(1, ", "min(1, "),
         ),
         (PROMISES + "test_a_repeating_task_keeps_to_its_slots_and_leaves_out_those_it_missed",),

@@ -23,9 +23,9 @@ CLAIMING = (
         (
             Edit("taskqueue/sql/claim.sql", "    ) AS task\n    LIMIT %(limit)s::int\n", "    ) AS task\n"),
             Edit(
-                "taskqueue/claim.py",
-                "due_in(lane, limit - len(tasks), terms, using)",
-                "due_in(lane, limit, terms, using)",
+                "taskqueue/engines/sqlite.py",
+                "self.due_in(lane, terms)[: limit - len(tasks)]",
+                "self.due_in(lane, terms)[:limit]",
             ),
         ),
         (CLAIMS + "test_a_claim_never_takes_more_than_its_limit_from_many_lanes",),
@@ -45,7 +45,7 @@ CLAIMING = (
         "urgent tasks wait like all others",
         (
             Edit(
-                "taskqueue/claim.py",
+                "taskqueue/lanes.py",
                 "self.lanes.sort(key=lambda lane: -lane.priority)",
                 "self.lanes.sort(key=lambda lane: 0)",
             ),
@@ -54,7 +54,7 @@ CLAIMING = (
     ),
     Mutant(
         "the floors of the lanes are never forgotten",
-        (Edit("taskqueue/claim.py", "if lanes.look(using) else []", "if lanes.lanes or lanes.look(using) else []"),),
+        (Edit("taskqueue/claim.py", "if lanes.look(engine) else []", "if lanes.lanes or lanes.look(engine) else []"),),
         (MODEL,),
         on=PG,
     ),
@@ -62,7 +62,7 @@ CLAIMING = (
         "tasks of unknown functions are claimed",
         (
             Edit("taskqueue/sql/claim.sql", "            AND t.func_path = ANY (%(known)s::text[])\n", ""),
-            Edit("taskqueue/claim.py", "unpaused.filter(func_path__in=terms.known)", "unpaused"),
+            Edit("taskqueue/engines/sqlite.py", "unpaused.filter(func_path__in=terms.known)", "unpaused"),
         ),
         (PROMISES + "test_a_task_of_an_unknown_function_is_left_for_a_worker_that_knows_it",),
     ),
@@ -70,7 +70,7 @@ CLAIMING = (
         "a paused queue is claimed from",
         (
             Edit("taskqueue/sql/claim.sql", "AND q.paused_at IS NOT NULL", "AND q.paused_at IS NOT NULL AND FALSE"),
-            Edit("taskqueue/claim.py", "paused_at__isnull=False", "paused_at__isnull=True"),
+            Edit("taskqueue/engines/sqlite.py", 'due.exclude(queue__in=Queue.objects.paused().values("name"))', "due"),
         ),
         (CLAIMS + "test_no_claim_that_begins_after_a_pause_takes_a_task",),
     ),
@@ -98,9 +98,13 @@ KEYS_AND_ORDER = (
                 'fields=("queue", "unique_key", "id"),',
             ),
             Edit(
-                "taskqueue/insert.py",
-                '        sql = sql.replace("RETURNING", f"{LEAVE_TAKEN_KEYS}\\nRETURNING")',
-                "        tasks = [task for task in tasks if key_of(task) not in holders_of(tasks, using)]",
+                "taskqueue/engines/postgresql.py",
+                "        unique = any(task.unique_key for task in tasks)\n",
+                "        taken = {(held.queue, held.unique_key) for held in self.holders(tasks)}\n"
+                "        tasks = [task for task in tasks if (task.queue, task.unique_key) not in taken]\n"
+                "        unique = False\n"
+                "        if not tasks:\n"
+                "            return []\n",
             ),
         ),
         (OPERATORS + "test_eight_enqueue_one_unique_key_and_get_one_task",),
@@ -108,7 +112,13 @@ KEYS_AND_ORDER = (
     ),
     Mutant(
         "renewals go in the caller's order",
-        (Edit("taskqueue/renew.py", "leases = sorted(leases, key=lambda lease: lease.id)", "leases = list(leases)"),),
+        (
+            Edit(
+                "taskqueue/engines/postgresql.py",
+                "leases = sorted(leases, key=lambda lease: lease.id)",
+                "leases = list(leases)",
+            ),
+        ),
         (REPORTS + "test_reports_and_others_about_the_same_many_tasks_never_deadlock",),
         on=PG,
     ),

@@ -10,7 +10,7 @@ FENCE = """WHERE t.id = r.id
             AND t.lock_expires_at > django_tasks_retry_now()
 """
 ORM_FENCE = "(task.locked_by, task.attempts) == (lease.locked_by, lease.attempts) and alive(task, moment)"
-RENEWAL = "pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=moment"
+RENEWAL = "pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=Now()"
 
 
 def fence_without(line: str) -> str:
@@ -18,7 +18,7 @@ def fence_without(line: str) -> str:
 
 
 def fence_becomes(sql: str, orm: str) -> tuple[Edit, ...]:
-    return (Edit("taskqueue/sql/finish.sql", FENCE, sql), Edit("taskqueue/finish_sqlite.py", ORM_FENCE, orm))
+    return (Edit("taskqueue/sql/finish.sql", FENCE, sql), Edit("taskqueue/engines/sqlite_moves.py", ORM_FENCE, orm))
 
 
 FENCES = (
@@ -48,7 +48,9 @@ FENCES = (
             Edit(
                 "taskqueue/sql/recover.sql", "THEN lock_expires_at <= django_tasks_retry_now() ELSE", "THEN TRUE ELSE"
             ),
-            Edit("taskqueue/recover.py", "if dead else running.lease_expired()", "if dead else running"),
+            Edit(
+                "taskqueue/engines/sqlite.py", "if loss.dead else running.lease_expired()", "if loss.dead else running"
+            ),
         ),
         (MODEL, ZOMBIES + "test_a_live_lease_is_not_taken_away"),
         guarded=True,
@@ -62,7 +64,7 @@ FENCES = (
                 "attempts = CASE r.status WHEN 'PENDING' THEN 0 ELSE t.attempts END, refunds = 0,",
             ),
             Edit(
-                "taskqueue/finish_sqlite.py",
+                "taskqueue/engines/sqlite_moves.py",
                 '"refunds": F("refunds") + self.report.move.refunds,',
                 '"attempts": F("attempts") if self.report.is_final else 0, "refunds": 0,',
             ),
@@ -77,7 +79,7 @@ LEASES = (
         "an expired lease can be renewed",
         (
             Edit("taskqueue/sql/renew.sql", "            AND t.lock_expires_at > django_tasks_retry_now()\n", ""),
-            Edit("taskqueue/renew.py", RENEWAL, RENEWAL.replace(", lock_expires_at__gt=moment", "")),
+            Edit("taskqueue/lease.py", RENEWAL, RENEWAL.replace(", lock_expires_at__gt=Now()", "")),
         ),
         (MODEL, ZOMBIES + "test_a_worker_that_slept_past_its_lease_cannot_report"),
         guarded=True,
@@ -87,9 +89,9 @@ LEASES = (
         (
             Edit("taskqueue/sql/renew.sql", "GREATEST(t.lock_expires_at, ", "GREATEST("),
             Edit(
-                "taskqueue/renew.py",
-                'lock_expires_at=Greatest(F("lock_expires_at"), moment + timedelta(seconds=seconds)),',
-                "lock_expires_at=moment + timedelta(seconds=seconds),",
+                "taskqueue/engines/sqlite.py",
+                'return Greatest(F("lock_expires_at"), moment + timedelta(seconds=seconds))',
+                "return moment + timedelta(seconds=seconds)",
             ),
         ),
         (MODEL,),
@@ -103,7 +105,11 @@ LEASES = (
                 "return self.id, self.locked_by, self.attempts",
                 "return UUID(int=0), self.locked_by, self.attempts",
             ),
-            Edit("taskqueue/renew.py", 'return {(row["id"], row', "return {(UUID(int=0), row"),
+            Edit(
+                "taskqueue/engines/postgresql.py",
+                "return {(task_id, worker, attempt) for",
+                "return {(UUID(int=0), worker, attempt) for",
+            ),
         ),
         ("tests/model/test_batches.py::test_renewing_a_lost_lease_beside_a_held_one_names_the_lost_one",),
     ),
@@ -121,7 +127,7 @@ LEASES = (
     ),
     Mutant(
         "a cancelled task's worker is told that somebody else has it",
-        (Edit("taskqueue/finish.py", "if task.status == Status.CANCELLED:", "if task.status == Status.FAILED:"),),
+        (Edit("taskqueue/lease.py", "if task.status == Status.CANCELLED:", "if task.status == Status.FAILED:"),),
         (MODEL,),
     ),
     Mutant(

@@ -10,13 +10,13 @@ CUT_EACH = TROUBLE + "test_each_statement_may_lose_its_request_or_its_reply"
 ANSWERS = (
     Mutant(
         "claims whose answer was lost are not given back",
-        (Edit("worker/claimer.py", "        if not self.answer_lost:\n", "        if True:\n"),),
+        (Edit("worker/child/claimer.py", "        if not self.answer_lost:\n", "        if True:\n"),),
         (CUT_EACH,),
         on=UNNAMED,
     ),
     Mutant(
         "an outcome in doubt is taken for lost",
-        (Edit("worker/books.py", "if self.in_doubt and rejected:", "if False and rejected:"),),
+        (Edit("worker/child/outbox.py", "if self.in_doubt and rejected:", "if False and rejected:"),),
         (CUT_EACH,),
         on=UNNAMED,
     ),
@@ -24,14 +24,14 @@ ANSWERS = (
         "only connections are known to break",
         (
             Edit(
-                "worker/weather.py",
-                "            except Error as error:",
-                "            except OperationalError as error:",
+                "worker/shared/database.py",
+                "            except (Error, OSError) as error:",
+                "            except (OperationalError, OSError) as error:",
             ),
             Edit(
-                "worker/weather.py",
+                "worker/shared/database.py",
                 "import DataError, Error, IntegrityError",
-                "import DataError, IntegrityError, OperationalError",
+                "import DataError, Error, IntegrityError, OperationalError",
             ),
         ),
         (TROUBLE + "test_a_read_only_node_is_waited_out",),
@@ -44,24 +44,30 @@ STATES = (
         "a connection that trouble struck is only closed",
         (
             Edit(
-                "worker/weather.py",
-                "        abandon(connections[self.using])\n",
+                "worker/shared/database.py",
+                "        discard(connections[self.using])\n",
                 "        connections[self.using].close()\n",
             ),
         ),
-        ("tests/worker/test_weather.py::test_a_transaction_that_trouble_left_open_is_gone_with_it",),
+        ("tests/worker/test_database_calls.py::test_a_transaction_that_trouble_left_open_is_gone_with_it",),
     ),
 )
 
 LIVES = (
     Mutant(
         "a dead child's tasks wait for the end of their leases",
-        (Edit("worker/heirs.py", "        self.estates.append(Estate(child, cause))\n", "        return\n"),),
+        (
+            Edit(
+                "worker/supervisor/orphans.py",
+                "        self.dead.append(DeadChild(child, cause))\n",
+                "        return\n",
+            ),
+        ),
         ("tests/worker/test_deaths.py::test_the_task_of_a_killed_child_is_run_again_at_once",),
     ),
     Mutant(
         "leases are not renewed while their tasks run",
-        (Edit("worker/keeper.py", "        if self.renewing.is_due():\n", "        if False:\n"),),
+        (Edit("worker/supervisor/leases.py", "        if self.renewing.is_due():\n", "        if False:\n"),),
         (
             "tests/worker/test_timeouts.py::"
             "test_leases_are_renewed_while_tasks_outlast_them_even_without_the_interpreter",
@@ -71,9 +77,9 @@ LIVES = (
         "a worker that stops leaves its leases behind",
         (
             Edit(
-                "worker/supervisor.py",
-                "            self.heirs.inherit(child, cause)",
-                "            if self.stop_by is None:\n                self.heirs.inherit(child, cause)",
+                "worker/supervisor/supervisor.py",
+                "            self.orphans.add(child, cause)",
+                "            if self.stop_by is None:\n                self.orphans.add(child, cause)",
             ),
         ),
         ("tests/worker/test_shutdown.py::test_a_stuck_task_is_handed_back_after_the_grace",),
@@ -88,9 +94,9 @@ LIVES = (
         "a coroutine can stop the event loop for all",
         (
             Edit(
-                "worker/slots.py",
-                "        while not self.loop.is_closed():\n            self",
-                "        if True:\n            self",
+                "worker/child/loop_executor.py",
+                "        while not self.loop.is_closed():\n",
+                "        if True:\n",
             ),
         ),
         ("tests/worker/test_timeouts.py::test_a_coroutine_that_stops_the_event_loop_stops_it_for_nobody",),
@@ -99,9 +105,9 @@ LIVES = (
         "SQL is read when it is needed",
         (
             Edit(
-                "taskqueue/database.py",
-                "    return STATEMENTS[name]",
-                '    return (files(__package__) / "sql" / f"{name}.sql").read_text()',
+                "taskqueue/engines/postgresql.py",
+                "self.fetch(CLAIM, parameters)",
+                'self.fetch(read_sql("claim", lease=listed(LEASE_COLUMNS, "t.{}")), parameters)',
             ),
         ),
         ("tests/worker/test_resources.py::test_f09_files_that_a_task_leaves_open_end_with_its_process",),
@@ -114,16 +120,22 @@ WAKING = (
         "only wake-ups find tasks",
         (
             Edit(
-                "worker/claimer.py",
-                "return self.hungry or monotonic() >= self.next_poll",
-                "return self.hungry",
+                "worker/child/claimer.py",
+                "return self.claim_now or monotonic() >= self.next_poll",
+                "return self.claim_now",
             ),
         ),
         ("tests/worker/test_wakeup.py::test_without_wake_ups_a_task_is_found_by_polling",),
     ),
     Mutant(
         "nobody looks for what was enqueued while nobody listened",
-        (Edit("worker/supervisor.py", "            self.wake_for(1)  # for what", "            # for what"),),
+        (
+            Edit(
+                "worker/supervisor/supervisor.py",
+                "            self.wake_children(1)  # for what",
+                "            # for what",
+            ),
+        ),
         (
             "tests/worker/test_wakeup.py::test_a_task_enqueued_while_the_listener_is_cut_off_is_found_when_it_listens_again",
         ),

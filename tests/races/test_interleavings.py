@@ -23,7 +23,7 @@ from tests.races.together import beside, wait_until
 VERBS = {
     "claim": lambda lease, pk: taskqueue.claim("other"),
     "renew": lambda lease, pk: taskqueue.renew([lease]),
-    "renew by supervisor": lambda lease, pk: taskqueue.renew_held(["sup/1"], 60.0, actor="sup"),
+    "renew by supervisor": lambda lease, pk: taskqueue.renew_workers(["sup/1"], 60.0, actor="sup"),
     "complete": lambda lease, pk: taskqueue.finish([Completed(lease)]),
     "fail": lambda lease, pk: taskqueue.finish([Failed(lease, ValueError("boom"))]),
     "release": lambda lease, pk: taskqueue.finish([Released(lease, "shutdown")]),

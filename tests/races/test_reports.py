@@ -58,7 +58,7 @@ def test_a_renewal_is_refused_from_the_moment_its_task_is_recovered(committed):
         lost, back = together(partial(taskqueue.renew, [lease]), recover_from_the_dead)
         # A recovery passes by what is being renewed at this instant; the next one finds it.
         back = back or recover_from_the_dead()
-        assert [one.id for one in back] == [lease.id]
+        assert [one.lease.id for one in back] == [lease.id]
         assert lost in ({}, {lease.fence: "RECLAIMED"})
         assert taskqueue.renew([lease]) == {lease.fence: "RECLAIMED"}
     assert violations(committed) == []
@@ -75,7 +75,7 @@ def test_a_lease_that_runs_out_is_either_renewed_or_recovered(committed):
         def recover_until_found(lease=lease):
             found = []
             wait_until(lambda: found.extend(taskqueue.recover()) or bool(found), "a recovery")
-            return [one.id for one in found]
+            return [one.lease.id for one in found]
 
         _, recovered = together(renew_until_lost, recover_until_found)
         assert recovered == [lease.id]
@@ -87,7 +87,7 @@ def test_a_lease_that_runs_out_is_either_renewed_or_recovered(committed):
 def test_two_recoveries_take_a_task_back_once(committed):
     leases = leased(MANY, max_attempts=2)
     back = together(*[recover_from_the_dead] * 4)
-    assert sorted(one.id for some in back for one in some) == sorted(lease.id for lease in leases)
+    assert sorted(one.lease.id for some in back for one in some) == sorted(lease.id for lease in leases)
     assert violations(committed) == []
 
 
@@ -131,7 +131,7 @@ def test_reports_and_others_about_the_same_many_tasks_never_deadlock(committed, 
         together(
             partial(taskqueue.finish, outcomes),
             others[other],
-            partial(taskqueue.renew_held, ["sup/1"], 60.0, actor="sup"),
+            partial(taskqueue.renew_workers, ["sup/1"], 60.0, actor="sup"),
         )
         unfinished = Task.objects.using(committed).unfinished().values_list("pk", flat=True)
         taskqueue.cancel(list(unfinished))

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from django_tasks_retry.rules.ids import first_of, uuid7
+from django_tasks_retry.rules.names import short_id
 from django_tasks_retry.rules.repeat import next_slot
-from django_tasks_retry.taskqueue.database import statement
+from django_tasks_retry.taskqueue.engines.postgresql import FINISH_REPEATING
 from django_tasks_retry.taskqueue.ids import new_id
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -40,8 +41,8 @@ def test_it_lies_ahead_in_step_and_at_most_one_interval_away(slot, interval, now
 
 
 def formula() -> str:
-    """The lines of finish.sql that compute the slot, with the clock as a parameter."""
-    sql = statement("finish")
+    """The lines of repeat.sql that compute the slot, with the clock as a parameter."""
+    sql = FINISH_REPEATING
     begin = sql.index("SELECT t.slot + interval")
     return sql[begin : sql.index("AS slot", begin)].replace("django_tasks_retry_now()", "%(now)s::timestamptz")
 
@@ -76,6 +77,10 @@ def test_ids_rise_within_a_process_even_within_a_millisecond():
     ids = [new_id() for _ in range(20_000)]
     assert ids == sorted(set(ids))
     assert all(made.version == 7 for made in ids)
+
+
+def test_short_ids_tell_apart_what_one_process_enqueues_at_once():
+    assert len({short_id(new_id()) for _ in range(20_000)}) == 20_000
 
 
 def test_ids_go_on_rising_when_the_clock_is_set_back(monkeypatch):

@@ -52,7 +52,7 @@ def test_what_no_attempt_can_mend_is_final(code):
     assert verdict(None, code=code) is None
 
 
-@pytest.mark.parametrize("code", [Code.EXCEPTION, Code.TIMEOUT, Code.IMPORT_ERROR, Code.RESULT_NOT_SERIALIZABLE])
+@pytest.mark.parametrize("code", [Code.EXCEPTION, Code.TIMEOUT, Code.RESULT_NOT_SERIALIZABLE])
 def test_a_failure_captured_elsewhere_is_tried_again(code):
     assert verdict(None, code=code) == 10
 

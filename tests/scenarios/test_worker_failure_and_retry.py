@@ -35,7 +35,7 @@ def test_orphan_reclaim(database, travel):
     assert taskqueue.recover() == []
     travel(61)
     [recovered] = taskqueue.recover()
-    assert (recovered.id, recovered.status) == (task.pk, "PENDING")
+    assert (recovered.lease.id, recovered.status) == (task.pk, "PENDING")
     again = claim_one("another")
     assert (again.id, again.attempts) == (task.pk, lease.attempts + 1)
     assert kinds(task) == ["task.running", "task.lease_lost", "task.running"]

@@ -22,27 +22,30 @@ def test_nothing_is_taken_from_a_worker_whose_lease_holds(database, travel):
     assert now_of(task).status == "RUNNING"
 
 
-def test_with_budget_left_the_task_is_due_at_once_and_the_attempt_stays_spent(database, travel):
-    task, _ = begin(max_attempts=2, backoff=[1000])
+def test_with_budget_left_the_task_keeps_its_place_in_line_and_the_attempt_stays_spent(database, travel):
+    before, lease = begin(max_attempts=2, backoff=[1000])
     travel(61)
-    [recovered] = taskqueue.recover(actor="keeper")
-    assert (recovered.id, recovered.func_path, recovered.status) == (task.pk, task.func_path, "PENDING")
-    assert (recovered.attempts, recovered.locked_by) == (1, "worker")
-    task = now_of(task)
-    assert (task.attempts, task.refunds, task.last_error, task.eta) == (1, 0, None, task.updated_at)
+    later = enqueue()
+    [receipt] = taskqueue.recover(actor="keeper")
+    task = now_of(before)
+    assert (receipt.lease, receipt.status, receipt.accepted, receipt.final_status) == (lease, "PENDING", True, None)
+    assert (receipt.cause, receipt.error, receipt.ts, receipt.eta) == ("lease expired", None, task.updated_at, task.eta)
+    assert (task.attempts, task.refunds, task.last_error, task.eta) == (1, 0, None, before.eta)
+    assert task.eta < later.eta
     lost = task.events.last()
     assert (lost.kind, lost.actor, lost.data) == (
         "task.lease_lost", "keeper", {"cause": "lease expired", "worker": "worker"},
     )  # fmt: skip
-    assert claim_one().attempts == 2
+    assert claim_one().id == task.pk
 
 
 def test_with_the_budget_spent_the_task_fails(database, travel):
     task, _ = begin(max_attempts=1)
     travel(61)
-    [recovered] = taskqueue.recover()
-    assert recovered.status == "FAILED"
+    [receipt] = taskqueue.recover()
     task = now_of(task)
+    assert (receipt.final_status, receipt.error, receipt.ts) == ("FAILED", task.last_error, task.finished_at)
+    assert receipt.ran_seconds > 60
     assert kinds(task) == ["task.running", "task.lease_lost", "task.failed"]
     assert task.last_error == task.outcome.error
     assert set(task.last_error) >= {
@@ -74,7 +77,7 @@ def test_refunds_extend_the_life_of_a_task_that_loses_its_lease(database, travel
 def test_the_leases_of_a_dead_worker_are_taken_back_before_they_expire(database):
     mine, others = many(3, "house/1"), many(2, "house/2")
     recovered = taskqueue.recover(actor="house", dead="house/1", cause="killed by signal 9")
-    assert {task.id for task in recovered} == {lease.id for lease in mine}
+    assert sorted(receipt.lease for receipt in recovered) == sorted(mine)
     assert Task.objects.running().count() == len(others)
     event = Task.objects.get(pk=mine[0].id).events.last()
     assert (event.actor, event.data["cause"]) == ("house", "killed by signal 9")

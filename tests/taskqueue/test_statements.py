@@ -54,7 +54,7 @@ def renew_many(travel):
 def renew_held(travel):
     Task.objects.enqueue_many([tasks.noop] * 10)
     leases = taskqueue.claim("sup/1", limit=10)
-    return lambda: taskqueue.renew_held(["sup/1"], 60, actor="sup", known=[lease.id for lease in leases])
+    return lambda: taskqueue.renew_workers(["sup/1"], 60, actor="sup", known=[lease.id for lease in leases])
 
 
 def recover_many(travel):

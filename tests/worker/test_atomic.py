@@ -7,8 +7,8 @@ from django.db import connections
 
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import claim
-from django_tasks_retry.worker.attempt import Attempt, LeaseClock
-from django_tasks_retry.worker.child import Child
+from django_tasks_retry.worker.child.attempt import Attempt
+from django_tasks_retry.worker.child.watch import Watch
 
 from . import tasks
 from .harness import status_of, story, wait_for, wait_until_finished
@@ -52,10 +52,10 @@ def test_a_lost_lease_rolls_the_writes_back(start, effects, committed):
 def test_a_task_that_commits_is_not_interrupted_for_a_lease_that_is_gone_with_it(database):
     for name in ("a", "b"):
         Task.objects.enqueue(tasks.write_atomically, [name])
-    attempts = [Attempt(lease, 0.0, LeaseClock(60.0), started=1.0) for lease in claim("worker/1", limit=2)]
+    attempts = [Attempt(lease, 0.0, started=1.0) for lease in claim("worker/1", limit=2)]
     attempts[0].is_committing = True
-    child, interrupted = object.__new__(Child), []
-    child.in_flight = {attempt.lease.fence: attempt for attempt in attempts}
-    child.interrupt = lambda attempt, _: interrupted.append(attempt)
-    child.obey({"lost": [str(attempt.lease.id) for attempt in attempts], "cancelled": []})
+    watch, interrupted = object.__new__(Watch), []
+    watch.attempts = {attempt.lease.fence: attempt for attempt in attempts}
+    watch.interrupt = lambda attempt, _: interrupted.append(attempt)
+    watch.interrupt_lost([str(attempt.lease.id) for attempt in attempts], [])
     assert interrupted == attempts[1:]

@@ -23,5 +23,5 @@ def test_cancelling_interrupts_threads_and_coroutines(start, effects, arguments,
         task.cancel(by="tests", reason="why not")
         record_property("cancelled after", f"{effects.wait_for(f'cancelled {name}') - asked:.2f} s")
     for task in running:
-        worker.wait_for_line(rf"cancelled .*{str(task.pk)[-12:]}.* CANCELLED")
+        worker.wait_for_line(rf"cancelled .*{str(task.pk)[:18]}.* CANCELLED")
         assert (status_of(task), story(task)) == ("CANCELLED", ["running", "cancelled"])

@@ -17,7 +17,7 @@ from django.utils.log import RequireDebugTrue
 
 from django_tasks_retry import guard
 from django_tasks_retry.models import Task
-from django_tasks_retry.worker import journal
+from django_tasks_retry.worker import logs
 
 from . import tasks
 from .harness import ROOT, status_of, wait_for
@@ -35,7 +35,7 @@ def test_lines_for_people(start, effects, committed):
     assert re.search(
         rf"{stamp} INFO  django_tasks_retry \S+ · worker mine-\S+ · {vendor} .* · queues default · .*3 threads", first
     )
-    line = rf"{stamp} WARN  retry     fail_twice {str(task.pk)[-12:]} queue=default attempt=%d/3 · wait=\S+ run=\S+ · "
+    line = rf"{stamp} WARN  retry     fail_twice {str(task.pk)[:18]} queue=default attempt=%d/3 · wait=\S+ run=\S+ · "
     for attempt in (1, 2):
         assert any(
             re.search(line % attempt + r"ValueError: not yet\\nFORGED LINE · next attempt at 20", said) for said in rest
@@ -79,7 +79,7 @@ def test_the_frameworks_lines_are_made_only_where_somebody_takes_them(name):
     given, level = HANDLERS[name]
     if given is not None:
         framework.addHandler(given)
-    journal.quiet(framework)
+    logs.silence(framework)
     assert (framework.level, framework.hasHandlers()) == (level, True)
 
 

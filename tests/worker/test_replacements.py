@@ -9,51 +9,51 @@ import pytest
 
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import claim
-from django_tasks_retry.worker.board import Board
-from django_tasks_retry.worker.channel import channel_pair
-from django_tasks_retry.worker.fork import ChildProcess
-from django_tasks_retry.worker.nursery import Nursery
 from django_tasks_retry.worker.options import WorkerOptions
+from django_tasks_retry.worker.shared.channel import channel_pair
+from django_tasks_retry.worker.shared.inflight import InFlightTable
+from django_tasks_retry.worker.supervisor.child_process import ChildProcess
+from django_tasks_retry.worker.supervisor.pool import ChildPool
 
 from . import tasks
 from .harness import wait_for, wait_until_finished
 
 
 @pytest.fixture
-def nursery() -> Nursery:
-    return Nursery("supervisor", WorkerOptions(), lambda: None)
+def pool() -> ChildPool:
+    return ChildPool("supervisor", WorkerOptions(), lambda: None)
 
 
-def crash(nursery: Nursery, board: Board) -> None:
+def crash(pool: ChildPool, inflight: InFlightTable) -> None:
     ours, theirs = channel_pair()
-    nursery.judge(ChildProcess(0, "supervisor/1", ours, board), signal.SIGKILL)
+    pool.record_exit(ChildProcess(0, "supervisor/1", ours, ours, inflight), signal.SIGKILL)
     for end in (ours, theirs):
         end.close()
 
 
-def busy_board() -> Board:
+def busy_table() -> InFlightTable:
     Task.objects.enqueue(tasks.canary)
     [lease] = claim("supervisor/1")
-    board = Board(1)
-    board.claimed(lease, now=0.0)
-    board.settled(lease)
-    return board
+    table = InFlightTable(1)
+    table.claim(lease, now=0.0)
+    table.clear(lease)
+    return table
 
 
-def test_children_that_get_nothing_done_are_replaced_less_and_less_often(nursery):
+def test_children_that_get_nothing_done_are_replaced_less_and_less_often(pool):
     pauses = []
     for _ in range(8):
-        crash(nursery, Board(1))
-        pauses.append(nursery.pause())
+        crash(pool, InFlightTable(1))
+        pauses.append(pool.crash_backoff())
     assert pauses[0] == 0.0
     assert pauses == sorted(pauses)
     assert pauses[-1] == 1.0
 
 
-def test_a_child_that_got_work_done_is_replaced_at_once(database, nursery):
-    for board in (Board(1), Board(1), Board(1), busy_board()):
-        crash(nursery, board)
-    assert nursery.pause() == 0.0
+def test_a_child_that_got_work_done_is_replaced_at_once(database, pool):
+    for table in (InFlightTable(1), InFlightTable(1), InFlightTable(1), busy_table()):
+        crash(pool, table)
+    assert pool.crash_backoff() == 0.0
 
 
 def test_a_long_task_after_a_crash_does_not_keep_the_other_slots_empty(start, effects):

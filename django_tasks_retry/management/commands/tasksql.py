@@ -8,20 +8,19 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Model
 
 from django_tasks_retry.clock import FUNCTION
-from django_tasks_retry.guard import THE_CALL
-from django_tasks_retry.models import OperatorEvent, Queue, Task, TaskEvent, TaskResult, TaskStat, Worker
+from django_tasks_retry.models import STATE_COLUMNS, OperatorEvent, Queue, Task, TaskEvent, TaskResult, TaskStat, Worker
 
-PLACED = ("queue", "priority")
-"""Where a task stands in line: for operators to change, not for workers."""
+POSITION = ("queue", "priority")
+"""A task's position in the queue: operators may change it, workers may not."""
 
-STATE = tuple(str(field.column) for field in Task._meta.concrete_fields if field.column not in {*THE_CALL, *PLACED})
+MOVED = ("eta", *STATE_COLUMNS)
 """The columns of a task that moves write."""
 
 Grants = dict[type[Model], tuple[str, ...]]
 
 PRODUCER: Grants = {Task: ("SELECT", "INSERT"), TaskResult: ("SELECT",), TaskEvent: ("SELECT",)}
 WORKER: Grants = {
-    Task: ("SELECT", "INSERT", f"UPDATE ({', '.join(STATE)})", "DELETE"),
+    Task: ("SELECT", "INSERT", f"UPDATE ({', '.join(MOVED)})", "DELETE"),
     TaskResult: ("SELECT", "INSERT", "DELETE"),
     TaskEvent: ("SELECT", "INSERT", "DELETE"),
     TaskStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
@@ -29,7 +28,7 @@ WORKER: Grants = {
     Queue: ("SELECT",),
 }
 OPERATOR: Grants = {
-    Task: ("SELECT", "INSERT", f"UPDATE ({', '.join((*STATE, *PLACED))})"),
+    Task: ("SELECT", "INSERT", f"UPDATE ({', '.join((*MOVED, *POSITION))})"),
     TaskResult: ("SELECT", "INSERT"),
     TaskEvent: ("SELECT", "INSERT"),
     TaskStat: ("SELECT",),
@@ -44,7 +43,7 @@ ROLES = {
 }
 
 HEAD = """\
--- Roles for PostgreSQL that may do no more than their part. None of them owns a table, so none can drop the guard,
+-- Roles for PostgreSQL with the least privileges. None of them owns a table, so none can drop the guard,
 -- disable a trigger, truncate, or change what a task was asked to do. `migrate` stays with the owner.
 -- Run as the owner of the tables, then: GRANT {prefix}_worker TO the_login_of_your_workers;"""
 
@@ -62,7 +61,7 @@ def roles_sql(prefix: str, schema: str) -> Iterator[str]:
         yield CREATE.format(role=role)
         yield f"GRANT USAGE ON SCHEMA {schema} TO {role};"
         yield f"GRANT EXECUTE ON FUNCTION {schema}.{FUNCTION}() TO {role};"
-        # Commands and the console look whether all migrations are applied.
+        # Commands and the console check that all migrations are applied.
         yield f"GRANT SELECT ON {schema}.django_migrations TO {role};"
         for model, rights in grants.items():
             yield f"GRANT {', '.join(rights)} ON {schema}.{model._meta.db_table} TO {role};"

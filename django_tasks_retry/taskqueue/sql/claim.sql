@@ -1,4 +1,4 @@
--- Claim: lanes in order of urgency, each one bounded range of dtr_lanes; locked, updated and told in one statement.
+-- Claim: lanes in order of urgency, each one bounded range of dtr_lanes; locked, updated and recorded in one statement.
 -- The LIMITs make PostgreSQL lock row by row, so that nothing is locked that is not taken.
 WITH lane AS (
     SELECT l.*
@@ -38,10 +38,8 @@ WITH lane AS (
         updated_at = django_tasks_retry_now()
     FROM due
     WHERE t.id = due.id
-    RETURNING t.id, t.locked_by, t.attempts, t.lock_expires_at, t.func_path, t.args, t.kwargs, t.queue, t.priority,
-        t.backend, t.eta, t.slot, t.max_attempts, t.refunds, t.backoff, t.timeout, t.interval, t.run_id, t.metadata,
-        t.created_at, t.started_at, t.last_attempt_at
-), told AS (
+    RETURNING $lease
+), events AS (
     INSERT INTO django_tasks_retry_taskevent (task_id, kind, ts, attempt, actor, data)
     SELECT id, 'task.running', last_attempt_at, attempts, locked_by, '{}' FROM claimed
 )

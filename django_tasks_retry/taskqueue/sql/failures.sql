@@ -49,8 +49,8 @@ WITH RECURSIVE gone (fingerprint) AS (
     FROM alike
 )
 SELECT shown.fingerprint, shown.sample, task.func_path, task.queue, task.updated_at AS last_failed_at,
-    task.last_error ->> 'exception' AS exception, task.last_error ->> 'code' AS code,
-    task.last_error ->> 'message' AS message, (
+    $exception AS exception, $code AS code,
+    $message AS message, (
     SELECT t.finished_at FROM django_tasks_retry_task AS t
     WHERE t.status = 'FAILED' AND t.fingerprint = shown.fingerprint
     ORDER BY t.finished_at

@@ -10,7 +10,7 @@ WITH report AS (
         id uuid, worker text, attempt int, moved_by text, status text, delay float8, refund int, error jsonb,
         fingerprint text, result text, next_id uuid
     )) WITH ORDINALITY AS r (id, worker, attempt, moved_by, status, delay, refund, error, fingerprint, result, next_id, n)
-), held AS MATERIALIZED (
+), accepted AS MATERIALIZED (
     SELECT r.*
     FROM report AS r CROSS JOIN LATERAL (
         SELECT 1
@@ -37,39 +37,21 @@ WITH report AS (
         fingerprint = COALESCE(r.fingerprint, t.fingerprint),
         updated_at = django_tasks_retry_now(),
         finished_at = CASE r.status WHEN 'PENDING' THEN NULL ELSE django_tasks_retry_now() END
-    FROM held AS r
+    FROM accepted AS r
     WHERE t.id = r.id
     RETURNING r.n - 1 AS n, t.id, t.status, t.eta, t.attempts, t.last_attempt_at, t.finished_at, r.result::jsonb AS result,
         CASE WHEN r.error IS NULL THEN NULL ELSE t.last_error END AS error, r.next_id
 ), results AS (
     INSERT INTO django_tasks_retry_taskresult (task_id, status, result, error, attempts, last_attempt_at, finished_at)
     SELECT id, status, result, error, attempts, last_attempt_at, finished_at FROM moved WHERE finished_at IS NOT NULL
-), told AS (
+), events AS (
     INSERT INTO django_tasks_retry_taskevent (task_id, kind, ts, attempt, actor, data)
     SELECT m.id, e.kind, django_tasks_retry_now(), m.attempts, e.actor,
         CASE WHEN e.kind IN ('task.requeued', 'task.released') THEN e.data || jsonb_build_object('eta', m.eta) ELSE e.data END
-    FROM ROWS FROM (json_to_recordset(%(told)s::json) AS (of int, kind text, actor text, data jsonb))
+    FROM ROWS FROM (json_to_recordset(%(events)s::json) AS (of int, kind text, actor text, data jsonb))
         WITH ORDINALITY AS e (of, kind, actor, data, n)
     JOIN moved AS m ON m.n = e.of
     ORDER BY e.n
 )
--- Repeating tasks only: planning this clause costs a batch without them 3 µs a task.
-, repeated AS (
-    INSERT INTO django_tasks_retry_task (
-        id, func_path, args, kwargs, queue, priority, backend, status, eta, attempts, max_attempts, refunds, backoff,
-        timeout, interval, slot, run_id, unique_key, metadata, created_at, updated_at
-    )
-    SELECT m.next_id, t.func_path, t.args, t.kwargs, t.queue, t.priority, t.backend, 'PENDING', s.slot, 0,
-        t.max_attempts, 0, t.backoff, t.timeout, t.interval, s.slot, t.run_id, t.unique_key, t.metadata,
-        django_tasks_retry_now(), django_tasks_retry_now()
-    FROM moved AS m
-    JOIN django_tasks_retry_task AS t ON t.id = m.id
-    CROSS JOIN LATERAL (
-        SELECT t.slot + interval '1 second' * t.interval * GREATEST(
-            1, floor(EXTRACT(epoch FROM django_tasks_retry_now() - t.slot) / t.interval::numeric) + 1
-        )::float8 AS slot
-    ) AS s
-    WHERE m.next_id IS NOT NULL
-)
--- End of repeating tasks.
+$repeat
 SELECT n, eta, django_tasks_retry_now() AS ts FROM moved

@@ -2,7 +2,7 @@
 -- Ordered as dtr_leases is: without that, statistics that say that most tasks are running make it a walk through the
 -- whole table (100,300 rows read instead of none).
 WITH lost AS MATERIALIZED (
-    SELECT id, locked_by
+    SELECT id, locked_by, lock_expires_at, attempts - refunds < max_attempts AS has_budget
     FROM django_tasks_retry_task
     WHERE status = 'RUNNING'
         AND CASE WHEN %(dead)s::text IS NULL
@@ -12,36 +12,33 @@ WITH lost AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ), moved AS (
     UPDATE django_tasks_retry_task AS t
-    SET status = CASE WHEN t.attempts - t.refunds < t.max_attempts THEN 'PENDING' ELSE 'FAILED' END,
-        eta = CASE WHEN t.attempts - t.refunds < t.max_attempts THEN django_tasks_retry_now() ELSE t.eta END,
+    SET status = CASE WHEN lost.has_budget THEN 'PENDING' ELSE 'FAILED' END,
         locked_by = NULL,
         lock_expires_at = NULL,
         moved_by = %(actor)s::text,
-        last_error = CASE WHEN t.attempts - t.refunds < t.max_attempts THEN t.last_error ELSE jsonb_build_object(
-            'message', %(message)s::text, 'code', 'LEASE_LOST', 'exception', '', 'traceback', '',
+        last_error = CASE WHEN lost.has_budget THEN t.last_error ELSE %(failure)s::jsonb || jsonb_build_object(
             'ts', django_tasks_retry_now(), 'attempt', t.attempts, 'max_attempts', t.max_attempts,
             'terminal', true, 'backoff_ms', NULL, 'next_eta', NULL
         ) END,
-        fingerprint = CASE WHEN t.attempts - t.refunds < t.max_attempts THEN t.fingerprint ELSE %(fingerprint)s::text END,
+        fingerprint = CASE WHEN lost.has_budget THEN t.fingerprint ELSE %(fingerprint)s::text END,
         updated_at = django_tasks_retry_now(),
-        finished_at = CASE WHEN t.attempts - t.refunds < t.max_attempts THEN NULL ELSE django_tasks_retry_now() END
+        finished_at = CASE WHEN lost.has_budget THEN NULL ELSE django_tasks_retry_now() END
     FROM lost
     WHERE t.id = lost.id
-    RETURNING t.id, t.func_path, t.status, t.attempts, t.last_error, t.last_attempt_at, t.finished_at,
-        lost.locked_by AS lost_by
+    RETURNING t.status, t.updated_at, CASE WHEN lost.has_budget THEN NULL ELSE t.last_error END AS error, $lease
 ), results AS (
     INSERT INTO django_tasks_retry_taskresult (task_id, status, error, attempts, last_attempt_at, finished_at)
-    SELECT id, status, last_error, attempts, last_attempt_at, finished_at FROM moved WHERE finished_at IS NOT NULL
-), told AS (
+    SELECT id, status, error, attempts, last_attempt_at, updated_at FROM moved WHERE status = 'FAILED'
+), events AS (
     INSERT INTO django_tasks_retry_taskevent (task_id, kind, ts, attempt, actor, data)
     SELECT m.id, e.kind, django_tasks_retry_now(), m.attempts, %(actor)s::text, e.data
     FROM moved AS m CROSS JOIN LATERAL (
-        SELECT 1 AS n, 'task.lease_lost' AS kind, jsonb_build_object('cause', %(cause)s::text, 'worker', m.lost_by) AS data
+        SELECT 1 AS n, 'task.lease_lost' AS kind,
+            jsonb_build_object('cause', %(cause)s::text, 'worker', m.locked_by) AS data
         UNION ALL
-        SELECT 2, 'task.failed', jsonb_build_object('terminal', true, 'error', jsonb_build_object(
-            'message', %(message)s::text, 'code', 'LEASE_LOST', 'exception', '', 'traceback', ''
-        )) WHERE m.finished_at IS NOT NULL
+        SELECT 2, 'task.failed', jsonb_build_object('terminal', true, 'error', %(failure)s::jsonb)
+        WHERE m.status = 'FAILED'
     ) AS e
     ORDER BY m.id, e.n
 )
-SELECT id, func_path, status, attempts, lost_by FROM moved
+SELECT * FROM moved

@@ -3,7 +3,7 @@
 WITH report AS (
     SELECT * FROM unnest(%(id)s::uuid[], %(worker)s::text[], %(attempt)s::int[], %(moved_by)s::text[])
         AS r (id, worker, attempt, moved_by)
-), held AS MATERIALIZED (
+), accepted AS MATERIALIZED (
     SELECT r.*
     FROM report AS r CROSS JOIN LATERAL (
         SELECT 1
@@ -19,6 +19,6 @@ WITH report AS (
 UPDATE django_tasks_retry_task AS t
 SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
     moved_by = r.moved_by
-FROM held AS r
+FROM accepted AS r
 WHERE t.id = r.id
 RETURNING t.id, t.locked_by, t.attempts

@@ -1,0 +1,1 @@
+"""Actions on many tasks: chosen by a signed selection, confirmed, run in batches."""

@@ -1,0 +1,147 @@
+"""Actions on many tasks: a confirmation page, then batches within the time that a request may take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from ...taskqueue.ids import new_id
+from ..base import ConsoleAdmin
+from ..display.formatting import format_number, one_line
+from ..scope import console_backend, console_database
+from ..tasks import filters
+from .actions import ACTIONS, Action, run_action
+from .selection import DryRun, InvalidSelection, Selection, dry_run, load_selection
+
+BATCH = 1000
+SECONDS = 5.0
+REASON_REQUIRED_ABOVE = 100
+"""More tasks than this are not changed without a reason."""
+
+LAST_ID = str(UUID(int=2**128 - 1))
+
+
+class BulkActionAdmin(ConsoleAdmin):
+    """The part of a page that acts on many tasks."""
+
+    def confirmation_view(
+        self, request: HttpRequest, action: Action, selection: Selection, error: str = ""
+    ) -> HttpResponse:
+        """Shows what the action would do. Changes nothing."""
+        expected = self.dry_run(selection, action)
+        context = {
+            "action": action,
+            "token": selection.sign(),
+            "action_url": self.url("bulk_action", model="task"),
+            "list_url": self.list_url(selection.params),
+            "filters": describe_filters(selection),
+            "possible": format_number(expected.possible),
+            "message": action.confirm_message(expected.possible),
+            "skipped": expected.skipped and format_number(expected.skipped),
+            "is_capped": expected.is_capped,
+            "look_back": expected.is_partial and format_number(filters.LOOK_BACK),
+            "nothing_to_do": not expected.possible and expected.is_exact,
+            "reason_required": requires_reason(expected),
+            "reason_required_above": REASON_REQUIRED_ABOVE,
+            "reason": request.POST.get("reason", ""),
+            "error": error,
+        }
+        return self.render_page(request, "confirm", action.title, context, status=400 if error else 200)
+
+    def bulk_action_view(self, request: HttpRequest) -> HttpResponse:
+        """Runs what was confirmed; what one request has no time for continues in the next."""
+        try:
+            selection = load_selection(request.POST.get("token", ""), request.user)
+        except InvalidSelection:
+            messages.error(request, _("This confirmation has expired. Select the tasks again."))
+            return HttpResponseRedirect(self.url("changelist", model="task"))
+        action, reason = ACTIONS[selection.action], request.POST.get("reason", "").strip()
+        if not action.is_allowed(request):
+            raise PermissionDenied
+        if not reason and selection.after is None and requires_reason(self.dry_run(selection, action)):
+            return self.confirmation_view(
+                request, action, selection, error=_("Enter a reason: this affects many tasks.")
+            )
+        selection, is_finished = run_batches(selection, action, request, reason)
+        if not is_finished:
+            context = self.progress_context(selection, action, reason)
+            return self.render_page(request, "progress", action.title, context)
+        self.report_result(request, action, selection)
+        return HttpResponseRedirect(self.list_url(selection.params))
+
+    def dry_run(self, selection: Selection, action: Action) -> DryRun:
+        return dry_run(selection, action.statuses, console_database())
+
+    def progress_context(self, selection: Selection, action: Action, reason: str) -> dict[str, Any]:
+        return {
+            "token": selection.sign(),
+            "action_url": self.url("bulk_action", model="task"),
+            "message": action.done_message(selection.done),
+            "skipped": selection.skipped and format_number(selection.skipped),
+            "skip_reason": action.skip_reason,
+            "reason": reason,
+            "list_url": self.list_url(selection.params),
+        }
+
+    def report_result(self, request: HttpRequest, action: Action, selection: Selection) -> None:
+        done, skipped = selection.done, selection.skipped
+        if done or not skipped:
+            messages.success(request, action.done_message(done))
+        if skipped:
+            text = ngettext("%(count)s task skipped: %(why)s.", "%(count)s tasks skipped: %(why)s.", skipped)
+            messages.warning(request, text % {"count": format_number(skipped), "why": action.skip_reason})
+
+    def list_url(self, params: Mapping[str, str]) -> str:
+        url = self.url("changelist", model="task")
+        return f"{url}?{urlencode(params)}" if params else url
+
+
+def requires_reason(expected: DryRun) -> bool:
+    return expected.possible > REASON_REQUIRED_ABOVE or not expected.is_exact
+
+
+def run_batches(selection: Selection, action: Action, request: HttpRequest, reason: str) -> tuple[Selection, bool]:
+    """Batch after batch, each a transaction of its own, until all is done or the time is up."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        ids, reached = selection.next_batch(BATCH, console_database())
+        done = run_action(action, ids, request, reason, console_backend()) if ids else []
+        selection = selection.advanced(reached, len(done), len(ids) - len(done))
+        if reached is None:
+            return selection, True
+        if time.monotonic() > deadline:
+            return selection, False
+
+
+def selection_from_request(
+    request: HttpRequest, action: Action, params: Mapping[str, str], floor: UUID | None
+) -> Selection:
+    """The rows ticked in the list; with "all matching", the list's filters as they are."""
+    user: Any = request.user
+    if request.POST.get("select_across") == "1":
+        return select_all(action, user, params, floor)
+    ids = [each for each in request.POST.getlist(ACTION_CHECKBOX_NAME) if filters.parse_uuid(each)]
+    return Selection(action.name, str(user.pk), LAST_ID, params=params, ids=tuple(ids))
+
+
+def select_all(action: Action, user: Any, params: Mapping[str, str], floor: UUID | None = None) -> Selection:
+    """All tasks that match now. Those enqueued from now on are not affected."""
+    return Selection(action.name, str(user.pk), str(new_id()), since=str(floor) if floor else None, params=params)
+
+
+def describe_filters(selection: Selection) -> list[tuple[str, str]]:
+    """Title and value of each filter of the list."""
+    titles = {each.parameter_name: str(each.title) for each in filters.FILTERS} | {"q": _("search")}
+    if selection.ids is not None:
+        return []
+    return [(titles.get(name, name), one_line(value)) for name, value in selection.params.items()]

@@ -1,0 +1,102 @@
+"""Which tasks an operator selected, signed: the list's filters, or a few ids; never thousands of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from django.core import signing
+
+from ...models import Task
+from ...querysets import TaskQuerySet
+from ...rules.status import Status
+from ...taskqueue import summaries
+from ..tasks import filters
+
+SALT = "django_tasks_retry.admin.selection"
+MAX_AGE = 3600
+DRY_RUN_LIMIT = 10_000
+STRIDE = 50_000
+"""How many tasks are passed at a time where matches may be rare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Tasks up to the id `until`, so that later ones are not affected; `after` is the last id that was dealt with.
+
+    `since` is how far the list looked back where no index serves its filters; the action goes back to the beginning.
+    """
+
+    action: str
+    user: str
+    until: str
+    since: str | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    ids: tuple[str, ...] | None = None
+    after: str | None = None
+    done: int = 0
+    skipped: int = 0
+
+    def sign(self) -> str:
+        return signing.dumps(asdict(self), salt=SALT, compress=True)
+
+    def remaining(self, using: str) -> TaskQuerySet:
+        """The tasks still to be dealt with, in the order of their ids."""
+        tasks: TaskQuerySet = Task.objects.using(using).filter(pk__lte=UUID(self.until)).order_by("pk")
+        tasks = filters.apply_filters(tasks, self.params) if self.ids is None else tasks.filter(pk__in=self.ids)
+        return tasks if self.after is None else tasks.filter(pk__gt=UUID(self.after))
+
+    def next_batch(self, size: int, using: str) -> tuple[list[UUID], UUID | None]:
+        """The next tasks to deal with, and the last id that was looked at; None where that was the end."""
+        tasks, bound = self.remaining(using), None
+        if self.since is not None:
+            bound = summaries.id_after(STRIDE, using, UUID(self.after) if self.after else None)
+            tasks = tasks if bound is None else tasks.filter(pk__lte=bound)
+        ids = list(tasks.values_list("pk", flat=True)[:size])
+        return ids, ids[-1] if len(ids) == size else bound
+
+    def advanced(self, reached: UUID | None, done: int, skipped: int) -> Selection:
+        """The same selection after a batch."""
+        after = self.after if reached is None else str(reached)
+        return replace(self, after=after, done=self.done + done, skipped=self.skipped + skipped)
+
+
+class InvalidSelection(Exception):
+    """The selection was not signed by this console for this user, or is too old."""
+
+
+def load_selection(token: str, user: Any) -> Selection:
+    try:
+        values = signing.loads(token, salt=SALT, max_age=MAX_AGE)
+    except signing.BadSignature as error:
+        raise InvalidSelection from error
+    selection = Selection(**values)
+    if selection.user != str(user.pk):
+        raise InvalidSelection
+    return selection
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """How many of the selected tasks the action would change. Each is checked again when it is changed."""
+
+    possible: int
+    skipped: int
+    is_capped: bool
+    is_partial: bool
+
+    @property
+    def is_exact(self) -> bool:
+        return not (self.is_capped or self.is_partial)
+
+
+def dry_run(selection: Selection, statuses: tuple[Status, ...], using: str) -> DryRun:
+    tasks = selection.remaining(using)
+    if selection.since is not None:
+        tasks = tasks.filter(pk__gte=UUID(selection.since))
+    rows = list(tasks.values_list("status", flat=True)[: DRY_RUN_LIMIT + 1])
+    counted = rows[:DRY_RUN_LIMIT]
+    possible = sum(status in statuses for status in counted)
+    return DryRun(possible, len(counted) - possible, len(rows) > DRY_RUN_LIMIT, selection.since is not None)

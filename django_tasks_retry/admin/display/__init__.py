@@ -1,0 +1,1 @@
+"""Values made fit to be shown: formatted, redacted, safe."""

@@ -1,0 +1,21 @@
+"""Which workers may take a task: those that serve its queue and know its function."""
+
+from __future__ import annotations
+
+from ..models import Worker
+from ..rules.queues import matches
+from .display.formatting import one_line
+
+
+def serves_queue(worker: Worker, queue: str) -> bool:
+    return matches(queue, worker.queues) and not matches(queue, worker.exclude)
+
+
+def knows_task(worker: Worker, func_path: str) -> bool:
+    """A worker that lists no functions is assumed to know them all."""
+    return not worker.tasks or func_path in worker.tasks
+
+
+def runworker_command(queue: str) -> str:
+    """What to type to start a worker of this queue."""
+    return f"python manage.py runworker --queues {one_line(queue, 64)}"

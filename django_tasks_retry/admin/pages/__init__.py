@@ -1,0 +1,1 @@
+"""The other pages: overview, failures, queues and workers."""

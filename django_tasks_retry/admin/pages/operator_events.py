@@ -1,0 +1,35 @@
+"""What operators did last to queues and workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext_lazy
+
+from ...models import OperatorEvent
+from ..display.actors import actor_names
+from ..display.formatting import one_line
+from ..scope import Scope
+
+MAX_EVENTS = 10
+KIND_NAMES: dict[str, Any] = {
+    "queue.paused": gettext_lazy("paused"),
+    "queue.resumed": gettext_lazy("resumed"),
+    "worker.stop_asked": gettext_lazy("asked to stop"),
+}
+
+
+def latest_operator_events(scope: Scope, kind: str) -> list[dict[str, Any]]:
+    """Those whose kind begins so, newest first."""
+    events = list(OperatorEvent.objects.using(scope.using).filter(kind__startswith=kind).order_by("-id")[:MAX_EVENTS])
+    names = actor_names({event.actor for event in events})
+    return [
+        {
+            "ts": event.ts,
+            "action": KIND_NAMES.get(event.kind, event.kind),
+            "subject": one_line(event.subject, 128),
+            "by": names[event.actor],
+            "reason": one_line(event.reason, 200),
+        }
+        for event in events
+    ]

@@ -1,0 +1,112 @@
+"""The overview: the state of the whole queue on one page, at a cost that does not grow with what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+
+from ...models import Overview, Task, Worker
+from ...taskqueue import alive_workers, summaries
+from ..base import TaskPermissionMixin
+from ..display.formatting import format_approximate, format_capped, format_duration, format_number
+from ..scope import Scope, current_scope
+from .activity import SCALES, read_activity
+from .charts import attempts_chart
+from .failures import failure_rows
+from .queue_summary import QueueSummary, find_problems, summarize_queues
+
+MAX_GROUPS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    name: str
+    value: str
+    note: str
+    url: str
+    tone: str
+
+
+@admin.register(Overview)
+class OverviewAdmin(TaskPermissionMixin):
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        scope = current_scope()
+        scale = request.GET.get("span", "1h")
+        context = self.overview_context(scope, scale if scale in SCALES else "1h")
+        context["groups"] = failure_rows(
+            context["groups"][:MAX_GROUPS],
+            scope,
+            can_see_payload=self.has_payload_permission(request),
+            with_locations=False,
+        )
+        return self.render_page(request, "overview", _("Overview"), context)
+
+    def overview_context(self, scope: Scope, chosen: str) -> dict[str, Any]:
+        depths = summaries.depths(scope.using)
+        workers: list[Worker] = list(alive_workers(scope.backend).order_by("id")[:1000])
+        activity = read_activity(scope, SCALES[chosen])
+        queues = summarize_queues(scope, depths, workers, activity)
+        groups, stored = summaries.failure_groups(scope.using), summaries.stored(scope.using)
+        return {
+            "is_empty": not stored,
+            "now": scope.now,
+            "cards": [
+                *self.queue_cards(scope, queues, workers),
+                *self.total_cards(groups, workers, stored),
+            ],
+            "problems": find_problems(queues, depths, workers, summaries.expired_leases(scope.using)),
+            "chart": attempts_chart(activity.total),
+            "scale": activity.scale,
+            "scales": [(name, scale.label, name == chosen) for name, scale in SCALES.items()],
+            "queues": queues,
+            "groups": groups,
+            "tasks_url": self.changelist_url("task"),
+            "failures_url": self.changelist_url("failuregroup"),
+            "queues_url": self.changelist_url("queue"),
+        }
+
+    def queue_cards(self, scope: Scope, queues: Sequence[QueueSummary], workers: Sequence[Worker]) -> list[Card]:
+        tasks = Task.objects.using(scope.using)
+        running = len(tasks.running().order_by("locked_by").values_list("pk", flat=True)[: summaries.CAP + 1])
+        retrying = len(tasks.retrying().values_list("pk", flat=True)[: summaries.CAP + 1])
+        oldest = max((queue.oldest_wait for queue in queues), default=0.0)
+        ready = _("%(count)s ready") % {"count": format_capped(sum(queue.due for queue in queues))}
+        slots = _("of %(count)s slots") % {"count": format_number(sum(worker.slots for worker in workers))}
+        wait = format_duration(oldest) if oldest else _("none")
+        waiting, url = _("awaiting retry"), self.task_list_url
+        return [
+            Card(_("Oldest wait"), wait, ready, url("ready"), tone("warn", oldest > 60)),
+            Card(_("Running"), format_capped(running), slots, url("running"), tone("busy", running)),
+            Card(_("Retrying"), format_capped(retrying), waiting, url("retrying"), tone("warn", retrying)),
+        ]
+
+    def total_cards(
+        self, groups: Sequence[summaries.FailureGroup], workers: Sequence[Worker], stored: int
+    ) -> list[Card]:
+        failed = sum(group.failed_today for group in groups)
+        alive, url = format_number(len(workers)), self.changelist_url
+        return [
+            Card(_("Failed"), format_capped(failed), _("in 24 hours"), url("failuregroup"), tone("bad", failed)),
+            Card(_("Workers"), alive, _("alive"), url("worker"), tone("bad", not workers)),
+            Card(_("Stored"), format_approximate(stored), _("tasks"), url("task"), tone("calm", stored)),
+        ]
+
+    def changelist_url(self, model: str) -> str:
+        return self.url("changelist", model=model)
+
+    def task_list_url(self, status: str) -> str:
+        return f"{self.changelist_url('task')}?{urlencode({'status': status})}"
+
+
+def tone(name: str, condition: object) -> str:
+    """The card's colour where the condition holds."""
+    return name if condition else "calm"

@@ -1,0 +1,160 @@
+"""Queues as the overview and the page of queues show them, and the problems that they have."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from ...models import Queue, Worker
+from ...taskqueue.summaries import CAP, Depth
+from ..display.actors import actor_names
+from ..display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
+from ..eligible_workers import knows_task, runworker_command, serves_queue
+from ..scope import Scope, queue_names
+from .activity import Activity, Bucket
+from .charts import Shape, sparkline
+
+RECENT = 10
+"""Buckets that the present rate is taken from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    at: datetime
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSummary:
+    key: str
+    name: str
+    pause: Pause | None
+    due: int
+    oldest_wait: float
+    workers: int
+    rate: str
+    failing: str
+    spark: list[Shape]
+
+    @property
+    def due_text(self) -> str:
+        return format_capped(self.due, CAP)
+
+    @property
+    def oldest_wait_text(self) -> str:
+        return format_duration(self.oldest_wait) if self.oldest_wait else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, and the command that solves it."""
+
+    text: str
+    command: str = ""
+
+
+def summarize_queues(
+    scope: Scope, depths: Sequence[Depth], workers: Sequence[Worker], activity: Activity
+) -> list[QueueSummary]:
+    by_queue: dict[str, list[Depth]] = defaultdict(list)
+    for depth in depths:
+        by_queue[depth.queue].append(depth)
+    pauses = find_pauses(scope)
+    return [
+        summarize_queue(name, by_queue[name], pauses.get(name), workers, activity, scope.now)
+        for name in queue_names({*by_queue, *activity.queues})
+    ]
+
+
+def find_pauses(scope: Scope) -> dict[str, Pause]:
+    paused = [queue for queue in Queue.objects.using(scope.using).paused() if queue.paused_at]
+    names = actor_names({queue.paused_by for queue in paused})
+    return {
+        queue.name: Pause(queue.paused_at, names[queue.paused_by], one_line(queue.reason, 200))
+        for queue in paused
+        if queue.paused_at
+    }
+
+
+def summarize_queue(
+    name: str,
+    depths: Sequence[Depth],
+    pause: Pause | None,
+    workers: Sequence[Worker],
+    activity: Activity,
+    now: datetime,
+) -> QueueSummary:
+    oldest = min((depth.oldest_eta for depth in depths if depth.due), default=now)
+    buckets = activity.for_queue(name)
+    return QueueSummary(
+        key=name,
+        name=one_line(name, 64),
+        pause=pause,
+        due=sum(depth.due for depth in depths),
+        oldest_wait=(now - oldest).total_seconds(),
+        workers=sum(serves_queue(worker, name) for worker in workers),
+        rate=attempts_per_minute(buckets[-RECENT:], activity),
+        failing=failure_rate(buckets),
+        spark=sparkline(buckets),
+    )
+
+
+def attempts_per_minute(buckets: Sequence[Bucket], activity: Activity) -> str:
+    minutes = activity.scale.step.total_seconds() / 60 * len(buckets)
+    return format_decimal(sum(bucket.attempts for bucket in buckets) / minutes)
+
+
+def failure_rate(buckets: Sequence[Bucket]) -> str:
+    failed = sum(bucket.failed + bucket.retried for bucket in buckets)
+    return format_percentage(failed, sum(bucket.attempts for bucket in buckets))
+
+
+def find_problems(
+    queues: Sequence[QueueSummary], depths: Sequence[Depth], workers: Sequence[Worker], expired: int
+) -> list[Problem]:
+    problems = [problem for queue in queues if (problem := queue_problem(queue)) is not None]
+    problems += unknown_task_problems(depths, workers)
+    if expired:
+        problems.append(expired_lease_problem(expired))
+    return problems
+
+
+def queue_problem(queue: QueueSummary) -> Problem | None:
+    values = {"queue": queue.name, "due": queue.due_text}
+    if queue.due and queue.pause:
+        values |= {"by": queue.pause.by, "reason": queue.pause.reason or "—"}
+        return Problem(_("Queue %(queue)s: %(due)s waiting, paused by %(by)s (%(reason)s).") % values)
+    if queue.due and not queue.workers:
+        return Problem(
+            _("Queue %(queue)s: %(due)s waiting, but no running worker. Start one:") % values,
+            runworker_command(queue.key),
+        )
+    return None
+
+
+def unknown_task_problems(depths: Sequence[Depth], workers: Sequence[Worker]) -> list[Problem]:
+    """Tasks that would be claimed next, but no running worker of their queue knows their function."""
+    text = _("Queue %(queue)s: no running worker knows %(path)s. Deploy the code that defines it, or cancel its tasks.")
+    problems = {}
+    for depth in depths:
+        serving = [worker for worker in workers if serves_queue(worker, depth.queue)]
+        if depth.due and serving and not any(knows_task(worker, depth.oldest_func_path) for worker in serving):
+            values = {"path": one_line(depth.oldest_func_path), "queue": one_line(depth.queue, 64)}
+            problems[depth.oldest_func_path] = Problem(text % values)
+    return list(problems.values())
+
+
+def expired_lease_problem(expired: int) -> Problem:
+    text = ngettext(
+        "%s task lost its worker and has not been recovered.",
+        "%s tasks lost their worker and have not been recovered.",
+        expired,
+    )
+    advice = _("A running worker recovers such tasks within seconds:")
+    return Problem(f"{text % format_capped(expired)} {advice}", "python manage.py runworker")

@@ -1,0 +1,123 @@
+"""The page of workers: which are alive and what they run; ask one to finish and stop."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+
+from ... import taskqueue
+from ...models import Task, Worker
+from ...rules.names import short_name
+from ...taskqueue.workers import ALIVE_SECONDS
+from ..audit import log_action
+from ..base import ConsoleAdmin
+from ..display.actors import actor_names
+from ..display.formatting import format_elapsed, format_relative, one_line
+from ..scope import console_backend, current_scope
+from .operator_events import latest_operator_events
+
+MAX_WORKERS = 200
+MAX_TASKS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    key: str
+    name: str
+    host: str
+    version: str
+    queues: str
+    state: str
+    state_label: str
+    stop_asked_by: str
+    slots: int
+    running: list[dict[str, Any]]
+    started: datetime
+    uptime: str
+    heartbeat: str
+    url: str
+
+
+@admin.register(Worker)
+class WorkerAdmin(ConsoleAdmin):
+    def get_post_urls(self) -> list[Any]:
+        return [self.post_url("<path:worker_id>/stop/", self.stop_view, "stop")]
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        scope = current_scope()
+        workers = list(Worker.objects.using(scope.using).order_by("-heartbeat_at")[:MAX_WORKERS])
+        tasks = Task.objects.using(scope.using).running().order_by("locked_by")[:MAX_TASKS]
+        running = running_by_worker(list(tasks.only("pk", "func_path", "locked_by", "last_attempt_at")), scope.now)
+        rows = self.rows(workers, running, scope.now)
+        context = {
+            "workers": [row for row in rows if row.state != "stopped"],
+            "stopped_workers": [row for row in rows if row.state == "stopped"],
+            "can_control": self.has_perm(request, "control_worker"),
+            "operator_events": latest_operator_events(scope, "worker."),
+        }
+        return self.render_page(request, "workers", _("Workers"), context)
+
+    def rows(self, workers: Sequence[Worker], running: dict[str, list[Any]], now: datetime) -> list[WorkerRow]:
+        names = actor_names({worker.stop_asked_by for worker in workers if worker.stop_asked_by})
+        return [self.row(worker, running.get(worker.pk, []), names, now) for worker in workers]
+
+    def row(self, worker: Worker, running: list[Any], names: dict[str, str], now: datetime) -> WorkerRow:
+        state, label = state_of(worker, now)
+        patterns = ", ".join(worker.queues) + (f" ({_('not')} {', '.join(worker.exclude)})" if worker.exclude else "")
+        return WorkerRow(
+            key=worker.pk,
+            name=one_line(worker.pk, 128),
+            host=one_line(f"{worker.host}:{worker.pid}", 120),
+            version=one_line(worker.version, 32),
+            queues=one_line(patterns, 200),
+            state=state,
+            state_label=label,
+            stop_asked_by=names.get(worker.stop_asked_by, ""),
+            slots=worker.slots,
+            running=running,
+            started=worker.started_at,
+            uptime=format_elapsed(worker.started_at, worker.stopped_at or now),
+            heartbeat=format_relative(worker.heartbeat_at, now),
+            url=self.url("stop", worker.pk),
+        )
+
+    def stop_view(self, request: HttpRequest, worker_id: str) -> HttpResponse:
+        if not (self.has_perm(request, "control_worker") and self.has_view_permission(request)):
+            raise PermissionDenied
+        reason, values = request.POST.get("reason", "").strip(), {"worker": one_line(worker_id, 128)}
+        if taskqueue.ask_to_stop(worker_id, by=request.user, reason=reason, backend=console_backend()):
+            log_action(request, Worker, [(worker_id, one_line(worker_id, 128))], "stop", reason)
+            messages.success(request, _("%(worker)s was asked to finish its running tasks and stop.") % values)
+        else:
+            messages.warning(request, _("%(worker)s has already stopped or was already asked to stop.") % values)
+        return HttpResponseRedirect(self.url("changelist"))
+
+
+def state_of(worker: Worker, now: datetime) -> tuple[str, str]:
+    if worker.stopped_at:
+        return "stopped", _("stopped")
+    if (now - worker.heartbeat_at).total_seconds() > ALIVE_SECONDS:
+        return "stopped", _("not responding")
+    if worker.stop_asked_at:
+        return "stopping", _("finishing")
+    return "alive", _("alive")
+
+
+def running_by_worker(tasks: Sequence[Task], now: datetime) -> dict[str, list[dict[str, Any]]]:
+    """Running tasks by worker: a worker's children are named after it."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for task in tasks:
+        age = format_elapsed(task.last_attempt_at or now, now)
+        running = {"pk": task.pk, "name": one_line(short_name(task.func_path), 60), "age": age}
+        found[(task.locked_by or "").rpartition("/")[0] or task.locked_by or ""].append(running)
+    return found

@@ -1,0 +1,219 @@
+"""TaskAdmin: the list of tasks with its actions, and the way to a task's page."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.options import IS_POPUP_VAR
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import F
+from django.db.models.fields.json import KT
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from ...clock import Now
+from ...errors import IllegalMove
+from ...models import Task
+from ...querysets import TaskQuerySet
+from ...rules.names import short_id, short_name
+from ...rules.status import Status
+from ..base import ModelAdmin
+from ..bulk.actions import ACTIONS, CANCEL, RETRY, RUN_NOW, Action, run_action
+from ..bulk.confirm import BulkActionAdmin, selection_from_request
+from ..display.display_status import badge, display_status_of
+from ..display.formatting import format_elapsed, format_relative, one_line
+from ..display.redact import redact_text
+from ..scope import Scope, console_database, current_scope
+from . import detail, filters, search
+from .changelist import CappedPaginator, TaskChangeList
+
+LIST_COLUMNS = (
+    "id", "func_path", "queue", "status", "eta", "attempts", "refunds", "max_attempts", "last_attempt_at",
+    "finished_at",
+)  # fmt: skip
+
+
+@admin.register(Task)
+class TaskAdmin(BulkActionAdmin):
+    list_display = ["short_id", "name", "display_status", "spent", "queue_name", "timing", "error"]
+    list_display_links = ["short_id", "name"]
+    list_filter = filters.FILTERS
+    list_per_page = 25
+    list_max_show_all = 0
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    paginator = CappedPaginator
+    ordering = ["-id"]
+    sortable_by = ()
+    empty_value_display = ""
+    search_fields = ["id"]
+    search_help_text = search.HELP
+    actions = ["retry_selected", "cancel_selected", "run_now_selected"]
+
+    def get_urls(self) -> list[Any]:
+        return [*self.get_post_urls(), *ModelAdmin.get_urls(self)]
+
+    def get_post_urls(self) -> list[Any]:
+        return [
+            self.post_url("bulk-action/", self.bulk_action_view, "bulk_action"),
+            *(self.post_url(f"<path:object_id>/{name}/", self.action_view(ACTIONS[name]), name) for name in ACTIONS),
+        ]
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        """What the list shows and no more: arguments, results and tracebacks are not read."""
+        tasks = Task.objects.using(console_database()).only(*LIST_COLUMNS)
+        tasks = tasks.annotate(
+            seen_at=Now(), error_class=KT("last_error__exception"), error_code=KT("last_error__code")
+        )
+        message = KT("last_error__message") if self.has_payload_permission(request) else F("error_code")
+        return tasks.annotate(error_message=message)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[TaskChangeList]:
+        return TaskChangeList
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        parsed = search.parse(search_term)
+        if parsed.unknown and request.method == "GET":
+            words = one_line(" ".join(parsed.unknown), 60)
+            messages.warning(request, _("“%(words)s” is not an id. %(help)s") % {"words": words, "help": search.HELP})
+        return search.apply_search(queryset, parsed, has_status=bool(request.GET.get("status"))), False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if request.POST.get("select_across") == "1":
+            # Django runs no action without a ticked row; "all matching" means none in particular.
+            posted: Any = request.POST.copy()
+            posted.setdefault(ACTION_CHECKBOX_NAME, "")
+            request.POST = posted
+        context = {"console_pages": self.console_pages(request), **(extra_context or {})}
+        return super().changelist_view(request, context)
+
+    # Columns
+
+    @admin.display(description=gettext_lazy("id"))
+    def short_id(self, task: Task) -> SafeString:
+        return format_html('<code title="{}">{}</code>', task.pk, short_id(task.pk))
+
+    @admin.display(description=gettext_lazy("task"))
+    def name(self, task: Task) -> SafeString:
+        path = one_line(task.func_path, 255)
+        return format_html('<span class="dtr-name" title="{}">{}</span>', path, short_name(path))
+
+    @admin.display(description=gettext_lazy("status"))
+    def display_status(self, task: Any) -> SafeString:
+        return badge(display_status_of(task, task.seen_at))
+
+    @admin.display(description=gettext_lazy("attempts"))
+    def spent(self, task: Task) -> str:
+        return f"{task.spent}/{task.max_attempts}"
+
+    @admin.display(description=gettext_lazy("queue"))
+    def queue_name(self, task: Task) -> str:
+        return one_line(task.queue, 64)
+
+    @admin.display(description=gettext_lazy("due or duration"))
+    def timing(self, task: Any) -> str:
+        return timing(task, task.seen_at)
+
+    @admin.display(description=gettext_lazy("last error"))
+    def error(self, task: Any) -> SafeString:
+        if not (task.error_class or task.error_code):
+            return SafeString("")
+        text = short_name(task.error_class or "") or task.error_code
+        if task.error_message not in {None, "", task.error_code}:
+            text = f"{text}: {redact_text(task.error_message[:2000])}"
+        return format_html('<span class="dtr-error">{}</span>', one_line(text, 120))
+
+    # Actions
+
+    def has_retry_permission(self, request: HttpRequest) -> bool:
+        return RETRY.is_allowed(request)
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return CANCEL.is_allowed(request)
+
+    @admin.action(description=gettext_lazy("Retry…"), permissions=["retry"])
+    def retry_selected(self, request: HttpRequest, queryset: TaskQuerySet) -> HttpResponse:
+        return self.confirm_selected(request, RETRY)
+
+    @admin.action(description=gettext_lazy("Cancel…"), permissions=["cancel"])
+    def cancel_selected(self, request: HttpRequest, queryset: TaskQuerySet) -> HttpResponse:
+        return self.confirm_selected(request, CANCEL)
+
+    @admin.action(description=gettext_lazy("Run now…"), permissions=["retry"])
+    def run_now_selected(self, request: HttpRequest, queryset: TaskQuerySet) -> HttpResponse:
+        return self.confirm_selected(request, RUN_NOW)
+
+    def confirm_selected(self, request: HttpRequest, action: Action) -> HttpResponse:
+        """Not the queryset that Django hands to actions: a signed selection outlives the request."""
+        params = {name: request.GET[name] for name in request.GET if name in filters.PARAMETERS}
+        floor = filters.look_back_floor(params, console_database())
+        return self.confirmation_view(request, action, selection_from_request(request, action, params, floor))
+
+    def action_view(self, action: Action) -> Any:
+        """The view that runs an action on one task."""
+
+        def view(request: HttpRequest, object_id: str) -> HttpResponse:
+            task = self.get_task_or_404(object_id)
+            if not (action.is_allowed(request) and self.has_view_permission(request, task)):
+                raise PermissionDenied
+            return HttpResponseRedirect(self.url("change", self.run_on_one(request, action, task)))
+
+        return view
+
+    def run_on_one(self, request: HttpRequest, action: Action, task: Task) -> Any:
+        """Run the action and say what came of it. Returns the id of the task to show next."""
+        reason = request.POST.get("reason", "").strip()
+        try:
+            done = run_action(action, [task.pk], request, reason, task.backend)
+        except IllegalMove as error:
+            messages.error(request, str(error))
+            return task.pk
+        if not done:
+            messages.warning(request, _("Nothing was changed: the task is %(why)s.") % {"why": action.skip_reason})
+            return task.pk
+        messages.success(request, action.done_message(1))
+        copies = Task.objects.using(console_database()).filter(retry_of=task.pk).order_by("-pk")
+        return (copies.values_list("pk", flat=True).first() if action is RETRY else None) or task.pk
+
+    # The page of one task
+
+    def get_task_or_404(self, object_id: str, scope: Scope | None = None) -> Task:
+        key = filters.parse_uuid(unquote(object_id))
+        tasks = Task.objects.using((scope or current_scope()).using).select_related("outcome")
+        task: Task | None = tasks.filter(pk=key).first() if key else None
+        if task is None:
+            raise Http404
+        return task
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Read only, whatever the user's permissions."""
+        scope = current_scope()
+        task = self.get_task_or_404(object_id, scope)
+        if request.method != "GET" or not self.has_view_permission(request, task):
+            raise PermissionDenied
+        context = detail.detail_context(task, scope, request, can_see_payload=self.has_payload_permission(request))
+        title = f"{one_line(short_name(task.func_path), 80)} {short_id(task.pk)}"
+        shared = {"original": title, "change": True, "has_view_permission": True, IS_POPUP_VAR: False}
+        return self.render_page(request, "task", title, {**shared, **context})
+
+
+def timing(task: Task, now: datetime) -> str:
+    """When a task will run, or how long it has waited, run or taken: whatever matters in its status."""
+    if task.status == Status.PENDING and task.eta > now:
+        return format_relative(task.eta, now)
+    if task.status == Status.PENDING:
+        return _("waiting for %(time)s") % {"time": format_elapsed(task.eta, now)}
+    if task.status == Status.RUNNING and task.last_attempt_at:
+        return _("running for %(time)s") % {"time": format_elapsed(task.last_attempt_at, now)}
+    if task.last_attempt_at and task.finished_at:
+        return format_elapsed(task.last_attempt_at, task.finished_at)
+    return ""

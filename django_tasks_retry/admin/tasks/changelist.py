@@ -1,0 +1,90 @@
+"""The change list of tasks and its paginator: bounded, and never counted to the end."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.utils import OperationalError
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
+
+from ...models import Task
+from ...rules.ids import time_of
+from ...taskqueue.summaries import CAP
+from ..display.formatting import format_capped
+from ..statement_timeout import statement_timeout
+from . import filters
+
+
+# Only type checkers, and the backport's patches, let Django's Paginator take a parameter.
+class CappedPaginator(Paginator[Task] if TYPE_CHECKING else Paginator):  # type: ignore[misc]
+    """Counts to CAP and no further, by reading ids in the order of the page, which an index serves."""
+
+    @cached_property
+    def count(self) -> int:
+        tasks: Any = self.object_list
+        self.more = False
+        count = len(tasks.values_list("pk", flat=True)[: CAP + 1])
+        self.more = count > CAP
+        return min(count, CAP)
+
+
+class TaskChangeList(ChangeList):
+    """Bounded in how far it looks back, and in how long the database may take."""
+
+    too_broad = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.title = capfirst(str(self.opts.verbose_name_plural))
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> Any:
+        tasks = super().get_queryset(request, exclude_parameters)
+        self.active_filters = filters.filter_params(self)
+        self.floor = filters.look_back_floor(self.active_filters, tasks.db)
+        return tasks if self.floor is None else tasks.filter(pk__gte=self.floor)
+
+    def get_results(self, request: HttpRequest) -> None:
+        try:
+            with statement_timeout(self.root_queryset.db):
+                super().get_results(request)
+                self.result_list = list(self.result_list)
+        except OperationalError:
+            self.too_broad, self.queryset = True, self.queryset.none()
+            super().get_results(request)
+            self.result_list = []
+
+    @property
+    def is_empty(self) -> bool:
+        """True in a new install, which shows how to begin."""
+        return not (self.result_count or self.active_filters or self.too_broad)
+
+    @property
+    def count_text(self) -> str:
+        return format_capped(self.result_count + getattr(self.paginator, "more", False), CAP)
+
+    @property
+    def older_query(self) -> str | None:
+        """Where the capped list ends, the query string that continues from there."""
+        last_page = self.page_num == self.paginator.num_pages
+        if not (getattr(self.paginator, "more", False) and last_page and self.result_list):
+            return None
+        return self.get_query_string({"older": str(self.result_list[-1].pk)}, ["p"])
+
+    @property
+    def notice(self) -> str:
+        if self.too_broad:
+            return _("The query took too long. Narrow the search: choose a status or a shorter period.")
+        if self.floor is None:
+            return ""
+        text = _("Searched the newest %(count)s tasks, enqueued since %(time)s.")
+        return text % {"count": format_capped(filters.LOOK_BACK, filters.LOOK_BACK), "time": enqueued_time(self.floor)}
+
+
+def enqueued_time(task_id: Any) -> str:
+    return f"{timezone.localtime(time_of(task_id)):%Y-%m-%d %H:%M}"

@@ -1,0 +1,211 @@
+"""The list's filters. Choices come from settings and the registry, rows from an index or a bounded look back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import Exists, F, OuterRef
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from ... import registry
+from ...models import Task
+from ...querysets import TaskQuerySet
+from ...rules.ids import first_of
+from ...rules.names import short_name
+from ...taskqueue import summaries
+from ..display import display_status
+from ..display.formatting import one_line
+from ..scope import current_scope, queue_names
+from . import search
+
+LOOK_BACK = 25_000
+"""How many of the newest tasks are looked at for a filter that no index serves."""
+
+WINDOWS = {
+    "15m": (timedelta(minutes=15), _("Last 15 minutes")),
+    "1h": (timedelta(hours=1), _("Last hour")),
+    "24h": (timedelta(days=1), _("Last 24 hours")),
+    "7d": (timedelta(days=7), _("Last 7 days")),
+}
+Choices = list[tuple[str, Any]]
+
+
+class ConsoleFilter(admin.SimpleListFilter):
+    template = "django_tasks_retry/filter.html"
+
+    if TYPE_CHECKING:
+        parameter_name: str
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        options = self.options()
+        value = self.value()
+        if value and value not in dict(options):
+            options.append((value, one_line(self.label_of(value), 40)))
+        return options
+
+    def options(self) -> Choices:
+        return []
+
+    def label_of(self, value: str) -> str:
+        return value
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        value = self.value()
+        return self.apply(queryset, value) if value else queryset
+
+    @classmethod
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+        raise NotImplementedError
+
+    @classmethod
+    def has_index(cls, value: str) -> bool:
+        return False
+
+
+class StatusFilter(ConsoleFilter):
+    title = _("status")
+    parameter_name = "status"
+
+    def options(self) -> Choices:
+        return [(each.name, each.label) for each in display_status.DISPLAY_STATUSES]
+
+    @classmethod
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+        match value.lower():
+            case "ready":
+                return tasks.due().filter(attempts=F("refunds"))
+            case "scheduled":
+                return tasks.scheduled()
+            case "retrying":
+                return tasks.retrying()
+            case other:
+                return tasks.filter(status=other.upper())
+
+    @classmethod
+    def has_index(cls, value: str) -> bool:
+        return value.lower() not in {"success", "cancelled"}
+
+
+class QueueFilter(ConsoleFilter):
+    title = _("queue")
+    parameter_name = "queue"
+
+    def options(self) -> Choices:
+        return [(name, one_line(name, 40)) for name in queue_names()]
+
+    @classmethod
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+        return tasks.filter(queue=value)
+
+
+class FunctionFilter(ConsoleFilter):
+    title = _("task")
+    parameter_name = "task"
+
+    def options(self) -> Choices:
+        return [(path, one_line(short_name(path), 40)) for path in registry.known_paths()]
+
+    @classmethod
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+        return tasks.filter(func_path=value)
+
+
+class WindowFilter(ConsoleFilter):
+    title = _("time enqueued")
+    parameter_name = "window"
+
+    def options(self) -> Choices:
+        return [(name, label) for name, (_length, label) in WINDOWS.items()]
+
+    @classmethod
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+        if value not in WINDOWS:
+            return tasks.none()
+        since = current_scope().now - WINDOWS[value][0]
+        return tasks.filter(pk__gte=first_of(int(since.timestamp() * 1000)))
+
+
+class OlderFilter(ConsoleFilter):
+    """Continues where the last page ends. Only the pagination links to it."""
+
+    title = _("older than")
+    parameter_name = "older"
+
+    @classmethod
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+        below = parse_uuid(value)
+        return tasks.filter(pk__lt=below) if below else tasks.none()
+
+
+class FingerprintFilter(ConsoleFilter):
+    """One group of failures. Only the page of failures links to it."""
+
+    title = _("failure")
+    parameter_name = "fingerprint"
+
+    @classmethod
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+        return tasks.filter(fingerprint=value)
+
+
+class RetriedFilter(ConsoleFilter):
+    """Leaves out what was retried already. Only the page of failures links to it."""
+
+    title = _("retried")
+    parameter_name = "retried"
+
+    def label_of(self, value: str) -> str:
+        return str(_("Not yet"))
+
+    @classmethod
+    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
+        return tasks.filter(~Exists(Task.objects.using(tasks.db).filter(retry_of=OuterRef("pk"))))
+
+
+FILTERS: tuple[type[ConsoleFilter], ...] = (
+    StatusFilter, QueueFilter, WindowFilter, FunctionFilter, FingerprintFilter, RetriedFilter, OlderFilter,
+)  # fmt: skip
+
+
+PARAMETERS = frozenset({each.parameter_name for each in FILTERS} | {"q"})
+
+
+def parse_uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def apply_filters(tasks: TaskQuerySet, params: Mapping[str, str]) -> TaskQuerySet:
+    """The tasks that the list shows for these parameters."""
+    for each in FILTERS:
+        value = params.get(each.parameter_name)
+        if value:
+            tasks = each.apply(tasks, value)
+    return search.apply_search(tasks, search.parse(params.get("q", "")), has_status="status" in params)
+
+
+def look_back_floor(params: Mapping[str, str], using: str) -> UUID | None:
+    """The oldest id that is looked at, where no index serves the filters; None where one does."""
+    active = {each for each in FILTERS if params.get(each.parameter_name)}
+    parsed = search.parse(params.get("q", ""))
+    if parsed.has_index or any(each.has_index(params[each.parameter_name]) for each in active):
+        return None
+    if parsed.is_empty and active <= {WindowFilter, OlderFilter}:
+        return None
+    return summaries.newest_before(LOOK_BACK, using, parse_uuid(params.get("older", "")))
+
+
+def filter_params(changelist: ChangeList) -> dict[str, str]:
+    """The list's parameters as `apply_filters` takes them."""
+    given = changelist.get_filters_params()
+    names = [each.parameter_name for each in FILTERS]
+    values = {name: given[name][-1] for name in names if given.get(name)}
+    return values | ({"q": changelist.query} if changelist.query else {})

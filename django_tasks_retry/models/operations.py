@@ -1,0 +1,100 @@
+"""What stands around the tasks: queues, workers, statistics, and what operators decided."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from ..querysets import QueueManager
+from .tasks import MAX_LENGTHS
+
+
+class Queue(models.Model):
+    """What operators decided about a queue. A queue without a row is simply running."""
+
+    name = models.CharField(_("name"), max_length=MAX_LENGTHS["queue"], primary_key=True)
+    paused_at = models.DateTimeField(_("paused at"), null=True)
+    paused_by = models.CharField(_("paused by"), max_length=160, default="")
+    reason = models.CharField(_("reason"), max_length=200, default="")
+
+    objects = QueueManager()
+
+    class Meta:
+        verbose_name = _("queue")
+        verbose_name_plural = _("queues")
+        default_permissions = ("view",)
+        permissions = [("pause_queue", "Can pause queue")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Worker(models.Model):
+    """A worker process that is, or was, alive. Its children's ids begin with its own, then a slash."""
+
+    id = models.CharField(_("worker"), max_length=MAX_LENGTHS["locked_by"], primary_key=True)
+    host = models.CharField(_("host"), max_length=255)
+    pid = models.PositiveIntegerField(_("process"))
+    version = models.CharField(_("version"), max_length=32)
+    backend = models.CharField(_("backend"), max_length=64, default="default")
+    queues = models.JSONField(_("queues"), default=list, help_text=_("Patterns of the queues it serves."))
+    exclude = models.JSONField(_("excluded queues"), default=list)
+    tasks = models.JSONField(_("tasks"), default=list, help_text=_("Paths of the functions it knows."))
+    processes = models.PositiveIntegerField(_("processes"))
+    slots = models.PositiveIntegerField(_("slots"))
+    running = models.PositiveIntegerField(_("running"), default=0)
+    started_at = models.DateTimeField(_("started at"))
+    heartbeat_at = models.DateTimeField(_("heartbeat at"))
+    stopped_at = models.DateTimeField(_("stopped at"), null=True)
+    stop_asked_at = models.DateTimeField(_("stop asked at"), null=True)
+    stop_asked_by = models.CharField(_("stop asked by"), max_length=160, default="")
+
+    class Meta:
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
+        default_permissions = ("view",)
+        permissions = [("control_worker", "Can control worker")]
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class TaskStat(models.Model):
+    """Attempts that ended within one minute, by queue and function. Workers add to it; charts read it."""
+
+    id = models.BigAutoField(primary_key=True)
+    minute = models.DateTimeField(_("minute"))
+    queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
+    func_path = models.CharField(_("task"), max_length=MAX_LENGTHS["func_path"])
+    completed = models.PositiveIntegerField(_("completed"), default=0)
+    retried = models.PositiveIntegerField(_("failed, to be tried again"), default=0)
+    failed = models.PositiveIntegerField(_("failed for good"), default=0)
+    seconds = models.FloatField(_("seconds spent"), default=0)
+
+    class Meta:
+        verbose_name = _("task statistic")
+        verbose_name_plural = _("task statistics")
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(name="dtr_one_stat", fields=["minute", "queue", "func_path"])]
+
+    def __str__(self) -> str:
+        return f"{self.minute} {self.queue} {self.func_path}"
+
+
+class OperatorEvent(models.Model):
+    """What an operator decided about a queue or a worker. Append-only."""
+
+    id = models.BigAutoField(primary_key=True)
+    kind = models.CharField(_("kind"), max_length=24)
+    subject = models.CharField(_("subject"), max_length=MAX_LENGTHS["locked_by"])
+    ts = models.DateTimeField(_("time"))
+    actor = models.CharField(_("actor"), max_length=160)
+    reason = models.CharField(_("reason"), max_length=200, default="")
+
+    class Meta:
+        verbose_name = _("operator event")
+        verbose_name_plural = _("operator events")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.subject}"

@@ -1,0 +1,11 @@
+"""Signals of a worker's processes, for what must be made anew after a fork or flushed before an end."""
+
+from __future__ import annotations
+
+from django.dispatch import Signal
+
+child_started = Signal()
+"""Sent in each child right after it was forked, before it claims: make thread pools and clients anew here."""
+
+child_ending = Signal()
+"""Sent in a child that ends in good order, after its last outcome was recorded. Receivers share five seconds."""

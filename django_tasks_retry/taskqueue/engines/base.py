@@ -1,0 +1,84 @@
+"""What an engine must do: each method is one transaction, or part of the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+from ...models import Task
+from ..lanes import Lane
+from ..lease import Fence, Lease
+from ..receipts import Receipt
+from ..report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms tasks are claimed: for whom, for how long, and which functions are known there."""
+
+    worker_id: str
+    backend: str
+    seconds: float
+    known: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Which leases are lost: those of the worker `dead`, or all that have expired. `actor` found out."""
+
+    actor: str
+    dead: str | None
+    cause: str
+
+
+class Moved(NamedTuple):
+    """The task's eta after the move, and when it was made."""
+
+    eta: datetime
+    ts: datetime
+
+
+class Engine(Protocol):
+    using: str
+    can_notify: bool
+
+    def writes_at_once(self, tasks: Sequence[Task]) -> bool:
+        """Whether these are inserted by a single statement, which is a transaction by itself."""
+
+    def insert(self, tasks: Sequence[Task]) -> list[Task]:
+        """Write new tasks, but those whose unique key is taken. Returns what was written."""
+
+    def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
+        """The unfinished tasks that hold the unique keys of these."""
+
+    def due_lanes(self) -> list[Lane]:
+        """The lanes whose first task is due."""
+
+    def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> list[Lease]:
+        """Lease up to `limit` due tasks, lane by lane."""
+
+    def record(self, reports: Sequence[Report]) -> dict[int, Moved]:
+        """Make the reported moves whose lease holds. What was written, by the place of the report."""
+
+    def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None) -> set[Fence]:
+        """Extend those that hold, and name them."""
+
+    def renew_workers(
+        self, worker_ids: Sequence[str], seconds: float, actor: str, known: Collection[UUID] | None
+    ) -> set[UUID]:
+        """Extend what these workers hold, of what they know of; the tasks."""
+
+    def recover(self, loss: Loss, limit: int) -> list[Receipt]:
+        """Take lost tasks back, or fail those whose budget is spent."""
+
+    def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The rows of failures.sql."""
+
+    def estimate_tasks(self) -> int:
+        """About how many tasks are stored, without counting them."""
+
+    def notify(self, channel: str, messages: Sequence[str]) -> None:
+        """Send the messages to whoever listens, where this database can."""

@@ -1,0 +1,225 @@
+"""PostgreSQL: every verb is one statement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from ...models import CALL_COLUMNS, Task
+from ...rules.failure import LOST
+from ...rules.payload import dump
+from ...rules.status import Status
+from ...rules.transitions import KEPT
+from ..database import as_array, as_text, fetch, run
+from ..lanes import Lane
+from ..lease import COLUMNS as LEASE_COLUMNS
+from ..lease import Fence, Lease, read_lease
+from ..new_tasks import CHUNK, NEW_COLUMNS, as_dated, as_stored
+from ..receipts import Receipt
+from ..report import LOST_FINGERPRINT, Report
+from .base import Loss, Moved, Terms
+from .statements import read_sql
+
+TYPES = {
+    "UUIDField": "uuid", "CharField": "text", "JSONField": "jsonb", "PositiveIntegerField": "int",
+    "SmallIntegerField": "smallint", "FloatField": "float8", "DateTimeField": "timestamptz",
+}  # fmt: skip
+FIELDS = {field.attname: getattr(field, "target_field", field) for field in Task._meta.concrete_fields}
+JSON_COLUMNS = [name for name in NEW_COLUMNS if FIELDS[name].get_internal_type() == "JSONField"]
+
+# Columns that a new row takes as they are given; its eta and its slot are computed.
+PLAIN = [name for name in NEW_COLUMNS if name not in {"eta", "slot"}]
+COPIED = [name for name in (*CALL_COLUMNS, "queue", "priority") if name != "slot"]
+RETURNED = ("id", "eta", "slot", "created_at", "updated_at")
+
+
+def listed(columns: Iterable[str], form: str = "{}") -> str:
+    return ", ".join(form.format(column) for column in columns)
+
+
+ASKED = {
+    "asked": listed(NEW_COLUMNS),
+    "asked_types": ", ".join(f"{name} {TYPES[FIELDS[name].get_internal_type()]}" for name in NEW_COLUMNS),
+    "plain": listed(PLAIN),
+}
+ONE = {"plain": listed(PLAIN), "values": listed(PLAIN, "%({})s")}
+
+# Not in every statement: it would cost each plain task a speculative insertion.
+LEAVE_TAKEN_KEYS = (
+    "ON CONFLICT (queue, unique_key) WHERE status IN ('PENDING', 'RUNNING') AND unique_key IS NOT NULL DO NOTHING"
+)
+ENQUEUE_ONE = read_sql("enqueue_one", **ONE, on_conflict="")
+ENQUEUE_ONE_UNIQUE = read_sql("enqueue_one", **ONE, on_conflict=LEAVE_TAKEN_KEYS)
+ENQUEUE = read_sql("enqueue", **ASKED, on_conflict="", limit="")
+ENQUEUE_UNIQUE = read_sql("enqueue", **ASKED, on_conflict=LEAVE_TAKEN_KEYS, limit="")
+# Where all will be there, due at once or as they say, one answer tells of all.
+ENQUEUE_PLAIN = read_sql("enqueue", **ASKED, on_conflict="", limit="LIMIT 1")
+HOLDERS = read_sql("holders")
+LANES = read_sql("lanes")
+CLAIM = read_sql("claim", lease=listed(LEASE_COLUMNS, "t.{}"))
+FINISH = read_sql("finish", repeat="")
+# Apart from the others: planning its clause costs a batch without repeating tasks 3 µs a task.
+FINISH_REPEATING = read_sql(
+    "finish", repeat=read_sql("repeat", copied=listed(COPIED), copied_from=listed(COPIED, "t.{}"))
+)
+RENEW = read_sql("renew")
+RENEW_WORKERS = read_sql("renew_workers")
+# The lease as it was before it was lost.
+RECOVER = read_sql(
+    "recover",
+    lease=", ".join(f"{'lost' if name.startswith('lock') else 't'}.{name}" for name in LEASE_COLUMNS),
+)
+FAILURES = read_sql("failures", **{name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")})
+NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
+ESTIMATE = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(table)s)"
+
+
+class PostgreSQL:
+    can_notify = True
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+
+    def fetch(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        return fetch(sql, parameters, self.using)
+
+    # New tasks
+
+    def writes_at_once(self, tasks: Sequence[Task]) -> bool:
+        return len(tasks) <= CHUNK and not any(task.unique_key for task in tasks)
+
+    def insert(self, tasks: Sequence[Task]) -> list[Task]:
+        unique = any(task.unique_key for task in tasks)
+        alike = not unique and not any(task.due_in for task in tasks)
+        if len(tasks) == 1:
+            rows = self.fetch(ENQUEUE_ONE_UNIQUE if unique else ENQUEUE_ONE, parameters_of(tasks[0]))
+        else:
+            sql = ENQUEUE_PLAIN if alike else ENQUEUE_UNIQUE if unique else ENQUEUE
+            rows = self.fetch(sql, {"asked": as_text([given(task) for task in tasks])})
+        return self.dated(tasks, rows) if alike else self.stored(tasks, rows)
+
+    def dated(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]]) -> list[Task]:
+        """All were written at the moment that one row tells."""
+        moment = rows[0][RETURNED.index("created_at")]
+        return [as_dated(task, moment, self.using) for task in tasks]
+
+    def stored(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]]) -> list[Task]:
+        """Those that were written, as each row tells."""
+        written = {row[0]: dict(zip(RETURNED, row, strict=True)) for row in rows}
+        return [as_stored(task, written[task.id], self.using) for task in tasks if task.id in written]
+
+    def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
+        keys = {"queue": [task.queue for task in tasks], "unique_key": [task.unique_key for task in tasks]}
+        ids = [row[0] for row in self.fetch(HOLDERS, keys)]
+        holders: Iterable[Task] = Task.objects.using(self.using).unfinished().filter(pk__in=ids)
+        return holders
+
+    # Leases
+
+    def due_lanes(self) -> list[Lane]:
+        return [Lane(*row) for row in self.fetch(LANES)]
+
+    def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> list[Lease]:
+        parameters = {
+            "queues": as_array([lane.queue for lane in lanes]),
+            "priorities": as_array([lane.priority for lane in lanes]),
+            "floor_etas": as_array([lane.floor_eta for lane in lanes]),
+            "floor_ids": as_array([lane.floor_id for lane in lanes]),
+            "limit": limit,
+            "known": as_array(terms.known),
+            "backend": terms.backend,
+            "worker": terms.worker_id,
+            "lease": terms.seconds,
+        }
+        return [read_lease(row) for row in self.fetch(CLAIM, parameters)]
+
+    def record(self, reports: Sequence[Report]) -> dict[int, Moved]:
+        events = [
+            {"of": n, "kind": kind, "actor": report.actor, "data": data}
+            for n, report in enumerate(reports)
+            for kind, data in report.events
+        ]
+        parameters = {"reports": as_text([row_of(report) for report in reports]), "events": as_text(events)}
+        sql = FINISH_REPEATING if any(report.next_id for report in reports) else FINISH
+        return {n: Moved(eta, ts) for n, eta, ts in self.fetch(sql, parameters)}
+
+    def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None) -> set[Fence]:
+        # In the order of their ids, so that two that write about the same tasks cannot deadlock.
+        leases = sorted(leases, key=lambda lease: lease.id)
+        parameters = {
+            "id": [lease.id for lease in leases],
+            "worker": [lease.locked_by for lease in leases],
+            "attempt": [lease.attempts for lease in leases],
+            "moved_by": [f"{actor or lease.signature}{KEPT}" for lease in leases],
+            "lease": seconds,
+        }
+        return {(task_id, worker, attempt) for task_id, worker, attempt in self.fetch(RENEW, parameters)}
+
+    def renew_workers(
+        self, worker_ids: Sequence[str], seconds: float, actor: str, known: Collection[UUID] | None
+    ) -> set[UUID]:
+        parameters = {
+            "workers": list(worker_ids),
+            "known": None if known is None else list(known),
+            "lease": seconds,
+            "moved_by": f"{actor}{KEPT}",
+        }
+        return {row[0] for row in self.fetch(RENEW_WORKERS, parameters)}
+
+    def recover(self, loss: Loss, limit: int) -> list[Receipt]:
+        parameters = {
+            "actor": loss.actor,
+            "dead": loss.dead,
+            "cause": loss.cause,
+            "limit": limit,
+            "failure": dump(LOST.as_dict()),
+            "fingerprint": LOST_FINGERPRINT,
+        }
+        return [
+            Receipt(lease, Status(status), lease.eta, ts, error and json.loads(error), cause=loss.cause)
+            for status, ts, error, *columns in self.fetch(RECOVER, parameters)
+            for lease in [read_lease(columns)]
+        ]
+
+    # Summaries and wake-ups
+
+    def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return run(FAILURES, parameters, self.using)
+
+    def estimate_tasks(self) -> int:
+        return int(self.fetch(ESTIMATE, {"table": Task._meta.db_table})[0][0])
+
+    def notify(self, channel: str, messages: Sequence[str]) -> None:
+        self.fetch(NOTIFY, {"channel": channel, "messages": as_array(messages)})
+
+
+def given(task: Task) -> dict[str, Any]:
+    """What is known of a task before it is written. What it leaves out is NULL."""
+    values = vars(task)
+    return {name: value for name in (*NEW_COLUMNS, "due_in") if (value := values.get(name)) is not None}
+
+
+BLANK = dict.fromkeys(NEW_COLUMNS) | {"due_in": 0.0}
+
+
+def parameters_of(task: Task) -> dict[str, Any]:
+    values = given(task)
+    return BLANK | values | {name: dump(values[name]) for name in JSON_COLUMNS if name in values}
+
+
+def row_of(report: Report) -> dict[str, Any]:
+    return {
+        "id": report.lease.id,
+        "worker": report.lease.locked_by,
+        "attempt": report.lease.attempts,
+        "moved_by": report.moved_by,
+        "status": report.move.target,
+        "delay": report.delay,
+        "refund": report.move.refunds,
+        "error": report.error,
+        "fingerprint": report.fingerprint,
+        "result": None if report.result == "null" else report.result,  # SQL's NULL, as the ORM writes it
+        "next_id": report.next_id,
+    }

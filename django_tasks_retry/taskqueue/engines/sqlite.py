@@ -1,0 +1,221 @@
+"""SQLite: the same rules under the write lock, which lets one writer in at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import BooleanField, CharField, F, Value
+from django.db.models.expressions import RawSQL
+from django.db.models.functions import Cast, Coalesce, Concat, Greatest
+
+from ...clock import Now, frozen, now
+from ...models import Queue, Task, TaskResult
+from ...querysets import TaskQuerySet
+from ...rules.failure import LOST
+from ...rules.status import Status
+from ...rules.transitions import CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
+from ..database import as_moment, fetch, run
+from ..events import events_of, result_of, write_events
+from ..lanes import Lane
+from ..lease import Fence, Lease, lease_of, leased_by
+from ..new_tasks import as_dated, key_of
+from ..receipts import Receipt
+from ..report import LOST_FINGERPRINT, Report, error_record
+from .base import Loss, Moved, Terms
+from .sqlite_moves import AcceptedReport, accept
+from .statements import read_sql
+
+LANES = read_sql("lanes_sqlite")
+# The operator ->> of the other engine is known to SQLite only from 3.38 on.
+FAILURES = read_sql(
+    "failures",
+    **{name: f"json_extract(task.last_error, '$.{name}')" for name in ("exception", "code", "message")},
+)
+TABLE = Task._meta.db_table
+ESTIMATE = f"SELECT (SELECT max(rowid) FROM {TABLE}) - (SELECT min(rowid) FROM {TABLE}) + 1"  # noqa: S608
+# SQLite takes a partial index only where its condition stands in the question word for word, not as parameters.
+AS_IN_THE_INDEX = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
+
+
+class SQLite:
+    can_notify = False
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+
+    @property
+    def tasks(self) -> TaskQuerySet:
+        tasks: TaskQuerySet = Task.objects.using(self.using)
+        return tasks
+
+    @contextmanager
+    def writing(self) -> Iterator[datetime]:
+        """The write lock, and one reading of the clock for all that is done inside."""
+        with transaction.atomic(using=self.using), frozen():
+            yield now(self.using)
+
+    # New tasks
+
+    def writes_at_once(self, tasks: Sequence[Task]) -> bool:
+        return False
+
+    def insert(self, tasks: Sequence[Task]) -> list[Task]:
+        """Runs under the write lock, so a key that is free now stays free."""
+        moment, fresh = now(self.using), []
+        taken = {key_of(holder) for holder in self.holders([task for task in tasks if task.unique_key])}
+        for task in tasks:
+            if task.unique_key and key_of(task) in taken:
+                continue
+            taken.add(key_of(task))
+            fresh.append(as_dated(task, moment, self.using))
+        self.tasks.bulk_create(fresh)
+        return fresh
+
+    def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
+        queues, keys = {task.queue for task in tasks}, {task.unique_key for task in tasks}
+        return self.tasks.filter(AS_IN_THE_INDEX, queue__in=queues, unique_key__in=keys)
+
+    # Claims
+
+    def due_lanes(self) -> list[Lane]:
+        rows = fetch(LANES, None, self.using)
+        return [Lane(queue, priority, as_moment(eta, self.using)) for queue, priority, eta in rows]
+
+    def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> list[Lease]:
+        with self.writing() as moment:
+            tasks: list[Task] = []
+            for lane in lanes:
+                tasks += self.due_in(lane, terms)[: limit - len(tasks)]
+            expires = moment + timedelta(seconds=terms.seconds)
+            attempt = F("attempts") + CLAIM.attempts
+            self.tasks.filter(pk__in=[task.pk for task in tasks]).update(
+                status=CLAIM.target,
+                attempts=attempt,
+                locked_by=terms.worker_id,
+                lock_expires_at=expires,
+                moved_by=Concat(Value(f"{terms.worker_id}:"), Cast(attempt, CharField()), Value(KEPT)),
+                started_at=Coalesce(F("started_at"), moment),
+                last_attempt_at=moment,
+                updated_at=moment,
+            )
+            leases = [claimed(task, terms.worker_id, expires, moment) for task in tasks]
+            write_events([e for lease in leases for e in events_of(CLAIM, lease, terms.worker_id, moment)], self.using)
+        return leases
+
+    def due_in(self, lane: Lane, terms: Terms) -> TaskQuerySet:
+        due = self.tasks.due().filter(queue=lane.queue, priority=lane.priority, backend=terms.backend)
+        unpaused = due.exclude(queue__in=Queue.objects.paused().values("name"))
+        return unpaused.filter(func_path__in=terms.known).order_by("eta", "id")
+
+    # Reports
+
+    def record(self, reports: Sequence[Report]) -> dict[int, Moved]:
+        with self.writing() as moment:
+            accepted = accept(reports, self.tasks.in_bulk(report.lease.id for report in reports), moment)
+            # The results first: the guard wants to see them when the tasks finish.
+            self.write_results(accepted)
+            self.complete([each for each in accepted if each.is_completion], moment)
+            self.move([each for each in accepted if not each.is_completion])
+            write_events([event for each in accepted for event in each.events], self.using)
+            self.repeat(accepted)
+        return {each.place: Moved(each.eta, moment) for each in accepted}
+
+    def write_results(self, accepted: Sequence[AcceptedReport]) -> None:
+        results = [each.result for each in accepted if each.report.is_final]
+        TaskResult.objects.using(self.using).bulk_create(results)
+
+    def complete(self, accepted: Sequence[AcceptedReport], moment: datetime) -> None:
+        """The usual end, in one statement for all who state the same lease; the guard compares it with each row."""
+        for signature in {each.report.moved_by for each in accepted}:
+            ids = [each.task.pk for each in accepted if each.report.moved_by == signature]
+            self.tasks.filter(pk__in=ids).update(
+                status=Status.SUCCESS,
+                moved_by=signature,
+                locked_by=None,
+                lock_expires_at=None,
+                updated_at=moment,
+                finished_at=moment,
+            )
+
+    def move(self, accepted: Sequence[AcceptedReport]) -> None:
+        for each in accepted:
+            self.tasks.filter(pk=each.task.pk).update(**each.changes)
+
+    def repeat(self, accepted: Sequence[AcceptedReport]) -> None:
+        following = [each.next_occurrence for each in accepted if each.report.next_id]
+        if following:
+            self.insert(following)
+
+    # Leases
+
+    def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None) -> set[Fence]:
+        with self.writing() as moment:
+            expiry = extended(moment, seconds)
+            return {
+                lease.fence
+                for lease in leases
+                if leased_by(lease).update(lock_expires_at=expiry, moved_by=f"{actor or lease.signature}{KEPT}")
+            }
+
+    def renew_workers(
+        self, worker_ids: Sequence[str], seconds: float, actor: str, known: Collection[UUID] | None
+    ) -> set[UUID]:
+        with self.writing() as moment:
+            leased = self.tasks.running().filter(locked_by__in=worker_ids, lock_expires_at__gt=Now())
+            if known is not None:
+                leased = leased.filter(pk__in=known)
+            ids = set(leased.values_list("pk", flat=True))
+            leased.filter(pk__in=ids).update(lock_expires_at=extended(moment, seconds), moved_by=f"{actor}{KEPT}")
+        return ids
+
+    def recover(self, loss: Loss, limit: int) -> list[Receipt]:
+        with self.writing() as moment:
+            running = self.tasks.running()
+            lost = running.filter(locked_by=loss.dead) if loss.dead else running.lease_expired()
+            return [self.recover_one(task, loss, moment) for task in lost.order_by("locked_by", "pk")[:limit]]
+
+    def recover_one(self, task: Task, loss: Loss, moment: datetime) -> Receipt:
+        move = LOSE if task.attempts_left > 0 else LOSE_FOR_GOOD
+        changes: dict[str, Any] = {"status": move.target, "locked_by": None, "lock_expires_at": None}
+        error = None
+        if move is LOSE_FOR_GOOD:
+            error = error_record(LOST, task) | {"ts": moment.isoformat(), "next_eta": None}
+            changes |= {"finished_at": moment, "last_error": error, "fingerprint": LOST_FINGERPRINT}
+            result_of(task, move.target, moment, error=error).save(using=self.using, force_insert=True)
+        self.tasks.filter(pk=task.pk).update(**changes, moved_by=loss.actor, updated_at=moment)
+        data = {"cause": loss.cause, "worker": task.locked_by}, {"terminal": True, "error": LOST.as_dict()}
+        write_events(events_of(move, task, loss.actor, moment, *data[: len(move.events)]), self.using)
+        return Receipt(lease_of(task), move.target, task.eta, moment, error, cause=loss.cause)
+
+    # Summaries and wake-ups
+
+    def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return run(FAILURES, parameters, self.using)
+
+    def estimate_tasks(self) -> int:
+        return int(fetch(ESTIMATE, None, self.using)[0][0])
+
+    def notify(self, channel: str, messages: Sequence[str]) -> None:
+        """Nobody can listen: workers poll."""
+
+
+def extended(moment: datetime, seconds: float) -> Greatest:
+    """The expiry of a renewed lease, never earlier than it was."""
+    return Greatest(F("lock_expires_at"), moment + timedelta(seconds=seconds))
+
+
+def claimed(task: Task, worker_id: str, expires: datetime, moment: datetime) -> Lease:
+    """The lease on a task that was read before it was claimed."""
+    return lease_of(
+        task,
+        attempts=task.attempts + CLAIM.attempts,
+        locked_by=worker_id,
+        lock_expires_at=expires,
+        started_at=task.started_at or moment,
+        last_attempt_at=moment,
+    )

@@ -1,0 +1,84 @@
+"""What an accepted report writes on SQLite: the rules of finish.sql as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F
+
+from ...models import Task, TaskEvent, TaskResult
+from ...rules.repeat import next_slot
+from ...rules.transitions import COMPLETE, EventKind
+from ..events import event, result_of
+from ..new_tasks import same_call
+from ..report import Report
+
+DATED = {EventKind.REQUEUED, EventKind.RELEASED}
+"""Events that tell when the task is due again."""
+
+
+def accept(reports: Sequence[Report], tasks: Mapping[Any, Task], moment: datetime) -> list[AcceptedReport]:
+    """A lease is good for one report: the first that matches it takes the task away from the others."""
+    free, accepted = dict(tasks), []
+    for place, report in enumerate(reports):
+        task, lease = free.get(report.lease.id), report.lease
+        if task and (task.locked_by, task.attempts) == (lease.locked_by, lease.attempts) and alive(task, moment):
+            accepted.append(AcceptedReport(place, report, free.pop(task.pk), moment))
+    return accepted
+
+
+def alive(task: Task, moment: datetime) -> bool:
+    return task.lock_expires_at is not None and task.lock_expires_at > moment
+
+
+class AcceptedReport:
+    """One accepted report and everything it writes."""
+
+    def __init__(self, place: int, report: Report, task: Task, moment: datetime) -> None:
+        self.place, self.report, self.task, self.moment = place, report, task, moment
+        self.eta = task.eta if report.is_final else moment + timedelta(seconds=report.delay)
+
+    @property
+    def is_completion(self) -> bool:
+        return self.report.move is COMPLETE
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        next_eta = None if self.report.is_final else self.eta.isoformat()
+        return self.report.error and {**self.report.error, "ts": self.moment.isoformat(), "next_eta": next_eta}
+
+    @property
+    def result(self) -> TaskResult:
+        return result_of(self.task, self.report.move.target, self.moment, result=self.report.result, error=self.error)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        return {
+            "status": self.report.move.target,
+            "eta": self.eta,
+            "refunds": F("refunds") + self.report.move.refunds,
+            "locked_by": None,
+            "lock_expires_at": None,
+            "moved_by": self.report.moved_by,
+            "last_error": self.error or self.task.last_error,
+            "fingerprint": self.report.fingerprint or self.task.fingerprint,
+            "updated_at": self.moment,
+            "finished_at": self.moment if self.report.is_final else None,
+        }
+
+    @property
+    def events(self) -> list[TaskEvent]:
+        return [
+            event(self.report.lease, kind, self.report.actor, self.moment, data | self.dates(kind))
+            for kind, data in self.report.events
+        ]
+
+    def dates(self, kind: EventKind) -> dict[str, str]:
+        return {"eta": self.eta.isoformat()} if kind in DATED else {}
+
+    @property
+    def next_occurrence(self) -> Task:
+        slot = next_slot(self.task.slot or self.task.eta, self.task.interval, self.moment)
+        return same_call(self.task, id=self.report.next_id, eta=slot, slot=slot)

@@ -1,0 +1,53 @@
+"""Tasks that are yet to be written, and how they look once they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models.base import ModelState
+
+from ..models import CALL_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, Task
+from ..rules.status import Status
+from .ids import new_id
+
+CHUNK = 2000
+"""Tasks that are written at once."""
+
+NEW_COLUMNS = tuple(name for name in (*ORIGIN_COLUMNS, *CALL_COLUMNS, *PLACE_COLUMNS) if name != "created_at")
+"""What may be given for a new task; all else is the same for every one."""
+
+BLANK: dict[str, Any] = dict.fromkeys(field.attname for field in Task._meta.concrete_fields)
+BLANK |= {"status": Status.PENDING.value, "attempts": 0, "refunds": 0}
+
+
+def new_task(**given: Any) -> Task:
+    """A task that is yet to be written, filled in as a whole: field by field takes Django four times as long."""
+    task = Task.__new__(Task)
+    task.__dict__ = {"_state": ModelState(), **BLANK, **given}
+    return task
+
+
+def same_call(task: Task, **changes: Any) -> Task:
+    """Another task with the same call, queue and priority, not yet written."""
+    copied = {name: getattr(task, name) for name in (*CALL_COLUMNS, "queue", "priority")}
+    return new_task(**copied | {"id": new_id()} | changes)
+
+
+def key_of(task: Task) -> tuple[str, str | None]:
+    return task.queue, task.unique_key
+
+
+def as_dated(task: Task, moment: datetime, using: str) -> Task:
+    """As it was written at this moment."""
+    eta = task.eta or moment + timedelta(seconds=task.due_in)
+    slot = (task.slot or eta) if task.interval else None
+    return as_stored(task, {"eta": eta, "slot": slot, "created_at": moment, "updated_at": moment}, using)
+
+
+def as_stored(task: Task, values: Mapping[str, Any], using: str) -> Task:
+    for name, value in values.items():
+        setattr(task, name, value)
+    task._state.adding, task._state.db = False, using
+    return task

@@ -1,0 +1,19 @@
+-- Renew all that some workers hold, for their supervisor. One statement, and so one message: a supervisor that vanishes
+-- in the middle of two would leave its tasks locked, where nobody could recover them, until the server gives it up.
+-- Locks in the order of ids, as all do that write about many tasks.
+WITH leased AS MATERIALIZED (
+    SELECT t.id
+    FROM django_tasks_retry_task AS t
+    WHERE t.status = 'RUNNING'
+        AND t.locked_by = ANY(%(workers)s::text[])
+        AND t.lock_expires_at > django_tasks_retry_now()
+        AND (%(known)s::uuid[] IS NULL OR t.id = ANY(%(known)s::uuid[]))
+    ORDER BY t.id
+    FOR UPDATE
+)
+UPDATE django_tasks_retry_task AS t
+SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
+    moved_by = %(moved_by)s
+FROM leased
+WHERE t.id = leased.id
+RETURNING t.id

@@ -1,0 +1,128 @@
+"""Summaries: how a queue stands, at a cost that does not grow with the number of stored tasks.
+
+Every count is capped: beyond the cap nobody needs to know how many, only that they are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+from django.db.models import Q
+
+from ..clock import Now, now
+from ..models import Task
+from .database import as_moment, run
+from .engines import engine_for
+from .engines.statements import read_sql
+
+CAP = 1000
+GROUPS = 200
+DEPTHS = read_sql("depths")
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """A lane: one queue at one priority."""
+
+    queue: str
+    priority: int
+    oldest_eta: datetime
+    oldest_func_path: str
+    backend: str
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failures with one fingerprint, described by the latest. `open` counts those that were not retried."""
+
+    fingerprint: str
+    sample: UUID
+    func_path: str
+    queue: str
+    last_failed_at: datetime
+    exception: str
+    code: str
+    message: str
+    first_failed_at: datetime | None
+    failed: int
+    open: int
+    failed_today: int
+    failed_this_hour: int
+    retrying: int
+
+
+def depths(using: str) -> list[Depth]:
+    """Every lane that holds a pending task, with its head and its due tasks, counted up to CAP + 1."""
+    rows = run(DEPTHS, {"cap": CAP + 1}, using)
+    return [
+        Depth(row["queue"], row["priority"], as_moment(row["eta"], using), row["func_path"], row["backend"], row["due"])
+        for row in rows
+    ]
+
+
+def failure_groups(using: str) -> list[FailureGroup]:
+    """Failures by fingerprint, the latest first, each count up to CAP + 1."""
+    ops, current = connections[using].ops, now(using)
+    parameters: dict[str, Any] = {
+        "cap": CAP + 1,
+        "groups": GROUPS + 1,
+        "day_ago": ops.adapt_datetimefield_value(current - timedelta(days=1)),
+        "hour_ago": ops.adapt_datetimefield_value(current - timedelta(hours=1)),
+    }
+    found = [read_group(row, using) for row in engine_for(using).failure_groups(parameters)]
+    return sorted(found, key=lambda group: group.last_failed_at, reverse=True)
+
+
+def read_group(row: Mapping[str, Any], using: str) -> FailureGroup:
+    times = {name: row[name] and as_moment(row[name], using) for name in ("first_failed_at", "last_failed_at")}
+    texts = {name: row[name] or "" for name in ("exception", "code", "message")}
+    return FailureGroup(**{**row, **times, **texts, "sample": as_uuid(row["sample"])})
+
+
+def as_uuid(value: Any) -> UUID:
+    return value if isinstance(value, UUID) else UUID(value)
+
+
+def ahead_of(task: Task, using: str) -> int:
+    """Due tasks of the same queue that workers take first, counted up to CAP + 1."""
+    before = Q(priority__gt=task.priority) | Q(priority=task.priority) & (
+        Q(eta__lt=task.eta) | Q(eta=task.eta, pk__lt=task.pk)
+    )
+    due = Task.objects.using(using).due().filter(before, queue=task.queue, priority__gte=task.priority)
+    return len(due.values_list("pk", flat=True)[: CAP + 1])
+
+
+def stored(using: str) -> int:
+    """About how many tasks are stored, from what the database knows without counting; exactly where they are few."""
+    few = len(Task.objects.using(using).order_by("pk").values_list("pk", flat=True)[: CAP + 1])
+    return few if few <= CAP else max(few, engine_for(using).estimate_tasks())
+
+
+def newest_before(limit: int, using: str, below: UUID | None = None) -> UUID | None:
+    """The id that lies `limit` tasks back from the newest, or from `below`; None where there are fewer."""
+    tasks = Task.objects.using(using).order_by("-pk")
+    if below is not None:
+        tasks = tasks.filter(pk__lt=below)
+    found: Sequence[UUID] = tasks.values_list("pk", flat=True)[limit : limit + 1]
+    return found[0] if found else None
+
+
+def id_after(limit: int, using: str, above: UUID | None = None) -> UUID | None:
+    """The id that lies `limit` tasks on from `above`, or from the oldest; None where there are fewer."""
+    tasks = Task.objects.using(using).order_by("pk")
+    if above is not None:
+        tasks = tasks.filter(pk__gt=above)
+    found: Sequence[UUID] = tasks.values_list("pk", flat=True)[limit - 1 : limit]
+    return found[0] if found else None
+
+
+def expired_leases(using: str) -> int:
+    """Running tasks whose worker was lost a while ago and that nobody has taken back, up to CAP + 1."""
+    lost = Task.objects.using(using).running().filter(lock_expires_at__lt=Now() - timedelta(seconds=60))
+    return len(lost.order_by("locked_by").values_list("pk", flat=True)[: CAP + 1])

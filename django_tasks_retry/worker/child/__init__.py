@@ -1,0 +1,1 @@
+"""A child's process: it claims, runs and reports."""

@@ -1,0 +1,271 @@
+"""One attempt, from lease to report: begin, run, conclude. Nothing that a task does can end its worker.
+
+All three run in the attempt's own thread or asyncio task, and so does whatever code of the task they call: its
+function, its exceptions, the methods of what it returns. Others see the report only, which is plain data.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from traceback import clear_frames
+from types import TracebackType
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import Error, transaction
+
+from ... import bridge, registry
+from ...compat import is_heard, is_watched, task_backends, task_finished, task_started
+from ...errors import InvalidPayload, LeaseLost, TaskCancelled
+from ...registry import AnyTask
+from ...rules.failure import Code, Failure, capture
+from ...rules.policy import policy_of
+from ...taskqueue import (
+    Completed,
+    Failed,
+    Lease,
+    Outcome,
+    Receipt,
+    Released,
+    Report,
+    complete_within,
+    current_lease,
+    database,
+    recorded_receipts,
+    report_of,
+)
+from ..logs import log_exception
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """A lease while it is being worked on. Times are readings of the monotonic clock."""
+
+    lease: Lease
+    claimed: float
+    started: float = 0.0
+    ended: float = 0.0
+    report: Report | None = None
+    receipt: Receipt | None = None
+    interruption: BaseException | None = None
+    is_committing: bool = False
+    is_revoked: bool = False
+    traceback: TracebackType | None = None
+    """Where it failed, for receivers of signals: lines of code only, what they held is gone."""
+    result: bridge.AnyResult | None = None
+
+    @property
+    def deadline(self) -> float:
+        return self.started + self.lease.timeout if self.started else float("inf")
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self.started and not self.ended)
+
+    @property
+    def run_time(self) -> float:
+        return self.ended - self.started
+
+    @property
+    def is_async(self) -> bool:
+        return is_coroutine(self.lease.func_path)
+
+
+@cache
+def is_coroutine(path: str) -> bool:
+    task = registry.find(path)
+    return task is not None and inspect.iscoroutinefunction(task.func)
+
+
+# Begin
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A task's function with everything it is called with."""
+
+    task: AnyTask
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def is_atomic(self) -> bool:
+        return policy_of(self.task.func).atomic
+
+    def __call__(self) -> Any:
+        return self.task.func(*self.args, **self.kwargs)
+
+
+def begin(attempt: Attempt) -> Call | Outcome:
+    """Look the function up, check its arguments, send `task_started`."""
+    lease = attempt.lease
+    task = registry.find(lease.func_path)
+    if task is None:
+        return Released(lease, "this worker does not know the function", delay=1.0)
+    is_start_heard = is_heard(task_started)
+    try:
+        if task.takes_context or is_start_heard or is_watched(task_finished):
+            attempt.result = result_of(attempt, task)
+    except Error:
+        return Released(lease, "its earlier attempts could not be looked up", delay=1.0)
+    context = (bridge.context_of(lease, result_of(attempt, task)),) if task.takes_context else ()
+    args = (*context, *lease.args)
+    try:
+        signature_of(task.func).bind(*args, **lease.kwargs)
+    except TypeError as misfit:
+        return Failed(lease, capture(misfit, Code.BAD_ARGUMENTS))
+    if is_start_heard:
+        task_started.send_robust(type(task_backends[lease.backend]), task_result=attempt.result)
+    return Call(task, args, lease.kwargs)
+
+
+def result_of(attempt: Attempt, task: AnyTask) -> bridge.AnyResult:
+    """What the context and receivers of signals see. Built only when needed: it costs more than a short task."""
+    return attempt.result or bridge.running_result(attempt.lease, task, with_history=needs_history(task))
+
+
+def needs_history(task: AnyTask) -> bool:
+    """Whether anybody may ask about earlier attempts."""
+    return task.takes_context or is_watched(task_started) or is_watched(task_finished)
+
+
+def begins_with_database(attempt: Attempt) -> bool:
+    """Whether earlier attempts must be looked up; and receivers of signals may look up anything."""
+    task = registry.find(attempt.lease.func_path)
+    history = attempt.lease.attempts > 1 and task is not None and needs_history(task)
+    return history or is_watched(task_started)
+
+
+@cache
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """Of the callable itself: a decorator may take other arguments than the function that it wraps."""
+    return inspect.signature(function, follow_wrapped=False)
+
+
+# Run
+
+
+def run(attempt: Attempt) -> Outcome:
+    """Run a function in this thread. Whatever it raises, SystemExit included, is a failure of the task alone."""
+    call = begin(attempt)
+    if not isinstance(call, Call):
+        return call
+    token = current_lease.set(attempt.lease)
+    try:
+        if call.is_atomic:
+            return run_atomically(attempt, call)
+        return Completed(attempt.lease, call())
+    except BaseException as error:
+        return Failed(attempt.lease, error)
+    finally:
+        current_lease.reset(token)
+
+
+async def run_async(attempt: Attempt) -> Outcome:
+    """Run a coroutine function in this event loop."""
+    call = await sync_to_async(begin)(attempt) if begins_with_database(attempt) else begin(attempt)
+    if not isinstance(call, Call):
+        return call
+    current_lease.set(attempt.lease)
+    try:
+        return Completed(attempt.lease, await call())
+    except BaseException as error:
+        return Failed(attempt.lease, error)
+
+
+def run_atomically(attempt: Attempt, call: Call) -> Outcome:
+    """The function's own writes and the completion commit together, or neither does."""
+    using, returned = database(attempt.lease.backend), False
+    try:
+        with transaction.atomic(using=using):
+            result = call()
+            returned = attempt.is_committing = True
+            receipt = complete_within(attempt.lease, result)
+        attempt.receipt = receipt
+        return Completed(attempt.lease, result)
+    except InvalidPayload as unfit:
+        return Failed(attempt.lease, capture(unfit, Code.RESULT_NOT_SERIALIZABLE) if returned else unfit)
+    except LeaseLost as lost:
+        attempt.receipt = Receipt(attempt.lease, None, lost=lost.reason)
+        return Failed(attempt.lease, lost)
+    except BaseException as error:
+        if returned and (receipt_found := committed_after_all(attempt.lease)):
+            log_exception(logger, "%s %s is committed; what it left to on_commit failed", *named(attempt.lease))
+            attempt.receipt = receipt_found
+            return Completed(attempt.lease, result)
+        return Failed(attempt.lease, error)
+
+
+def committed_after_all(lease: Lease) -> Receipt | None:
+    """The record of the completion, where an error came after the commit, or instead of its answer."""
+    try:
+        return recorded_receipts([lease], lease.backend).get(lease.fence)
+    except Error:
+        return None
+
+
+def named(lease: Lease) -> tuple[str, str]:
+    return lease.func_path, str(lease.id)
+
+
+# Conclude
+
+
+def conclude(attempt: Attempt, outcome: Outcome) -> Report:
+    """What is to be recorded, as plain data. An error on the way there is the task's failure, too."""
+    try:
+        outcome = explained(attempt, outcome)
+        report = report_of(outcome)
+        keep_traceback(attempt, outcome)
+        return report
+    except BaseException as error:
+        return report_of(explained(attempt, Failed(attempt.lease, unreportable(attempt, error))))
+
+
+def keep_traceback(attempt: Attempt, outcome: Outcome) -> None:
+    """Of a failure that somebody may hear of. What its frames held is let go of here, in the task's own thread."""
+    error = outcome.error if isinstance(outcome, Failed) else None
+    if isinstance(error, BaseException) and is_heard(task_finished, logging.ERROR):
+        clear_frames(error.__traceback__)
+        attempt.traceback = error.__traceback__
+
+
+def unreportable(attempt: Attempt, error: BaseException) -> BaseException | Failure:
+    if attempt.interruption is not None and type(error) is type(attempt.interruption):
+        return error
+    what = capture(error)
+    message = f"The outcome of the attempt could not be recorded: {what.exception}: {what.message}"
+    return Failure(message, Code.EXCEPTION, what.exception, what.traceback)
+
+
+def explained(attempt: Attempt, outcome: Outcome) -> Outcome:
+    """An interruption is raised by its class alone; here it gets its words. One for want of a lease is no failure."""
+    error = outcome.error if isinstance(outcome, Failed) else None
+    interruption = attempt.interruption
+    if interruption is None or not isinstance(error, BaseException) or not stems_from(error, type(interruption)):
+        return outcome
+    if isinstance(interruption, TaskCancelled):
+        return Released(attempt.lease, str(interruption))
+    return Failed(attempt.lease, interruption.with_traceback(error.__traceback__))
+
+
+def stems_from(error: BaseException, kind: type[BaseException]) -> bool:
+    """A task group wraps what interrupts it."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(kind)[1] is None
+    return type(error) is kind
+
+
+def too_late(lease: Lease) -> Released:
+    """The whole process was frozen while the attempt stood in line: somebody else may have taken the task."""
+    return Released(lease, "the lease ran out before the task could start")
+
+
+def revoked(lease: Lease) -> Released:
+    return Released(lease, "its lease was taken away before it started")

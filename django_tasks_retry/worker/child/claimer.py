@@ -1,0 +1,52 @@
+"""Claims for one kind of slot: when to ask, and what to do about a claim whose answer was lost."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from time import monotonic
+
+from ...taskqueue import Lanes, Lease, Released, claim, finish, leases_of
+from ..options import WorkerOptions
+from ..shared.database import DatabaseCaller, Unavailable
+from .attempt import Attempt
+
+
+class Claimer:
+    def __init__(self, worker_id: str, options: WorkerOptions, database: DatabaseCaller, paths: Sequence[str]) -> None:
+        self.worker_id, self.options, self.database = worker_id, options, database
+        self.lanes = Lanes(options.queues, options.exclude, paths)
+        self.claim_now = True
+        self.answer_lost = False
+        self.next_poll = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        return self.claim_now or monotonic() >= self.next_poll
+
+    def claim(self, limit: int) -> list[Lease]:
+        """Up to `limit` leases. Claims again at once where there may be more."""
+        try:
+            leases = self.database.call(
+                lambda: claim(self.worker_id, limit=limit, backend=self.options.backend, lanes=self.lanes)
+            )
+        except Unavailable:
+            self.answer_lost = True
+            return []
+        self.claim_now = len(leases) == limit or self.lanes.came_short
+        self.next_poll = monotonic() + self.options.poll * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
+        return leases
+
+    def release_unanswered(self, attempts: Iterable[Attempt]) -> None:
+        """After a lost answer: leases in our name that we know nothing of go back, their attempts refunded."""
+        if not self.answer_lost:
+            return
+        known = {attempt.lease.id for attempt in attempts}
+        try:
+            leases = self.database.call(lambda: leases_of(self.worker_id, self.options.backend))
+            unknown = [Released(lease, "the answer to the claim was lost") for lease in leases if lease.id not in known]
+            if unknown:
+                self.database.call(lambda: finish(unknown))
+        except Unavailable:
+            return
+        self.answer_lost = False

@@ -1,0 +1,89 @@
+"""The outbox: reports are kept until they are recorded, under their fences, however long the database is away."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from time import monotonic
+
+from ...taskqueue import Fence, Receipt, record, recorded_receipts
+from ..logs import log_exception
+from ..shared.database import DatabaseCaller, Rejected, Unavailable
+from .attempt import Attempt
+
+logger = logging.getLogger(__name__)
+BUSY_SECONDS = 0.2
+
+
+class Outbox:
+    def __init__(self, database: DatabaseCaller) -> None:
+        self.database = database
+        self.pending: list[Attempt] = []
+        self.busy: list[Attempt] = []
+        self.busy_until = 0.0
+        self.in_doubt = False
+
+    def __bool__(self) -> bool:
+        return bool(self.pending or self.busy)
+
+    def add(self, attempts: Iterable[Attempt]) -> None:
+        self.pending += attempts
+
+    @property
+    def next_try(self) -> float:
+        """When there is something to write again."""
+        return self.database.try_after if self.pending else max(self.database.try_after, self.busy_until)
+
+    def write(self) -> list[Attempt]:
+        """Record all pending reports in one statement. Returns the attempts that were answered."""
+        if self.busy and monotonic() >= self.busy_until:
+            self.pending, self.busy = self.pending + self.busy, []
+        if not self.pending or not self.database.is_available:
+            return []
+        batch = self.pending
+        try:
+            self.accept(batch, self.receipts(batch))
+        except Rejected:
+            return self.write_one_by_one(batch)
+        except Unavailable:
+            self.in_doubt = True
+            return []
+        self.pending, self.in_doubt = self.pending[len(batch) :], False
+        return self.answered(batch)
+
+    def write_one_by_one(self, batch: list[Attempt]) -> list[Attempt]:
+        """One report that the database refuses must not hold back the others."""
+        written = []
+        for attempt in batch:
+            try:
+                self.accept([attempt], self.receipts([attempt]))
+            except Rejected:
+                lease = attempt.lease
+                log_exception(logger, "outcome of %s %s refused; its lease will expire", lease.func_path, lease.id)
+            except Unavailable:
+                self.in_doubt = True
+                break
+            written.append(attempt)
+        self.pending = [attempt for attempt in self.pending if attempt not in written]
+        return self.answered(written)
+
+    def answered(self, written: list[Attempt]) -> list[Attempt]:
+        """Without those whose row somebody else keeps locked: they alone wait, and are tried again."""
+        busy = [attempt for attempt in written if attempt.receipt is not None and attempt.receipt.is_busy]
+        if not busy:
+            return written
+        self.busy += busy
+        self.busy_until = monotonic() + BUSY_SECONDS
+        return [attempt for attempt in written if attempt not in busy]
+
+    def receipts(self, batch: list[Attempt]) -> list[Receipt]:
+        return self.database.call(lambda: record([attempt.report for attempt in batch if attempt.report]))
+
+    def accept(self, batch: list[Attempt], receipts: list[Receipt]) -> None:
+        """After an answer was lost, a rejected report may be our own, recorded the first time: reading tells."""
+        rejected = [receipt.lease for receipt in receipts if not receipt.accepted]
+        recorded: dict[Fence, Receipt] = {}
+        if self.in_doubt and rejected:
+            recorded = self.database.call(lambda: recorded_receipts(rejected, rejected[0].backend))
+        for attempt, receipt in zip(batch, receipts, strict=True):
+            attempt.receipt = recorded.get(receipt.lease.fence, receipt)

@@ -1,0 +1,129 @@
+"""Watches a child's attempts: interrupts what runs too long or has lost its lease, gives back what cannot start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from time import monotonic
+
+from ...errors import TaskCancelled, TaskTimeout
+from ...taskqueue import Fence, Released
+from ..shared.inflight import InFlightTable
+from .attempt import Attempt, conclude
+from .intake import Intake
+from .loop_executor import LoopExecutor
+from .outbox import Outbox
+from .thread_executor import ThreadExecutor
+
+EXIT_FENCED = 70
+STARVED_SECONDS = 1.0
+
+
+class Watch:
+    def __init__(
+        self,
+        attempts: Mapping[Fence, Attempt],
+        inflight: InFlightTable,
+        lease: float,
+        threads: ThreadExecutor,
+        loop: LoopExecutor,
+        outbox: Outbox,
+        intake: Intake,
+    ) -> None:
+        self.attempts, self.inflight, self.lease = attempts, inflight, lease
+        self.threads, self.loop, self.outbox, self.intake = threads, loop, outbox, intake
+        self.margin = min(1.0, lease / 10)
+        self.loop_is_abandoned = False
+
+    def tick(self) -> None:
+        now, starved = monotonic(), False
+        for attempt in self.attempts.values():
+            if attempt.is_running:
+                self.check(attempt, now)
+            elif not attempt.started:
+                starved = starved or now - attempt.claimed > STARVED_SECONDS
+        if starved:
+            self.release_starved(now)
+        self.loop.watch()
+        if self.loop.is_blocked:
+            self.release_behind_blocker()
+
+    def release_starved(self, now: float) -> None:
+        """Claimed a second ago and not begun: others may have a slot for it."""
+        waiting = self.threads.withdraw_waiting()
+        if waiting:
+            self.release(waiting, "waited behind long tasks")
+            self.intake.prefetch.note_given_back(now)
+
+    def release_behind_blocker(self) -> None:
+        coroutines = self.loop.withdraw_waiting()
+        if coroutines:
+            self.release(coroutines, "waited behind a coroutine that does not yield")
+            self.intake.rest_loop()
+        if self.loop_is_abandoned:
+            self.release_running_coroutines()
+
+    def release_running_coroutines(self) -> None:
+        """The process ends with the coroutine that blocks it: what it holds up begins anew elsewhere."""
+        running = [a for a in self.attempts.values() if a.is_async and not a.ended and a.report is None]
+        for attempt in running:
+            self.interrupt(attempt, TaskCancelled("Another coroutine blocked the event loop."))
+        self.release(running, "another coroutine blocked the event loop")
+
+    def release(self, attempts: Iterable[Attempt], reason: str) -> None:
+        """Hand back what has not been done, its attempts refunded."""
+        for attempt in attempts:
+            attempt.report = conclude(attempt, Released(attempt.lease, reason))
+            attempt.ended = monotonic()
+            attempt.started = attempt.started or attempt.ended
+            self.inflight.end(attempt.lease, attempt.ended)
+            self.outbox.add([attempt])
+
+    # Deadlines and leases
+
+    def check(self, attempt: Attempt, now: float) -> None:
+        valid_until = self.valid_until(attempt)
+        if attempt.interruption is None and now >= attempt.deadline:
+            message = f"The attempt ran longer than its timeout of {attempt.lease.timeout:g} s."
+            self.interrupt(attempt, TaskTimeout(message))
+        if attempt.interruption is None and now >= valid_until - self.margin:
+            self.interrupt(attempt, TaskCancelled("The lease could not be renewed; another worker may take the task."))
+        if now >= valid_until and now >= max(attempt.claimed, self.inflight.renewals_asked_at) + self.lease:
+            # Nobody renews anything of ours. Where it is this lease alone, the supervisor replaces us in good order.
+            os._exit(EXIT_FENCED)
+
+    def valid_until(self, attempt: Attempt) -> float:
+        """When the lease ends unless it is renewed once more."""
+        return max(attempt.claimed, self.inflight.renewed_at(attempt.lease)) + self.lease
+
+    def next_check(self) -> float:
+        """The first moment at which something here must be done."""
+        moments = [float("inf")]
+        for attempt in self.attempts.values():
+            if not attempt.is_running:
+                continue
+            valid_until = self.valid_until(attempt)
+            moments += [valid_until] if attempt.interruption else [attempt.deadline, valid_until - self.margin]
+        return min(moments)
+
+    def interrupt_lost(self, tasks: Iterable[str], cancelled: Iterable[str]) -> None:
+        """But not what commits together with its completion: that may be why its lease is gone, else it is refused."""
+        lost, was_cancelled = set(tasks), set(cancelled)
+        for attempt in list(self.attempts.values()):
+            task_id = str(attempt.lease.id)
+            if task_id in lost and not attempt.ended and not attempt.is_committing and attempt.interruption is None:
+                why = "The task was cancelled." if task_id in was_cancelled else "The lease was lost."
+                self.interrupt(attempt, TaskCancelled(why))
+
+    def interrupt(self, attempt: Attempt, interruption: BaseException) -> None:
+        """What has not started yet sees it before it would."""
+        attempt.interruption = interruption
+        if attempt.started:
+            (self.loop if attempt.is_async else self.threads).interrupt(attempt)
+
+    def abandon(self, tasks: Iterable[str]) -> list[Attempt]:
+        """Attempts for which others have answered: whatever still runs of them, nobody waits for it."""
+        given_up = set(tasks)
+        abandoned = [attempt for attempt in self.attempts.values() if str(attempt.lease.id) in given_up]
+        self.loop_is_abandoned = self.loop_is_abandoned or any(attempt.is_async for attempt in abandoned)
+        return abandoned

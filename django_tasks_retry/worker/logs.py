@@ -1,0 +1,125 @@
+"""How a worker logs: to standard error, for people or for machines, never waiting for whoever reads it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import select
+import sys
+import traceback
+from collections.abc import Iterator
+from datetime import datetime
+
+from django.conf import settings
+from django.utils.log import RequireDebugTrue
+
+from ..compat import framework_logger
+
+logger = logging.getLogger("django_tasks_retry")
+LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARNING": "WARN", "ERROR": "ERROR", "CRITICAL": "CRIT"}
+PIPE_BUF = 4096
+
+
+def printable(text: str) -> str:
+    """On one line, whatever it holds: no line of ours can be forged by what a task writes into its error."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def indented(text: str) -> str:
+    """Several lines, none of which begins where a line of ours does."""
+    return "\n".join(f"    {printable(line)}" for line in text.splitlines())
+
+
+def log_exception(to: logging.Logger, message: str, *args: object, level: int = logging.ERROR) -> None:
+    """With the traceback as part of the message: a formatter would write the exception's own words line by line."""
+    to.log(level, f"{message}\n%s", *args, indented(traceback.format_exc()))
+
+
+class TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        first, _, rest = record.getMessage().partition("\n")
+        lines = [f"{stamp} {LEVELS.get(record.levelname, record.levelname):<5} {printable(first)}"]
+        if rest:
+            lines.append(indented(rest) if not rest.startswith("    ") else "\n".join(map(printable, rest.split("\n"))))
+        if record.exc_info:
+            lines.append(indented(self.formatException(record.exc_info)))
+        return "\n".join(lines)
+
+
+class JsonFormatter(logging.Formatter):
+    """One object per line; the keys of an attempt are stable."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = {
+            "ts": datetime.fromtimestamp(record.created).astimezone().isoformat(),
+            "level": record.levelname,
+            "message": record.getMessage(),
+            **getattr(record, "facts", {}),
+        }
+        if record.exc_info:
+            facts["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        return json.dumps(facts, default=str)
+
+
+class NonBlockingStreamHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Leaves lines out, and says how many, while nobody reads the pipe: a worker's work does not wait for its log."""
+
+    dropped = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.takes_a_line():
+            self.dropped += 1
+            return
+        if self.dropped:
+            dropped, self.dropped = self.dropped, 0
+            super().emit(logger.makeRecord(logger.name, logging.WARNING, "", 0, NOT_READ, (dropped,), None))
+        super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A pipe that takes anything at all takes this much without making us wait."""
+        text = super().format(record)
+        data = text.encode(errors="backslashreplace")
+        return text if len(data) < PIPE_BUF else data[: PIPE_BUF - 8].decode(errors="ignore") + " …"
+
+    def takes_a_line(self) -> bool:
+        try:
+            return bool(select.select([], [self.stream], [], 0)[1])
+        except (OSError, TypeError, ValueError):  # closed, or no file at all: let the stream speak for itself
+            return True
+
+
+NOT_READ = "%d lines were left out of this log: nobody read it"
+
+
+def set_up(log_format: str | None, verbosity: int) -> None:
+    """Write to standard error, unless the project has configured the logger itself and asked for no format."""
+    logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+    logging.raiseExceptions = False
+    silence(framework_logger)
+    if logger.handlers and log_format is None:
+        return
+    handler = NonBlockingStreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+
+
+def silence(framework: logging.Logger) -> None:
+    """Its lines about tasks say what ours say. Where nobody takes them they are not made, nor sent to our stream."""
+    if not framework.hasHandlers():
+        framework.addHandler(logging.NullHandler())
+    if framework.level == logging.NOTSET and not any(takes_infos(handler) for handler in handlers_of(framework)):
+        framework.setLevel(logging.WARNING)
+
+
+def handlers_of(named: logging.Logger | None) -> Iterator[logging.Handler]:
+    while named is not None:
+        yield from named.handlers
+        named = named.parent if named.propagate else None
+
+
+def takes_infos(handler: logging.Handler) -> bool:
+    """Unless it says that it does not, as Django's own do in production."""
+    only_in_debug = any(isinstance(each, RequireDebugTrue) for each in handler.filters) and not settings.DEBUG
+    return handler.level <= logging.INFO and not only_in_debug and not isinstance(handler, logging.NullHandler)

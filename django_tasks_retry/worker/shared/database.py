@@ -1,0 +1,111 @@
+"""Calls the database from a worker's own loops: reconnects, backs off with jitter, and never dies of trouble."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from functools import cached_property
+from time import monotonic
+from typing import TypeVar
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.utils import DataError, Error, IntegrityError
+
+from ...taskqueue.database_errors import is_transient
+from .deadline import Deadline
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+LONGEST_PAUSE = 5.0
+LOCK_MILLISECONDS = 1000
+CONNECT_SECONDS = 10.0
+
+
+class Unavailable(Exception):
+    """The database could not be asked; try again later."""
+
+
+class Rejected(Unavailable):
+    """The database understood, and said no to this very write."""
+
+
+class DatabaseCaller:
+    """Calls verbs of the service layer, each within `seconds`, and knows when it is worth trying again."""
+
+    def __init__(self, using: str, seconds: float, promise: Callable[[float], None] = lambda _: None) -> None:
+        self.using = using
+        self.deadline = Deadline(lambda: connections[using].connection, seconds)
+        self.promise = promise
+        self.failures = 0
+        self.try_after = 0.0
+
+    @cached_property
+    def longest_call(self) -> float:
+        """Seconds that one call may take, connecting and rolling back included."""
+        options = connections[self.using].settings_dict.get("OPTIONS", {})
+        hosts = str(connections[self.using].settings_dict.get("HOST") or "").count(",") + 1
+        return float(self.deadline.seconds + hosts * float(options.get("connect_timeout", CONNECT_SECONDS)) + 1.0)
+
+    @property
+    def is_available(self) -> bool:
+        return monotonic() >= self.try_after
+
+    def call(self, verb: Callable[[], T]) -> T:
+        """The verb's answer. Unavailable where the database cannot give one: no error of its own ends a worker."""
+        for tries_left in (2, 1, 0):
+            try:
+                answer = self.call_once(verb)
+            except (Error, OSError) as error:
+                if tries_left and isinstance(error, Error) and is_transient(error):
+                    continue
+                self.note_failure(error)
+                raise (Rejected if isinstance(error, DataError | IntegrityError) else Unavailable) from error
+            self.note_success()
+            return answer
+        raise AssertionError("the last try answers or raises")
+
+    def call_once(self, verb: Callable[[], T]) -> T:
+        self.promise(monotonic() + self.longest_call)
+        self.connect()
+        with self.deadline.running():
+            return verb()
+
+    def connect(self) -> None:
+        """Before the deadline runs: the driver bounds each host in its turn, and the second one may be the one."""
+        connection = connections[self.using]
+        is_new = connection.connection is None
+        connection.ensure_connection()
+        if is_new and connection.vendor == "sqlite":
+            # No socket that could be shut: its wait for the write lock is bounded here.
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
+
+    def note_failure(self, error: BaseException) -> None:
+        self.failures += 1
+        wait = min(LONGEST_PAUSE, 0.05 * 2 ** min(self.failures, 10)) * random.uniform(0.5, 1.0)  # noqa: S311
+        self.try_after = monotonic() + wait
+        # Not only closed: what failed in the middle of a transaction may have left Django believing that it is in one.
+        discard(connections[self.using])
+        level = logging.WARNING if self.failures in {1, 10, 100} else logging.DEBUG
+        logger.log(level, "database unavailable: %s · trying again in %.1fs", self.reason(error), wait)
+
+    def reason(self, error: BaseException) -> str:
+        if self.deadline.has_passed:
+            return f"the server did not answer within {self.deadline.seconds:g} s"
+        return " ".join(str(error).split())[:300]
+
+    def note_success(self) -> None:
+        if self.failures:
+            logger.warning("database is back after %d failed tries", self.failures)
+        self.failures, self.try_after = 0, 0.0
+
+
+def discard(connection: BaseDatabaseWrapper) -> None:
+    """Close for real, also inside a transaction that was left open."""
+    connection.savepoint_ids.clear()
+    connection.atomic_blocks.clear()
+    connection.in_atomic_block = connection.needs_rollback = False
+    connection.run_on_commit.clear()
+    connection.close()

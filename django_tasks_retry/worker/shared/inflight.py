@@ -1,0 +1,139 @@
+"""The in-flight table: a child's leases in memory that it shares with its supervisor.
+
+The supervisor reads it whenever it likes, also while a task holds the interpreter lock or after the child was killed:
+it shows what was only claimed, what has started, since when, until when it may run, and what has ended. Each field has
+one writer: the child writes the states and their times, the supervisor renewals and revocations.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from uuid import UUID
+
+from ...taskqueue import Fence, Lease
+
+# In native form, in which a number is written as a whole: the other side may look at any moment.
+ENTRY = struct.Struct("@i i i i 16s d d d d d")
+NUMBER, TIME, TIMES, COUNT = (struct.Struct(form) for form in ("@i", "@d", "@d d", "@q"))
+REVOKED_AT, STARTED_AT, ENDED_AT, RENEWED_AT = 8, 40, 56, 64
+HEADER = struct.Struct("@q q d d")
+CLAIMS_AT, ANSWERED_AT, ASKED_AT, BACK_BY_AT = 0, 8, 16, 24
+
+
+class State(IntEnum):
+    FREE = 0
+    CLAIMED = 1
+    STARTED = 2
+    ENDED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    place: int
+    state: State
+    attempts: int
+    revoked: bool
+    task_id: UUID
+    claimed: float
+    started: float
+    deadline: float
+    ended: float
+    renewed: float
+
+    @property
+    def valid_from(self) -> float:
+        """From when its lease runs: the claim, or the last renewal."""
+        return max(self.claimed, self.renewed)
+
+
+class InFlightTable:
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.memory = mmap.mmap(-1, HEADER.size + ENTRY.size * size)
+        self.free = list(range(size))
+        self.places: dict[Fence, int] = {}
+
+    def offset(self, place: int) -> int:
+        return HEADER.size + place * ENTRY.size
+
+    # The child's side
+
+    @property
+    def claims(self) -> int:
+        """How many tasks were claimed so far."""
+        return int(COUNT.unpack_from(self.memory, CLAIMS_AT)[0])
+
+    @property
+    def answered(self) -> int:
+        """How many outcomes the database has answered so far."""
+        return int(COUNT.unpack_from(self.memory, ANSWERED_AT)[0])
+
+    def promise_return(self, moment: float) -> None:
+        """The child's main thread will be back in its loop by then."""
+        TIME.pack_into(self.memory, BACK_BY_AT, moment)
+
+    def claim(self, lease: Lease, now: float) -> None:
+        COUNT.pack_into(self.memory, CLAIMS_AT, self.claims + 1)
+        place = self.free.pop()
+        self.places[lease.fence] = place
+        entry = (State.CLAIMED, lease.attempts, 0, 0, lease.id.bytes, now, 0.0, 0.0, 0.0, 0.0)
+        ENTRY.pack_into(self.memory, self.offset(place), *entry)
+
+    def start(self, lease: Lease, now: float) -> bool:
+        """False where the supervisor has revoked the lease of what was only claimed: then it must not run.
+
+        Written before the look, as the supervisor looks a while after it has written: one of the two sees the other.
+        """
+        place = self.offset(self.places[lease.fence])
+        TIMES.pack_into(self.memory, place + STARTED_AT, now, now + lease.timeout)
+        NUMBER.pack_into(self.memory, place, State.STARTED)
+        return not NUMBER.unpack_from(self.memory, place + REVOKED_AT)[0]
+
+    def end(self, lease: Lease, now: float) -> None:
+        """The attempt is over and its report made; the outcome is yet to be written."""
+        place = self.places.get(lease.fence)
+        if place is not None:  # else it was given back meanwhile
+            TIME.pack_into(self.memory, self.offset(place) + ENDED_AT, now)
+            NUMBER.pack_into(self.memory, self.offset(place), State.ENDED)
+
+    def clear(self, lease: Lease) -> None:
+        """The outcome was answered: whatever the answer is, the lease is no longer ours."""
+        COUNT.pack_into(self.memory, ANSWERED_AT, self.answered + 1)
+        place = self.places.pop(lease.fence)
+        self.memory[self.offset(place) : self.offset(place + 1)] = bytes(ENTRY.size)
+        self.free.append(place)
+
+    def renewed_at(self, lease: Lease) -> float:
+        place = self.places.get(lease.fence)
+        return 0.0 if place is None else float(TIME.unpack_from(self.memory, self.offset(place) + RENEWED_AT)[0])
+
+    # The supervisor's side
+
+    @property
+    def back_by(self) -> float:
+        return float(TIME.unpack_from(self.memory, BACK_BY_AT)[0])
+
+    @property
+    def renewals_asked_at(self) -> float:
+        """When the supervisor last asked for renewals and got an answer, whichever leases it was about."""
+        return float(TIME.unpack_from(self.memory, ASKED_AT)[0])
+
+    def note_renewals(self, asked: float, entries: list[Entry]) -> None:
+        """Here rather than in a message, which a child that was held up would read too late."""
+        TIME.pack_into(self.memory, ASKED_AT, asked)
+        for entry in entries:
+            TIME.pack_into(self.memory, self.offset(entry.place) + RENEWED_AT, asked)
+
+    def revoke(self, entry: Entry) -> None:
+        """What has not started yet will not."""
+        NUMBER.pack_into(self.memory, self.offset(entry.place) + REVOKED_AT, 1)
+
+    def entries(self, *states: State) -> Iterator[Entry]:
+        for place in range(self.size):
+            state, attempts, revoked, _, task_id, *times = ENTRY.unpack_from(self.memory, self.offset(place))
+            if state != State.FREE and (not states or state in states):
+                yield Entry(place, State(state), attempts, bool(revoked), UUID(bytes=task_id), *times)

@@ -1,0 +1,81 @@
+"""Sends `task_finished` for tasks that the supervisor has ended, from a process forked for that purpose.
+
+Receivers are the project's code, which must not run in the supervisor. If the process fails or takes too long, the log
+says for which tasks the signal is missing; if the supervisor dies before, it is not sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+
+from django.db import connections
+
+from ... import bridge
+from ...taskqueue import Receipt
+from ..child.finished_signals import is_finish_heard, send_result
+from ..child.process import run_child
+from ..logs import log_exception
+
+logger = logging.getLogger(__name__)
+LONGEST_SECONDS = 30.0
+MOST_AT_ONCE = 1000
+
+
+class SignalProcess:
+    """At most one at a time; what is recorded meanwhile is gathered for the next."""
+
+    def __init__(self, close_in_child: Callable[[], None]) -> None:
+        self.close_in_child = close_in_child
+        self.waiting: list[Receipt] = []
+        self.sending: list[Receipt] = []
+        self.pid: int | None = None
+        self.kill_at = 0.0
+
+    def send(self, receipt: Receipt) -> None:
+        if is_finish_heard(receipt):
+            self.waiting.append(receipt)
+
+    @property
+    def is_done(self) -> bool:
+        return self.pid is None and not self.waiting
+
+    def tick(self) -> None:
+        if self.pid is None and self.waiting:
+            self.start()
+        elif self.pid is not None and monotonic() > self.kill_at:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def start(self) -> None:
+        self.sending, self.waiting = self.waiting[:MOST_AT_ONCE], self.waiting[MOST_AT_ONCE:]
+        connections.close_all()
+        supervisor_pid = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            self.sending, self.waiting = [], self.sending + self.waiting
+            return
+        if pid == 0:
+            self.close_in_child()
+            run_child(lambda: send_all(self.sending), "for signals", supervisor_pid)
+        self.pid, self.kill_at = pid, monotonic() + LONGEST_SECONDS
+
+    def note_exit(self, status: int) -> None:
+        if status != 0:
+            ids = ", ".join(str(receipt.lease.id) for receipt in self.sending[:20])
+            logger.error("task_finished may not have been sent for %d tasks: %s", len(self.sending), ids)
+        self.pid, self.sending = None, []
+
+
+def send_all(receipts: list[Receipt]) -> None:
+    for receipt in receipts:
+        try:
+            result = bridge.read_result(str(receipt.lease.id), receipt.lease.backend)
+            send_result(result, receipt.error)
+        except Exception:
+            log_exception(logger, "task_finished of %s could not be sent", receipt.lease.id)

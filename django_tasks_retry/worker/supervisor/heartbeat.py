@@ -1,0 +1,55 @@
+"""The worker's registration and heartbeat: a row that operators see, and a file that probes watch."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from ... import __version__, registry
+from ...taskqueue import deregister_worker, heartbeat, register_worker
+from ..options import WorkerOptions
+from ..shared.database import DatabaseCaller, Unavailable
+from ..shared.timer import Every
+
+
+class Heartbeat:
+    def __init__(self, worker_id: str, options: WorkerOptions, database: DatabaseCaller) -> None:
+        self.worker_id, self.options, self.database = worker_id, options, database
+        self.beating, self.touching = Every(5.0), Every(1.0)
+
+    def register(self) -> None:
+        """Raises Unavailable where the database cannot be asked."""
+        self.database.call(
+            lambda: register_worker(
+                self.worker_id,
+                self.options.backend,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                version=__version__,
+                queues=list(self.options.queues),
+                exclude=list(self.options.exclude),
+                tasks=registry.known_paths(),
+                processes=self.options.processes,
+                slots=self.options.slots,
+            )
+        )
+
+    def touch_file(self) -> None:
+        if self.options.heartbeat_file and self.touching.is_due():
+            with suppress(OSError):  # who watches the file will notice
+                Path(self.options.heartbeat_file).touch()
+
+    def beat(self, running: int) -> tuple[bool, int] | None:
+        """Where it is due: whether an operator asked the worker to stop, and how many workers are alive."""
+        if not self.database.is_available or not self.beating.is_due():
+            return None
+        try:
+            return self.database.call(lambda: heartbeat(self.worker_id, self.options.backend, running))
+        except Unavailable:
+            return None
+
+    def deregister(self) -> None:
+        with suppress(Unavailable):
+            self.database.call(lambda: deregister_worker(self.worker_id, self.options.backend))

@@ -1,0 +1,301 @@
+"""The supervisor's loop: owns the children, their leases and deadlines. It runs no task, so no task can hold it up.
+
+It has one thread and never forks with an open connection. Whatever it asks the database is bounded in time, so that a
+network that swallows packets cannot keep it from looking after its children. No error in one of its duties keeps it
+from the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import signal
+from collections.abc import Callable
+from time import monotonic, sleep
+
+from ...conf import options as queue_options
+from ...rules.queues import serves
+from ...taskqueue import database
+from ...taskqueue.wakeup import Kind
+from ..identity import new_worker_id
+from ..logs import log_exception
+from ..options import WorkerOptions
+from ..shared.database import DatabaseCaller, Unavailable
+from ..shared.messages import ClaimNow, Counted, Goodbye, Leaving, Message
+from ..shared.outcomes import OutcomeRecorder
+from ..shared.stats import StatsWriter
+from .autoreload import Autoreloader, restart
+from .child_process import ChildProcess
+from .finished_signals import SignalProcess
+from .heartbeat import Heartbeat
+from .leases import LeaseRenewal
+from .listener import Listener
+from .maintenance import Maintenance
+from .orphans import OrphanRecovery
+from .pool import ChildPool, ended_processes
+from .signal_handling import SignalInbox
+from .watchdog import Watchdog
+
+logger = logging.getLogger(__name__)
+TICK_SECONDS = 0.2
+SHUTDOWN_SECONDS = 5.0
+REGISTER_SECONDS = 10.0
+SUMMARY = {"done": "done", "retry": "retried", "failed": "failed", "released": "released"}
+
+
+class Supervisor:
+    def __init__(self, options: WorkerOptions) -> None:
+        self.options = options
+        self.id = new_worker_id(options.name)
+        self.began = monotonic()
+        using, lease = database(options.backend), queue_options(options.backend).lease
+        self.database = DatabaseCaller(using, seconds=max(0.5, min(5.0, lease / 4)))
+        self.listener = Listener(using, wanted=options.listen, seconds=self.database.deadline.seconds)
+        self.stats = StatsWriter(options.backend, self.database)
+        self.finished_signals = SignalProcess(self.close_in_child)
+        recorder = OutcomeRecorder(self.stats, self.finished_signals.send)
+        self.maintenance = Maintenance(self.id, options.backend, self.database, recorder)
+        self.orphans = OrphanRecovery(self.id, options.backend, self.database, recorder)
+        self.leases = LeaseRenewal(self.id, options.backend, self.database)
+        self.watchdog = Watchdog(options.backend, self.database, self.leases, self.orphans)
+        self.heartbeat = Heartbeat(self.id, options, self.database)
+        self.pool = ChildPool(self.id, options, self.close_in_child)
+        self.autoreloader = Autoreloader(wanted=options.reload)
+        self.selector = selectors.DefaultSelector()
+        self.signals = SignalInbox()
+        self.stop_by: float | None = None
+        self.exit_code = 0
+
+    def run(self) -> int:
+        """Work until told to stop, or until there is nothing left to do. Returns the exit code."""
+        self.signals.install_handlers()
+        self.selector.register(self.signals.socket, selectors.EVENT_READ, self.signals)
+        self.register()
+        if not self.signals.received:
+            self.fill_pool()  # before we listen: behind a pooler it takes seconds to learn that nothing is heard
+        while not self.is_done:
+            self.tick()
+        self.shut_down()
+        logger.info("stopped · %s in %.0fs", self.summary(), monotonic() - self.began)
+        return self.exit_code
+
+    @property
+    def is_done(self) -> bool:
+        is_stopping = self.stop_by is not None or self.pool.wanted <= 0
+        return is_stopping and not self.pool.children
+
+    def tick(self) -> None:
+        """One round of all duties. Each is done whatever happens to the others."""
+        for duty in (
+            self.wait_for_events,
+            self.reap_children,
+            self.process_signals,
+            self.recover_orphans,
+            self.renew_leases,
+            self.watch_children,
+            self.maintain,
+            self.send_heartbeat,
+            self.stats.tick,
+            self.finished_signals.tick,
+            self.staff_or_stop,
+        ):
+            self.perform(duty)
+
+    def perform(self, duty: Callable[[], None]) -> None:
+        try:
+            duty()
+        except Exception:
+            log_exception(logger, "the supervisor could not %s; it goes on", duty.__name__.replace("_", " "))
+            sleep(TICK_SECONDS)
+
+    # Duties
+
+    def recover_orphans(self) -> None:
+        self.wake_children(self.orphans.tick())
+
+    def renew_leases(self) -> None:
+        self.leases.tick(self.pool.children)
+
+    def watch_children(self) -> None:
+        self.watchdog.tick(self.pool.children)
+
+    def maintain(self) -> None:
+        self.wake_children(self.maintenance.tick())
+
+    def send_heartbeat(self) -> None:
+        self.heartbeat.touch_file()
+        answer = self.heartbeat.beat(sum(len(child.running()) for child in self.pool.children))
+        if answer is not None:
+            asked_to_stop, alive = answer
+            self.maintenance.share_with(alive)
+            if asked_to_stop:
+                self.stop("asked by an operator")
+
+    def staff_or_stop(self) -> None:
+        if self.stop_by is not None:
+            if monotonic() > self.stop_by:
+                self.kill_children()
+            return
+        self.fill_pool()
+        if self.is_out_of_time:
+            self.stop("--max-time is over")
+        changed = self.autoreloader.changed_file()
+        if changed is not None:
+            self.stop(f"{changed.name} changed")
+            self.autoreloader.must_restart = True
+
+    @property
+    def is_out_of_time(self) -> bool:
+        return self.options.max_time is not None and monotonic() - self.began > self.options.max_time
+
+    def fill_pool(self) -> None:
+        for child in self.pool.fill():
+            self.selector.register(child.channel.socket, selectors.EVENT_READ, child)
+
+    # Events: messages of children, wake-ups and signals
+
+    def wait_for_events(self) -> None:
+        if self.database.is_available and self.listener.keep_open():
+            self.selector.register(self.listener.fileno(), selectors.EVENT_READ, self.listener)
+            self.wake_children(1)  # for what was enqueued while nobody listened
+        for key, _ in self.selector.select(self.wait_timeout()):
+            match key.data:
+                case ChildProcess():
+                    self.read_messages(key.data)
+                case Listener():
+                    self.read_wakeups()
+                case SignalInbox():
+                    self.signals.clear_socket()
+        for child in self.pool.children:
+            self.read_stats(child)
+
+    def wait_timeout(self) -> float:
+        """Seconds to wait: not past the moment at which the database may be tried again."""
+        wait = self.database.try_after - monotonic()
+        return min(TICK_SECONDS, wait) if wait > 0 else TICK_SECONDS
+
+    def read_messages(self, child: ChildProcess) -> None:
+        for message in child.channel.receive():
+            child.last_message_at = monotonic()
+            self.handle_message(child, message)
+        if child.channel.closed:
+            self.selector.unregister(child.channel.socket)
+            child.channel.close()
+
+    def handle_message(self, child: ChildProcess, message: Message) -> None:
+        match message:
+            case Leaving(reason):
+                child.stop_reason = child.stop_reason or reason
+            case Goodbye(drained):
+                child.said_goodbye, child.has_drained = True, drained
+
+    def read_stats(self, child: ChildProcess) -> None:
+        for message in child.stats_channel.receive_all():
+            if isinstance(message, Counted):
+                self.stats.receive(message)
+
+    def read_wakeups(self) -> None:
+        descriptor = self.listener.fileno()
+        messages = self.listener.messages()
+        if self.listener.connection is None:
+            self.selector.unregister(descriptor)
+        if any(message.kind is Kind.CANCELLED for message in messages):
+            # Which task it is does not matter: renewal is how a lost lease is learnt, and the message only hurries it.
+            self.leases.renewing.hurry()
+        self.wake_children(sum(message.kind is Kind.WORK and self.serves(message.subject) for message in messages))
+
+    def serves(self, queue: str) -> bool:
+        return serves(queue, self.options.queues, self.options.exclude)
+
+    def wake_children(self, tasks: int) -> None:
+        if tasks:
+            for child in self.pool.working:
+                child.send(ClaimNow())
+
+    # Signals: the first asks, the second insists
+
+    def process_signals(self) -> None:
+        for number in self.signals.take():
+            if number == signal.SIGHUP:
+                logger.info("SIGHUP: children are being replaced")
+                for child in self.pool.working:
+                    child.ask_to_stop("its process is being replaced")
+            elif number in (signal.SIGTERM, signal.SIGINT) and self.stop_by is None:
+                self.stop(signal.Signals(number).name)
+            elif number != signal.SIGCHLD:
+                again = "second " if self.stop_by is not None else ""
+                logger.warning("%s%s: handing running tasks back now", again, signal.Signals(number).name)
+                self.exit_code, self.stop_by = 1, monotonic()
+
+    def stop(self, why: str) -> None:
+        """Stop claiming, and give running tasks their grace."""
+        if self.stop_by is not None:
+            return
+        self.stop_by = monotonic() + self.options.grace
+        running = sum(len(child.running()) for child in self.pool.children)
+        logger.info(
+            "%s: stopping · %d running, waiting up to %gs (again to hand them back now)",
+            why,
+            running,
+            self.options.grace,
+        )
+        for child in self.pool.children:
+            child.ask_to_stop("the worker shut down")
+
+    def kill_children(self) -> None:
+        for child in self.pool.children:
+            child.stop_reason = child.stop_reason or "the worker shut down"
+            child.kill()
+
+    # Beginning and end
+
+    def register(self) -> None:
+        # With patience: these are many statements, and there are no children yet to be looked after.
+        patient = Heartbeat(self.id, self.options, DatabaseCaller(self.database.using, seconds=REGISTER_SECONDS))
+        while not self.signals.asks_to_stop and not self.is_out_of_time:
+            try:
+                patient.register()
+                return
+            except Unavailable:
+                sleep(max(0.0, patient.database.try_after - monotonic()))
+
+    def reap_children(self) -> None:
+        statuses = ended_processes()
+        if self.finished_signals.pid in statuses:
+            self.finished_signals.note_exit(statuses[self.finished_signals.pid])
+        for child, cause in self.pool.reap(statuses):
+            if not child.channel.closed:
+                self.read_messages(child)
+            if not child.channel.closed:
+                self.selector.unregister(child.channel.socket)
+            self.read_stats(child)
+            child.close()
+            self.orphans.add(child, cause)
+
+    def shut_down(self) -> None:
+        """What is left goes to the database before we end, as far as it lets us."""
+        deadline = monotonic() + (SHUTDOWN_SECONDS if self.exit_code == 0 else 1.0)
+        while (self.orphans.is_urgent or not self.finished_signals.is_done) and monotonic() < deadline:
+            for duty in (self.recover_orphans, self.reap_children, self.finished_signals.tick):
+                self.perform(duty)
+            sleep(0.01)
+        self.stats.add()
+        self.heartbeat.deregister()
+        self.listener.close()
+        if self.autoreloader.must_restart:
+            restart()
+
+    def close_in_child(self) -> None:
+        """In a forked child: let go of what belongs to the supervisor."""
+        self.selector.close()
+        self.listener.close_in_child()
+        for end in (self.signals.socket, self.signals.sender):
+            end.close()
+        for sibling in self.pool.children:
+            sibling.close()
+
+    def summary(self) -> str:
+        tally = self.stats.tally
+        counted = [f"{tally[word]} {said}" for word, said in SUMMARY.items()]
+        others = [f"{tally[word]} {word}" for word in ("cancelled", "lost") if tally[word]]
+        return ", ".join(counted + others)

@@ -1,0 +1,93 @@
+"""However a task ends, and whichever process records it: one log line, one count in the statistics, one signal."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+import pytest
+from django.db.models import Sum
+
+from django_tasks_retry.models import Task, TaskStat
+
+from . import tasks
+from .harness import WorkerProcess, wait_for, wait_until_finished
+
+TELL = {"variables": {"TELL_SIGNALS": "1"}}
+WAYS = {
+    "returns": (tasks.canary, []),
+    "returns_as_coroutine": (tasks.await_once, []),
+    "raises": (tasks.fail_twice, []),
+    "exits_its_thread": (tasks.system_exit, []),
+    "returns_what_cannot_be_stored": (tasks.return_object, []),
+    "is_called_with_bad_arguments": (tasks.canary, [1, 2, 3, 4]),
+    "yields_to_its_timeout": (tasks.loop_for_ever, []),
+    "does_not_yield_to_its_timeout": (tasks.hang_in_c, []),
+    "blocks_the_event_loop": (tasks.block_the_loop, []),
+    "ends_its_process": (tasks.exit_at_once, []),
+    "commits_with_its_completion": (tasks.write_atomically, ["done"]),
+}
+
+
+def counted() -> dict[str, int]:
+    return TaskStat.objects.aggregate(completed=Sum("completed"), retried=Sum("retried"), failed=Sum("failed"))
+
+
+def assert_told_once(task: Task, worker: WorkerProcess, effects) -> None:
+    succeeded = task.status == "SUCCESS"
+    name = task.func_path.rpartition(".")[2]
+    assert counted() == {"completed": int(succeeded), "retried": 0, "failed": int(not succeeded)}
+    assert effects.count(f"signal task_finished {name} {'SUCCESSFUL' if succeeded else 'FAILED'} True") == 1
+    word = "done" if succeeded else "failed"
+    line = rf"{word:<9} {name} {str(task.pk)[:18]} queue=default attempt=1/1 · wait=\S+ run=\S+"
+    assert len(re.findall(line, worker.output)) == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_log_statistics_and_signal_agree_with_the_row(start, effects, way):
+    function, args = WAYS[way]
+    task = Task.objects.enqueue(function, args, max_attempts=1)
+    worker = start("--drain", timeout_grace=0.3, **TELL)
+    assert worker.exit_code() == 0
+    assert_told_once(wait_until_finished(task), worker, effects)
+
+
+def test_so_they_do_where_the_process_is_killed(start, effects):
+    task = Task.objects.enqueue(tasks.wait_at, ["never"], max_attempts=1)
+    worker = start(**TELL)
+    effects.wait_for("begin never")
+    os.kill(worker.children()[0], signal.SIGKILL)
+    task = wait_until_finished(task)
+    wait_for(lambda: effects.count("signal task_finished wait_at FAILED True"), "the signal")
+    worker.signal(signal.SIGTERM)
+    assert worker.exit_code() == 0
+    assert_told_once(task, worker, effects)
+
+
+def test_so_they_do_where_another_worker_recovers_the_lease(start, effects):
+    task = Task.objects.enqueue(tasks.wait_at, ["never"], max_attempts=1)
+    lost = start(lease=1.0)
+    effects.wait_for("begin never")
+    lost.signal_all(signal.SIGKILL)
+    worker = start(lease=1.0, **TELL)
+    task = wait_until_finished(task)
+    assert task.outcome.error["code"] == "LEASE_LOST"
+    wait_for(lambda: effects.count("signal task_finished wait_at FAILED True"), "the signal")
+    worker.signal(signal.SIGTERM)
+    assert worker.exit_code() == 0
+    assert_told_once(task, worker, effects)
+
+
+def test_what_a_child_has_counted_is_not_lost_when_it_dies(start, effects):
+    done = [Task.objects.enqueue(tasks.canary) for _ in range(5)]
+    worker = start()
+    for task in done:
+        wait_until_finished(task)
+    worker.wait_for_line(rf"done +canary {str(done[-1].pk)[:18]}")
+    os.kill(worker.children()[0], signal.SIGKILL)
+    worker.wait_for_line("killed by SIGKILL")
+    worker.signal(signal.SIGTERM)
+    assert worker.exit_code() == 0
+    assert counted()["completed"] == 5
+    assert "5 done" in worker.output

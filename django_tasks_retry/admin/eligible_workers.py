@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from ..models import Worker
 from ..rules.queues import matches
 from .display.formatting import one_line
@@ -17,5 +19,6 @@ def knows_task(worker: Worker, func_path: str) -> bool:
 
 
 def runworker_command(queue: str) -> str:
-    """What to type to start a worker of this queue."""
-    return f"python manage.py runworker --queues {one_line(queue, 64)}"
+    """What to type to start a worker of this queue; safe to paste, whatever the queue is called."""
+    quoted = shlex.quote(one_line(queue, 64))
+    return f"python manage.py runworker --queues{'=' if queue.startswith('-') else ' '}{quoted}"

@@ -29,6 +29,9 @@ from .new_tasks import same_call
 from .wakeup import announce_cancelled, announce_work
 
 CHUNK = 1000
+MOVED_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
+MOVED_TO = ("pk", "attempts", "queue", "priority", "eta")
+"""What a move has to know. Whatever else a row holds, even what cannot be decoded, does not stand in its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: st
     using, actor, reason, changed = database(backend), actor_of(by), noted(reason), Changed()
     for chunk in chunks(ids):
         with transaction.atomic(using=using):
-            tasks = locked(Task.objects.using(using).unfinished(), chunk)
+            tasks = locked(Task.objects.using(using).unfinished().only(*MOVED_COLUMNS), chunk)
             moment = now(using)
             TaskResult.objects.using(using).bulk_create(
                 [result_of(task, Status.CANCELLED, moment, error=cancellation(actor, reason)) for task in tasks]
@@ -101,9 +104,9 @@ def reschedule(
     for chunk in chunks(ids):
         try:
             with transaction.atomic(using=using):
-                tasks = locked(Task.objects.using(using).pending(), chunk)
+                tasks = locked(Task.objects.using(using).pending().only(*MOVED_COLUMNS), chunk)
                 update(tasks, using, actor, **wishes)
-                moved = list(Task.objects.using(using).filter(pk__in=[task.pk for task in tasks]))
+                moved = list(Task.objects.using(using).filter(pk__in=[task.pk for task in tasks]).only(*MOVED_TO))
                 moment, why = now(using), {"reason": reason}
                 events = [e for t in moved for e in events_of(RESCHEDULE, t, actor, moment, place_of(t) | why)]
                 write_events(events, using)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -73,6 +74,8 @@ def format_percentage(part: float, whole: float) -> str:
 
 def format_duration(seconds: float) -> str:
     """Two units at most: 850 ms, 1.2 s, 3 min 2 s, 2 h 14 min, 3 d 4 h."""
+    if not math.isfinite(seconds):
+        return "∞"
     if seconds < 0:
         seconds = 0.0
     if seconds < 1:

@@ -81,6 +81,8 @@ def test_no_text_in_any_place_breaks_any_address(name, client):
     for page in ("task", "overview", "failuregroup", "queue", "worker"):
         repeated = {key: [text, text] for key in sorted(filters.PARAMETERS | {"span", "p"})}
         answers["repeated", page] = client.get(f"{BASE}/{page}/", repeated).status_code
+    ticked = {"action": "retry_selected", "index": 0, "_selected_action": [text, text]}
+    answers["post", "ticked"] = client.post(f"{BASE}/task/", ticked).status_code
     for prefix in ("queue:", "task:", "error:"):
         answers["search", prefix] = client.get(f"{BASE}/task/", {"q": prefix + text}).status_code
     for parameter in filters.PARAMETERS:

@@ -10,7 +10,7 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
 from django.db.models import F
 from django.db.models.fields.json import KT
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -57,7 +57,7 @@ class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
             self.page_url("<path:object_id>/history/", self.history_view, "history"),
             self.page_url("<path:object_id>/delete/", self.delete_view, "delete"),
             self.page_url("<path:object_id>/change/", self.change_view, "change"),
-            self.page_url("<path:object_id>/", self.history_view, "short"),
+            self.page_url("<path:object_id>/", self.short_view, "short"),
         ]
 
     def get_post_urls(self) -> list[Any]:
@@ -88,11 +88,8 @@ class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
         return search.apply_search(queryset, parsed, has_status=has_status, can_see_payload=visible), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        if request.POST.get("select_across") == "1":
-            # Django runs no action without a ticked row; "all matching" means none in particular.
-            posted: Any = request.POST.copy()
-            posted.setdefault(ACTION_CHECKBOX_NAME, "")
-            request.POST = posted
+        if request.method == "POST":
+            request.POST = with_valid_selection(request.POST)
         context = {"console_pages": self.console_pages(request), **(extra_context or {})}
         return super().changelist_view(request, context)
 
@@ -164,6 +161,11 @@ class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """A task's history is on its page."""
+        return self.change_view(request, object_id)
+
+    def short_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
         return HttpResponseRedirect(self.url("change", self.get_task_or_404(object_id).pk))
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
@@ -180,6 +182,14 @@ class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
         context = detail.detail_context(task, scope, request, can_see_payload=self.has_payload_permission(request))
         title = f"{one_line(short_name(task.func_path), 80)} {short_id(task.pk)}"
         return self.render_page(request, "task", title, context)
+
+
+def with_valid_selection(posted: QueryDict) -> Any:
+    """Without ids that are none. Django runs no action without a ticked row, which "all matching" does not have."""
+    ids = [each for each in posted.getlist(ACTION_CHECKBOX_NAME) if filters.parse_uuid(each)]
+    valid = posted.copy()
+    valid.setlist(ACTION_CHECKBOX_NAME, ids or ([""] if posted.get("select_across") == "1" else []))
+    return valid
 
 
 def warn_of_search(request: HttpRequest, parsed: search.Search) -> None:

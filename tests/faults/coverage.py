@@ -78,6 +78,14 @@ FAULTS = {
     "F127": "main thread hangs",
     "F128": "claims ahead of long tasks",
     "F129": "a first host that swallows packets",
+    "F150": "console asked for what may not be seen",
+    "F151": "reasons that quote secrets",
+    "F152": "console made to work",
+    "F153": "console fed with nonsense",
+    "F154": "backend gone from the settings",
+    "F155": "secrets in texts",
+    "F156": "rows that cannot be read, in the console",
+    "F157": "names in commands to paste",
 }
 DOES_NOT_APPLY = {
     "F24": "daylight saving: tasks repeat by intervals; there is no wall-clock schedule",

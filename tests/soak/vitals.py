@@ -18,7 +18,10 @@ EXPLAINED = (
     re.compile(r"child \S+ ended: its process was killed by SIGKILL$"),  # by the nemesis
     re.compile(r"child \S+ ended: its process exited with code 3$"),  # by a task
     re.compile(r"child \S+ ended: its process exited with code 70$"),  # by its own decision, its leases being lost
-    re.compile(r"failed +return_unstorable "),
+    re.compile(r"failed +(return_unstorable|overrun|end_slowly) "),
+    re.compile(r"failed +\S+ .*\b(UNREADABLE|BAD_ARGUMENTS)\b"),  # a hostile row
+    re.compile(r"child \S+ hangs: "),  # in a write to a log that nobody reads
+    re.compile(r"task_finished of \S+ could not be sent"),  # while the database was away
 )
 
 

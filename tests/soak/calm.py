@@ -1,0 +1,75 @@
+"""A while without faults, in which only rows are hostile and only rows are locked: who pays, pays for that."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.soak.hostile import HostileProducer
+from tests.soak.locks import RowLocks
+
+if TYPE_CHECKING:
+    from tests.soak.people import Producer
+
+TASKS = 300
+FIRST_NUMBER = 20_000_000
+LOCKED_LEASES, LOCKED_ROWS, TRANSACTIONS = 3.0, 2, 4
+TURN_SECONDS, STALL_SECONDS = 0.02, 0.3
+
+
+def lawful_producer(lease: float, chance: random.Random) -> Producer:
+    from tests.soak import tasks
+    from tests.soak.people import Producer
+
+    return Producer(FIRST_NUMBER + TASKS, lease, chance, FIRST_NUMBER, request=tasks.lawful_request)
+
+
+class Calm:
+    def __init__(
+        self,
+        lease: float,
+        producer: Producer,
+        hostile: HostileProducer,
+        locks: RowLocks | None,
+        look: Callable[[], object],
+    ) -> None:
+        self.lease, self.producer, self.hostile, self.locks = lease, producer, hostile, locks
+        self.look = look
+        self.window: tuple[float, float] | None = None
+        self.stalls: list[tuple[float, float]] = []
+
+    def run(self, is_quiet: Callable[[], bool], deadline: float) -> bool:
+        """Whether all of it was done in time."""
+        began = time.monotonic()
+        while not self.producer.is_done:
+            self.producer.enqueue()
+        self.hostile.insert_all()
+        for _ in range(2):
+            self.hold_rows()
+        while not (done := is_quiet()) and time.monotonic() < deadline:
+            self.look()
+            self.pause(10 * TURN_SECONDS)
+        self.window = (began, time.monotonic())
+        return done
+
+    def hold_rows(self) -> None:
+        if self.locks is None:
+            return
+        held = []
+        for _ in range(TRANSACTIONS):
+            held.append(self.locks.hold(LOCKED_ROWS))
+            self.pause(0.1)
+        self.pause(self.lease * LOCKED_LEASES)
+        for transaction in held:
+            if transaction:
+                transaction.close()
+
+    def pause(self, seconds: float) -> None:
+        """Where this process was not let run in time, the others may not have been either."""
+        until = time.monotonic() + seconds
+        while (before := time.monotonic()) < until:
+            time.sleep(TURN_SECONDS)
+            if time.monotonic() - before > STALL_SECONDS:
+                self.stalls.append((before, time.monotonic()))

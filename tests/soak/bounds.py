@@ -35,6 +35,10 @@ FORCED = (
 """Beginnings of reasons for a release that only a fault brings about."""
 
 
+WAITED = ("lease expired", "its process exited with code 70")
+"""Causes of a loss where one alone can write at a time."""
+
+
 def check_bounds(history: History) -> Iterator[Violation]:
     for task in history.rows:
         events = history.events.get(task, [])
@@ -61,9 +65,11 @@ def innocent_loss(history: History, task: UUID, events: list[Event]) -> Iterator
     for event in events:
         if event.kind != "lease_lost" or task in history.locked:
             continue
+        cause = event.data["cause"]
         is_calm = any(began <= event.at <= ended for began, ended in history.calm)
-        if is_calm and history.in_order(event.at - 2 * history.lease, event.at):
-            yield Violation("I10", task, f"attempt {event.attempt} was lost: {event.data.get('cause')}")
+        has_waited = history.one_writer and cause in WAITED
+        if is_calm and not has_waited and history.in_order(event.at - 2 * history.lease, event.at):
+            yield Violation("I10", task, f"attempt {event.attempt} was lost: {cause}")
 
 
 def renewed_without_progress(history: History, sighting: Sighting) -> Iterator[Violation]:

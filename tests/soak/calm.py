@@ -13,17 +13,16 @@ from tests.soak.locks import RowLocks
 if TYPE_CHECKING:
     from tests.soak.people import Producer
 
-TASKS = 300
 FIRST_NUMBER = 20_000_000
 LOCKED_LEASES, LOCKED_ROWS, TRANSACTIONS = 3.0, 2, 4
 TURN_SECONDS, STALL_SECONDS = 0.02, 0.3
 
 
-def lawful_producer(lease: float, chance: random.Random) -> Producer:
+def lawful_producer(tasks_wanted: int, lease: float, chance: random.Random) -> Producer:
     from tests.soak import tasks
     from tests.soak.people import Producer
 
-    return Producer(FIRST_NUMBER + TASKS, lease, chance, FIRST_NUMBER, request=tasks.lawful_request)
+    return Producer(FIRST_NUMBER + tasks_wanted, lease, chance, FIRST_NUMBER, request=tasks.lawful_request)
 
 
 class Calm:

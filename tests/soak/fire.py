@@ -27,7 +27,8 @@ from tests.soak.vitals import Sample, grown, left_open, sample, unexplained
 TURN_SECONDS = 0.02
 PEACE_SECONDS = 60.0
 TABLES = ("task", "taskevent", "taskresult")
-PIPED_CHILDREN = 2
+PIPED_CHILDREN = 1
+CALM_TASKS = {"postgresql": 300, "sqlite": 100}
 TIMEOUT, TIMEOUT_GRACE = 20.0, 1.0
 
 
@@ -134,7 +135,7 @@ class Fire:
         self.plan, self.nemesis = plan, nemesis
         self.producer = Producer(plan.tasks, plan.lease, random.Random(f"{plan.seed} tasks"))
         self.hostile = HostileProducer(database, random.Random(f"{plan.seed} hostile"))
-        lawful = lawful_producer(plan.lease, random.Random(f"{plan.seed} calm"))
+        lawful = lawful_producer(CALM_TASKS[plan.database], plan.lease, random.Random(f"{plan.seed} calm"))
         self.operator = Operator(random.Random(f"{plan.seed} operator"), self.hostile.tried)
         self.watch = Watch()
         self.lookout = Lookout(plan.lease)
@@ -175,6 +176,7 @@ class Fire:
             [(began + wall, ended + wall) for began, ended in filter(None, [self.calm.window])],
             list(self.lookout.seen.values()),
             TIMEOUT_GRACE,
+            self.plan.database == "sqlite",
         )
 
     def wall_clock(self) -> float:

@@ -152,6 +152,10 @@ PERMITTED = {
         h.calm.append((100.5, 101.5)),
         h.outages.append((99.5, 100.9)),
     ),
+    "a lease that ran out where one alone can write": lambda h: (
+        h.calm.append((100.5, 101.5)),
+        event(h, 1, data={"cause": "lease expired"}),
+    ),
     "a start within the bound": lambda h: (h.lines[TASK].clear(), sighting(h, renewed=114.9)),
     "a run within its timeout": lambda h: (h.lines[TASK].pop(), sighting(h, renewed=131.0)),
     "a record within the bound": lambda h: sighting(h, renewed=230.0),
@@ -166,7 +170,13 @@ RULES = {"I9", "I10", "I11", "I12"}
 def test_what_the_bounds_permit_passes(permitted):
     history = good()
     PERMITTED[permitted](history)
+    history = replace(history, one_writer="one alone" in permitted)
     assert [violation for violation in check(history) if violation.rule in RULES] == []
+
+
+def test_a_process_that_dies_costs_attempts_also_where_one_alone_can_write():
+    history = replace(good(), one_writer=True, calm=[(100.5, 101.5)])
+    assert "I10" in {violation.rule for violation in check(history)}
 
 
 def test_many_urgent_tasks_that_are_picked_up_soon_pass():

@@ -1,12 +1,13 @@
-"""A while without faults, in which only rows are hostile and only rows are locked: who pays, pays for that."""
+"""A while without faults, but with hostile rows, locked rows and a log that nobody reads: who pays, pays for these."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tests.soak.crew import PipedSupervisor
 from tests.soak.hostile import HostileProducer
 from tests.soak.locks import RowLocks
 
@@ -32,26 +33,35 @@ class Calm:
         producer: Producer,
         hostile: HostileProducer,
         locks: RowLocks | None,
+        unread: Sequence[PipedSupervisor],
         look: Callable[[], object],
     ) -> None:
         self.lease, self.producer, self.hostile, self.locks = lease, producer, hostile, locks
-        self.look = look
+        self.unread, self.look = unread, look
         self.window: tuple[float, float] | None = None
         self.stalls: list[tuple[float, float]] = []
 
     def run(self, is_quiet: Callable[[], bool], deadline: float) -> bool:
         """Whether all of it was done in time."""
         began = time.monotonic()
+        for supervisor in self.unread:
+            supervisor.is_read.clear()
         while not self.producer.is_done:
             self.producer.enqueue()
-        self.hostile.insert_all()
-        for _ in range(2):
+            self.hostile.insert_all()
             self.hold_rows()
+        for supervisor in self.unread:
+            supervisor.is_read.set()
         while not (done := is_quiet()) and time.monotonic() < deadline:
             self.look()
             self.pause(10 * TURN_SECONDS)
         self.window = (began, time.monotonic())
         return done
+
+    def complaints(self) -> list[str]:
+        """Where what was to be seen did not happen."""
+        found = ["I9 a plain row was refused"] if self.hostile.refused["a plain row"] else []
+        return found + (["I10 no row was locked"] if self.locks and not self.locks.held else [])
 
     def hold_rows(self) -> None:
         if self.locks is None:

@@ -139,7 +139,8 @@ class Fire:
         self.operator = Operator(random.Random(f"{plan.seed} operator"), self.hostile.tried)
         self.watch = Watch()
         self.lookout = Lookout(plan.lease)
-        self.calm = Calm(plan.lease, lawful, self.hostile, nemesis.locks, self.look)
+        unread = [one for one in nemesis.crew if isinstance(one, PipedSupervisor)]
+        self.calm = Calm(plan.lease, lawful, self.hostile, nemesis.locks, unread, self.look)
         self.samples: list[Sample] = []
         self.left: int | None = None
         self.is_nearly_done = False
@@ -244,7 +245,8 @@ class Fire:
 
     def stay_calm(self) -> list[str]:
         is_done = self.calm.run(lambda: tried(self.unfinished) == 0, time.monotonic() + PEACE_SECONDS)
-        return [] if is_done else [f"I7 {tried(self.unfinished)} tasks did not finish in {PEACE_SECONDS:g} s of calm"]
+        found = [] if is_done else [f"I7 {tried(self.unfinished)} tasks did not finish in {PEACE_SECONDS:g} s of calm"]
+        return found + self.calm.complaints()
 
     def hygiene(self) -> list[str]:
         if self.nemesis.server is None:

@@ -62,7 +62,7 @@ class Operator:
         deed = self.chance.choice([self.cancel, self.cancel_running, self.retry])
         try:
             tried(deed)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a hostile row does to an operator is to be known
             self.failures[f"I9 an operator could not {deed.__name__}: {error!r:.200}"] += 1
 
     def cancel(self) -> None:

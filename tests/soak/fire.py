@@ -285,5 +285,5 @@ class Fire:
         for log in sorted(self.plan.folder.glob("*.log")):
             text = log.read_text()
             complaints += [f"I8 a traceback in {log}"] if "\nTraceback" in text else []
-            complaints += unexplained(text.splitlines())
+            complaints += unexplained(text.splitlines(), self.hostile.tried)
         return complaints

@@ -26,6 +26,7 @@ ROLE = "soak_web"
 UNREADABLE = frozenset({"UNREADABLE"})
 REFUSED_CALL = frozenset({"UNREADABLE", "BAD_ARGUMENTS"})
 HARMLESS = frozenset({"UNREADABLE", "SUCCESS"})
+LONG = "x" * 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,9 @@ def nested(depth: int) -> str:
 KINDS = {
     "a plain row": Kind(lambda _: {}, frozenset({"SUCCESS"})),
     "a number of 5001 digits": constant(REFUSED_CALL, args="[1e5000]"),
-    "a negative number of 5001 digits": Kind(lambda n: {"args": f"[{n}, -1e5000]"}, REFUSED_CALL),
+    "a negative number of 5001 digits": Kind(lambda n: {"args": f"[{n}, 0, -1e5000]"}, REFUSED_CALL),
     "arguments nested 5000 deep": constant(REFUSED_CALL, args=nested(5000)),
+    "arguments nested 900 deep": constant(REFUSED_CALL, args=nested(900)),
     "keywords nested 3000 deep": constant(REFUSED_CALL, kwargs=f'{{"seconds": {nested(3000)}}}'),
     "arguments that are no list": constant(REFUSED_CALL, args='{"number": 1}'),
     "arguments that are null": constant(REFUSED_CALL, args="null"),
@@ -58,7 +60,7 @@ KINDS = {
     "keywords that are a number": constant(REFUSED_CALL, kwargs="7"),
     "keywords that nobody takes": constant(REFUSED_CALL, kwargs='{"nobody": 1}'),
     "too few arguments": constant(REFUSED_CALL, args="[]"),
-    "arguments of 5 MB": Kind(lambda n: {"args": f'[{n}, "{"x" * 5_000_000}"]'}, REFUSED_CALL),
+    "arguments of 5 MB": Kind(lambda n: {"args": f'[{n}, 0, "{LONG}"]'}, REFUSED_CALL),
     "100,000 arguments": constant(REFUSED_CALL, args=f"[{'0,' * 99_999}0]"),
     "backoff of an unknown shape": constant(HARMLESS, backoff='{"x": 1}'),
     "backoff that is a text": constant(HARMLESS, backoff='"soon"'),
@@ -67,6 +69,7 @@ KINDS = {
     "backoff by a function of no name": constant(HARMLESS, backoff='{"function": [1]}'),
     "backoff beyond all numbers": constant(HARMLESS, backoff='{"base": 1e5000, "cap": 1e5000}'),
     "metadata that is a number of 5001 digits": constant(HARMLESS, metadata="1e5000"),
+    "metadata of 5 MB": constant(HARMLESS, metadata=f'{{"x": "{LONG}"}}'),
     "metadata nested 5000 deep": constant(HARMLESS, metadata=nested(5000)),
     "an endless timeout": constant(HARMLESS, timeout="Infinity"),
     "a timeout that is no number": constant(HARMLESS, timeout="NaN"),
@@ -79,7 +82,7 @@ KINDS = {
     "due before Christ": constant(HARMLESS, only=PostgreSQL, eta="4000-01-01 00:00:00 BC"),
     "created on no day": constant(HARMLESS, only=SQLite, created_at="yesterday"),
     "bytes as arguments": constant(REFUSED_CALL, only=SQLite, args=b"\xff\xfe"),
-    "a lone surrogate": Kind(lambda n: {"args": f'[{n}, "\\ud800"]'}, REFUSED_CALL | {"EXCEPTION"}),
+    "a lone surrogate": Kind(lambda n: {"args": f'[{n}, 0, "\\ud800"]'}, REFUSED_CALL),
     "an error before the first attempt": constant(HARMLESS, last_error="1e5000"),
     "progress before the first attempt": constant(HARMLESS, progress=nested(5000)),
     "a budget of 2 billion": constant(HARMLESS, max_attempts=2_147_483_647),

@@ -218,6 +218,15 @@ def test_errors_that_nobody_caused_are_found_out():
         assert len(unexplained([*caused, f"10:00:00 ERROR {line}"])) == 1
 
 
+def test_the_failure_of_a_hostile_row_is_explained_and_that_of_another_is_not():
+    said = [
+        f"10:00:00 ERROR failed    work {str(TASK)[:18]} queue=default attempt=1/60 · TypeError: too many",
+        f"10:00:00 ERROR tests.soak.tasks.work {TASK} fails: The task's row cannot be read.",
+    ]
+    assert unexplained(said, [TASK]) == []
+    assert len(unexplained(said, [UUID(int=1 << 100)])) == 2
+
+
 @pytest.mark.parametrize(
     "left",
     [{"connections": 11}, {"transactions": 1}, {"dead_rows": 5}],

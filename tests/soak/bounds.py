@@ -28,7 +28,7 @@ FORCED = (
     "its process exited",
     "the claimer died",
     "the answer to the claim was lost",
-    "the worker was stopped",
+    "the worker ",
     "the lease ran out",
     "The lease",
 )

@@ -68,6 +68,16 @@ FAULTS = {
     "F64": "function missing",
     "F65": "arguments that do not fit",
     "F66": "odd exceptions",
+    "F120": "code of a task where others are served",
+    "F121": "signals and sockets in forked processes",
+    "F122": "sessions used behind Django's back",
+    "F123": "what a child must flush",
+    "F124": "event loop ended, or cancelled through",
+    "F125": "cancelled before the start",
+    "F126": "a log that nobody reads",
+    "F127": "main thread hangs",
+    "F128": "claims ahead of long tasks",
+    "F129": "a first host that swallows packets",
 }
 DOES_NOT_APPLY = {
     "F24": "daylight saving: tasks repeat by intervals; there is no wall-clock schedule",
@@ -85,6 +95,8 @@ ON_POSTGRESQL_ALONE = {
     "F46": "shown where the server goes down with its disk",
     "F49": "SQLite lets one writer in at a time",
     "F51": "SQLite remakes tables under a lock on the file",
+    "F122": "a session on SQLite is closed after each use",
+    "F129": "SQLite has no server",
 }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
@@ -169,17 +171,24 @@ def concluded(result: AnyResult, receipt: Receipt, report: Report | None) -> Any
     return result
 
 
+PLAIN_ERRORS = {
+    path_of(kind): kind
+    for kind in vars(builtins).values()
+    if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, UnicodeError | ExceptionGroup)
+}
+"""Exceptions of Python's own that take a message."""
+
+
 class RecordedError(Exception):
     """Stands in for the exception of a task: its name, its message and its traceback, and none of its code."""
 
 
-def recorded_error(error: dict[str, Any]) -> RecordedError:
-    """With the name of the exception that was recorded, and its traceback as a note."""
-    module, _, name = error["exception"].rpartition(".")
-    kind = type(name or "RecordedError", (RecordedError,), {"__module__": module or __name__})
-    recorded: RecordedError = kind(error["message"])
-    recorded.add_note(error["traceback"])
-    return recorded
+def recorded_error(error: dict[str, Any], traceback: TracebackType | None = None) -> Exception:
+    """With the name of the exception that was recorded; where no traceback is at hand, with its text as a note."""
+    recorded = stand_in_for(error["exception"])(error["message"])
+    if traceback is None:
+        recorded.add_note(error["traceback"])
+    return recorded.with_traceback(traceback)
 
 
 def finished_result(receipt: Receipt) -> AnyResult | None:
@@ -191,6 +200,11 @@ def finished_result(receipt: Receipt) -> AnyResult | None:
     if task is None or receipt.final_status is None:
         return None
     return concluded(running_result(receipt.lease, task), receipt, None)
+
+
+def stand_in_for(path: str) -> Callable[[str], Exception]:
+    module, _, name = path.rpartition(".")
+    return PLAIN_ERRORS.get(path) or type(name or "RecordedError", (RecordedError,), {"__module__": module or __name__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,9 @@ from .new_tasks import same_call
 from .wakeup import announce_cancelled, announce_work
 
 CHUNK = 1000
+MOVED_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
+MOVED_TO = ("pk", "attempts", "queue", "priority", "eta", "updated_at")
+"""What a move has to know. Whatever else a row holds, even what cannot be decoded, does not stand in its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,9 @@ def reschedule(
     for chunk in chunks(ids):
         try:
             with transaction.atomic(using=using):
-                tasks = locked(Task.objects.using(using).pending(), chunk)
+                tasks = locked(Task.objects.using(using).pending().only(*MOVED_COLUMNS), chunk)
                 update(tasks, using, actor, **wishes)
-                moved = list(Task.objects.using(using).filter(pk__in=[task.pk for task in tasks]))
+                moved = list(Task.objects.using(using).filter(pk__in=[task.pk for task in tasks]).only(*MOVED_TO))
                 why = {"reason": reason}
                 events = [e for t in moved for e in events_of(RESCHEDULE, t, actor, t.updated_at, place_of(t) | why)]
                 write_events(events, using)

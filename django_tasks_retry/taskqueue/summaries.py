@@ -60,11 +60,26 @@ class FailureGroup:
 
 def depths(using: str) -> list[Depth]:
     """Every lane that holds a pending task, with its head and its due tasks, counted up to CAP + 1."""
-    rows = run(DEPTHS, {"cap": CAP + 1}, using)
+    rows, current = run(DEPTHS, {"cap": CAP + 1, **READABLE_TIMES}, using), now(using)
     return [
-        Depth(row["queue"], row["priority"], as_moment(row["eta"]), row["func_path"], row["backend"], row["due"])
+        Depth(
+            row["queue"], row["priority"], readable_moment(row["eta"]) or current, row["func_path"],
+            row["backend"], row["due"],
+        )
         for row in rows
-    ]
+    ]  # fmt: skip
+
+
+READABLE_TIMES = {"first": "0001-01-02 00:00:00+00", "last": "9999-12-30 00:00:00+00"}
+"""Times beyond these are no datetimes."""
+
+
+def readable_moment(value: Any) -> datetime | None:
+    """None for what no datetime can hold: such a task is shown and cancelled, not waited for."""
+    try:
+        return value and as_moment(value)
+    except ValueError:
+        return None
 
 
 def failure_groups(using: str) -> list[FailureGroup]:

@@ -9,7 +9,7 @@ import pytest
 
 from django_tasks_retry.admin.tasks import changelist
 from django_tasks_retry.models import Task
-from django_tasks_retry.rules.display import short_id
+from django_tasks_retry.rules.names import short_id
 from tests import tasks
 
 LIST = "/admin/django_tasks_retry/task/"

@@ -7,13 +7,13 @@ import re
 from tests.example.programs import manage
 
 ENDS = {
-    "succeeds, atomically, and sets off a receipt": ("2 SUCCESS", "1/5"),
+    "succeeds atomically, and enqueues a receipt": ("2 SUCCESS", "1/5"),
     "fails twice, then succeeds": ("SUCCESS", "3/4"),
-    "fails for good after three scheduled delays": ("FAILED", "4/4"),
-    "gives up at once: nothing can mend it": ("FAILED", "1/4"),
+    "fails permanently after three retries": ("FAILED", "4/4"),
+    "aborts: a retry could not help": ("FAILED", "1/4"),
     "times out after two seconds": ("FAILED", "1/1"),
     "snoozes twice, spending no attempt": ("SUCCESS", "3/5, 2 refunded"),
-    "imports 2,000 rows and tells its progress": ("SUCCESS", "1/3"),
+    "imports 2,000 rows and reports progress": ("SUCCESS", "1/3"),
     "is cancelled while it runs": ("CANCELLED", "1/5"),
     "runs beside ninety-nine other coroutines": ("100 SUCCESS", "1/5 each"),
 }
@@ -33,13 +33,13 @@ def test_the_demo_ends_with_a_table_of_what_happened(database_url):
     series = table.pop("repeats, until it is cancelled")
     assert re.fullmatch(r"\d+ SUCCESS, 1 CANCELLED", series[0])
     assert table == ENDS
-    assert timeline(shown.stdout, "fails for good after three scheduled delays") == [
+    assert timeline(shown.stdout, "fails permanently after three retries") == [
         "enqueued", *["running", "failed", "requeued"] * 3, "running", "failed",
     ]  # fmt: skip
 
 
 def timeline(output: str, title: str) -> list[str]:
-    story = output.split(f"{title} · ")[1].split("\n\n")[0]
+    story = output.split(f"{title} · ")[1].partition("\n\n")[0]
     return [line.split()[2] for line in story.splitlines()[1:]]
 
 

@@ -56,7 +56,7 @@ def open_console(address: str, user: str, password: str) -> str:
 
 
 def test_the_printed_address_and_login_open_the_console(serving, empty_postgresql):
-    shown = read_until(serving, "Ctrl-C ends it all.")
+    shown = read_until(serving, "Press Ctrl-C to stop.")
     address, user, password = re.search(r"Console: (\S+)  \(user (\S+), password (\S+)\)", shown).groups()
     assert "demo" not in (user, password)  # what everybody knows is for the example's own file only
     assert "reports" in open_console(address, user, password)  # a queue of the shop

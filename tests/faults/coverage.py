@@ -81,6 +81,24 @@ FAULTS = {
     "F77": "deleted, replaced, truncated",
     "F78": "fixtures",
     "F79": "rows that nobody could read",
+    "F120": "code of a task where others are served",
+    "F121": "signals and sockets in forked processes",
+    "F122": "sessions used behind Django's back",
+    "F123": "what a child must flush",
+    "F124": "event loop ended, or cancelled through",
+    "F125": "cancelled before the start",
+    "F126": "a log that nobody reads",
+    "F127": "main thread hangs",
+    "F128": "claims ahead of long tasks",
+    "F129": "a first host that swallows packets",
+    "F150": "console asked for what may not be seen",
+    "F151": "reasons that quote secrets",
+    "F152": "console made to work",
+    "F153": "console fed with nonsense",
+    "F154": "backend gone from the settings",
+    "F155": "secrets in texts",
+    "F156": "rows that cannot be read, in the console",
+    "F157": "names in commands to paste",
 }
 DOES_NOT_APPLY = {
     "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",
@@ -100,6 +118,8 @@ ON_POSTGRESQL_ALONE = {
     "F51": "SQLite remakes tables under a lock on the file",
     "F74": "SQLite has no search_path",
     "F75": "SQLite is restored by a copy of the file",
+    "F122": "a session on SQLite is closed after each use",
+    "F129": "SQLite has no server",
 }
 
 

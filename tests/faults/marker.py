@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-NUMBER = re.compile(r"(?<![A-Za-z0-9])[Ff](\d\d)(?!\d)")
+NUMBER = re.compile(r"(?<![A-Za-z0-9])[Ff](\d{2,3})(?!\d)")
 
 
 def faults_of(name: str) -> set[str]:

@@ -62,7 +62,7 @@ def test_f46_a_full_disk_is_waited_out(start, small_disk, effects):
     acknowledged += enqueue_until_refused()
     tasks.gate("a").touch()
     effects.wait_for("end a")
-    worker.wait_for_line("No space left|database trouble")
+    worker.wait_for_line("No space left|database unavailable")
     small_disk.tell("free")
     wait_until_all_finished()
     statuses = dict(Task.objects.values_list("pk", "status"))

@@ -163,7 +163,7 @@ def test_tasks_of_every_status_travel_in_a_fixture(committed, tmp_path):
     assert [told(task) for task in lived] == before
     is_whole(committed)
     with pytest.raises(IntegrityError), transaction.atomic(using=committed):
-        Task.objects.filter(pk=lived[-1].pk).update(priority=1)
+        Task.objects.filter(pk=lived[0].pk).update(priority=1)
     running = next(task for task in lived if task.status == "RUNNING")
     taskqueue.cancel([running.pk])
     assert kinds(running)[-1] == "task.cancelled"

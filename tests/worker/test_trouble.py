@@ -37,7 +37,7 @@ def test_tasks_go_on_while_the_server_is_away_and_their_outcomes_are_kept(start,
     tasks.gate("b").touch()
     effects.wait_for("end a")
     effects.wait_for("end b")
-    worker.wait_for_line("database trouble")
+    worker.wait_for_line("database unavailable")
     server.start()
     for task in enqueued:
         assert wait_until_finished(task).status == "SUCCESS"

@@ -44,14 +44,9 @@ BY_STATUS = {
 def display_status_of(task: Task, now: datetime) -> DisplayStatus:
     if task.status != Status.PENDING:
         return BY_STATUS[Status(task.status)]
-    if attempts_spent(task):
+    if task.spent:
         return RETRYING
     return SCHEDULED if task.eta > now else READY
-
-
-def attempts_spent(task: Task) -> int:
-    """Attempts that count against the budget: those claimed, without those refunded."""
-    return task.attempts - task.refunds
 
 
 def badge(status: DisplayStatus) -> SafeString:

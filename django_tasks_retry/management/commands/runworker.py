@@ -41,15 +41,15 @@ class Command(BaseCommand):
         many.add_argument("--processes", type=count, default=1, help="default: 1")
         many.add_argument("--threads", type=count, default=8, help="for plain functions, per process (default: 8)")
         many.add_argument("--async-slots", type=count, default=100, help="for coroutines, per process (default: 100)")
-        until = parser.add_argument_group("until when")
+        until = parser.add_argument_group("when to stop")
         until.add_argument("--drain", action="store_true", help="stop when nothing is due")
         until.add_argument("--once", action="store_true", help="run at most one task, then stop")
         until.add_argument("--max-tasks", type=count, help="stop after this many attempts")
         until.add_argument("--max-time", type=duration, metavar="6h", help="stop after this time")
-        until.add_argument("--max-memory", type=argument(read_size), metavar="512M", help="replace a process past this")
+        until.add_argument("--max-memory", type=argument(read_size), metavar="512M", help="replace a larger process")
         until.add_argument("--grace", type=duration, default=30.0, metavar="30s", help="for running tasks at shutdown")
         other = parser.add_argument_group("other")
-        other.add_argument("--poll", type=duration, default=1.0, metavar="1s", help="how often to look without wake-up")
+        other.add_argument("--poll", type=duration, default=1.0, metavar="1s", help="poll interval without wake-ups")
         other.add_argument("--no-listen", dest="listen", action="store_false", help="poll only, no LISTEN")
         other.add_argument("--reload", action="store_true", default=None, help="restart on code changes (DEBUG: on)")
         other.add_argument("--no-reload", dest="reload", action="store_false")
@@ -59,7 +59,7 @@ class Command(BaseCommand):
 
     def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(*args, **kwargs)
-        parser.usage = SUPPRESS  # --help has it all; a bad value is answered in one line
+        parser.usage = SUPPRESS  # --help shows it; a bad value is answered in one line
         return parser
 
     def execute(self, *args: Any, **given: Any) -> str | None:

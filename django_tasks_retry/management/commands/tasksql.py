@@ -10,8 +10,8 @@ from django.db.models import Model
 from django_tasks_retry.clock import FUNCTION
 from django_tasks_retry.models import STATE_COLUMNS, OperatorEvent, Queue, Task, TaskEvent, TaskResult, TaskStat, Worker
 
-PLACED = ("queue", "priority")
-"""Where a task stands in line: for operators to change, not for workers."""
+POSITION = ("queue", "priority")
+"""A task's position in the queue: operators may change it, workers may not."""
 
 MOVED = ("eta", *STATE_COLUMNS)
 """The columns of a task that moves write."""
@@ -28,7 +28,7 @@ WORKER: Grants = {
     Queue: ("SELECT",),
 }
 OPERATOR: Grants = {
-    Task: ("SELECT", "INSERT", f"UPDATE ({', '.join((*MOVED, *PLACED))})"),
+    Task: ("SELECT", "INSERT", f"UPDATE ({', '.join((*MOVED, *POSITION))})"),
     TaskResult: ("SELECT", "INSERT"),
     TaskEvent: ("SELECT", "INSERT"),
     TaskStat: ("SELECT",),
@@ -43,7 +43,7 @@ ROLES = {
 }
 
 HEAD = """\
--- Roles for PostgreSQL that may do no more than their part. None of them owns a table, so none can drop the guard,
+-- Roles for PostgreSQL with the least privileges. None of them owns a table, so none can drop the guard,
 -- disable a trigger, truncate, or change what a task was asked to do. `migrate` stays with the owner.
 -- Run as the owner of the tables, then: GRANT {prefix}_worker TO the_login_of_your_workers;"""
 
@@ -61,7 +61,7 @@ def roles_sql(prefix: str, schema: str) -> Iterator[str]:
         yield CREATE.format(role=role)
         yield f"GRANT USAGE ON SCHEMA {schema} TO {role};"
         yield f"GRANT EXECUTE ON FUNCTION {schema}.{FUNCTION}() TO {role};"
-        # Commands and the console look whether all migrations are applied.
+        # Commands and the console check that all migrations are applied.
         yield f"GRANT SELECT ON {schema}.django_migrations TO {role};"
         for model, rights in grants.items():
             yield f"GRANT {', '.join(rights)} ON {schema}.{model._meta.db_table} TO {role};"

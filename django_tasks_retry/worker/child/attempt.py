@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from traceback import clear_frames
+from types import TracebackType
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -54,6 +56,8 @@ class Attempt:
     interruption: BaseException | None = None
     is_committing: bool = False
     is_revoked: bool = False
+    traceback: TracebackType | None = None
+    """Where it failed, for receivers of signals: lines of code only, what they held is gone."""
     result: bridge.AnyResult | None = None
 
     @property
@@ -216,9 +220,20 @@ def named(lease: Lease) -> tuple[str, str]:
 def conclude(attempt: Attempt, outcome: Outcome) -> Report:
     """What is to be recorded, as plain data. An error on the way there is the task's failure, too."""
     try:
-        return report_of(explained(attempt, outcome))
+        outcome = explained(attempt, outcome)
+        report = report_of(outcome)
+        keep_traceback(attempt, outcome)
+        return report
     except BaseException as error:
         return report_of(explained(attempt, Failed(attempt.lease, unreportable(attempt, error))))
+
+
+def keep_traceback(attempt: Attempt, outcome: Outcome) -> None:
+    """Of a failure that somebody may hear of. What its frames held is let go of here, in the task's own thread."""
+    error = outcome.error if isinstance(outcome, Failed) else None
+    if isinstance(error, BaseException) and is_heard(task_finished, logging.ERROR):
+        clear_frames(error.__traceback__)
+        attempt.traceback = error.__traceback__
 
 
 def unreportable(attempt: Attempt, error: BaseException) -> BaseException | Failure:

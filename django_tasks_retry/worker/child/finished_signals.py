@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from queue import SimpleQueue
+from types import TracebackType
 from typing import Any
 
 from ... import bridge, registry
@@ -58,15 +59,15 @@ def send_finished(attempt: Attempt) -> None:
     if task is None or receipt is None or receipt.final_status is None or not is_finish_heard(receipt):
         return
     result = bridge.concluded(result_of(attempt, task), receipt, attempt.report)
-    send_result(result, receipt.error)
+    send_result(result, receipt.error, attempt.traceback)
 
 
-def send_result(result: bridge.AnyResult, error: dict[str, Any] | None) -> None:
+def send_result(result: bridge.AnyResult, error: dict[str, Any] | None, traceback: TracebackType | None = None) -> None:
     sender = type(task_backends[result.backend])
     if error is None:
         task_finished.send_robust(sender, task_result=result)
         return
     try:
-        raise bridge.recorded_error(error)
+        raise bridge.recorded_error(error, traceback)
     except Exception:  # the framework's log line takes the traceback from the exception being handled
         task_finished.send_robust(sender, task_result=result)

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from ...errors import LostReason
+from ...rules.names import short_id, short_name
 from ...rules.status import Status
 from ...taskqueue import Lease, Receipt
 from ..logs import printable
 
-logger = logging.getLogger("django_tasks_retry.worker")
+logger = logging.getLogger("django_tasks_retry.attempts")
+"""One line for each attempt that was recorded, whoever recorded it."""
 MOST_ERROR_TEXT = 200
 
 
@@ -71,7 +73,7 @@ def verdict(recorded: Recorded) -> tuple[str, int, dict[str, Any]]:
 def brief(error: dict[str, Any] | None) -> str:
     if error is None:
         return ""
-    name = error["exception"].rpartition(".")[2] or error["code"]
+    name = short_name(error["exception"]) or error["code"]
     return f"{name}: {error['message']}"[:MOST_ERROR_TEXT] if error["message"] else name
 
 
@@ -95,9 +97,9 @@ def log(recorded: Recorded, word: str, level: int, detail: dict[str, Any]) -> No
 
 def sentence(recorded: Recorded, word: str, detail: dict[str, Any]) -> str:
     lease = recorded.lease
-    name = lease.func_path.rpartition(".")[2]
+    name, task_id = short_name(lease.func_path), short_id(lease.id)
     parts = [
-        f"{word:<9} {name} {str(lease.id)[:18]} queue={lease.queue} attempt={lease.spent}/{lease.max_attempts}",
+        f"{word:<9} {name} {task_id} queue={lease.queue} attempt={lease.spent}/{lease.max_attempts}",
         f"wait={span(recorded.lease.wait_seconds)} run={span(recorded.run_seconds)}",
         detail.get("error", ""),
         f"next attempt at {detail['eta']}" if word == "retry" else "",

@@ -1,1 +1,1 @@
-"""What `manage.py demo` is made of: scenes, a director, a crew and a screen."""
+"""What `manage.py demo` is made of: scenarios, their runner, a live table, a report, and processes."""

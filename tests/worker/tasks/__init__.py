@@ -9,6 +9,7 @@ from importlib import import_module
 from . import receivers as receivers
 from .databases import *
 from .exits import *
+from .hostile import *
 from .leaks import *
 from .marks import *
 from .plain import *

@@ -1,4 +1,4 @@
-"""The first five minutes: enqueue a lively mix, run a real worker on it, and tell what happened."""
+"""A demo: enqueue tasks of every kind, run a real worker, and report what happened."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from django.urls import reverse
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
 from example_project.shop import tasks
-from example_project.shop.demo import crew, story
-from example_project.shop.demo.director import Director
-from example_project.shop.demo.screen import Screen
+from example_project.shop.demo import processes, report
+from example_project.shop.demo.live_table import LiveTable
+from example_project.shop.demo.runner import DemoRunner
 
 SECONDS = 25.0
 
 
 class Command(BaseCommand):
-    help = "Show the queue at work: migrate, enqueue a lively mix, run a worker, tell what happened."
+    help = "Demonstrate the queue: migrate, enqueue tasks of every kind, run a worker, report what happened."
     requires_system_checks = []  # some of them open the database, which may be the wrong one
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--serve", action="store_true", help="then keep a web server and a worker up")
+        parser.add_argument("--serve", action="store_true", help="then keep a web server and a worker running")
         parser.add_argument("--port", type=int, default=8000, help="of the web server (default: 8000)")
         parser.add_argument(
             "--use-database-url", action="store_true", help="write to the database that DATABASE_URL names"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        sys.stdout.reconfigure(errors="replace")  # a terminal that has no such signs still shows the words
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends the processes of the crew, too
+        sys.stdout.reconfigure(errors="replace")  # terminals without these characters still show the text
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which also ends the demo's processes
         self.refuse_foreign_database(consent=options["use_database_url"])
-        if options["serve"] and crew.is_taken(options["port"]):
+        if options["serve"] and processes.is_taken(options["port"]):
             raise CommandError(f"Port {options['port']} is taken. Give another one: --port {options['port'] + 1}")
-        self.stdout.write(f"Database: {place()}. Everything the demo writes is in there.\n")
+        self.stdout.write(f"Database: {database_name()}. Everything that the demo writes goes there.\n")
         call_command("migrate", verbosity=0)
-        complete = self.perform()
+        complete = self.run_scenarios()
         if options["serve"]:
             self.serve(options["port"])
         if not complete:
@@ -53,62 +53,62 @@ class Command(BaseCommand):
     def refuse_foreign_database(self, *, consent: bool) -> None:
         if "DATABASE_URL" in os.environ and not consent:
             raise CommandError(
-                f"DATABASE_URL is set, to {place()}. The demo would migrate it and write orders and tasks into it. "
+                f"DATABASE_URL is set, to {database_name()}. The demo would migrate it and write orders and tasks. "
                 "Unset it to use the example's own SQLite file, or give --use-database-url."
             )
 
-    def perform(self) -> bool:
-        director = Director()
-        screen = Screen(self.stdout, director)
-        with crew.worker(seconds=SECONDS + 5) as worker:
-            director.begin()
+    def run_scenarios(self) -> bool:
+        runner = DemoRunner()
+        live_table = LiveTable(self.stdout, runner)
+        with processes.worker(seconds=SECONDS + 5) as worker:
+            runner.begin()
             try:
-                in_time = director.watch(screen.show, SECONDS, worker.is_running)
+                in_time = runner.watch(live_table.show, SECONDS, worker.is_running)
             finally:
-                director.end()
+                runner.end()
             if not in_time:
-                self.stderr.write(f"The show was cut short. The worker's last words:\n{worker.last_words()}")
-        return self.tell(director)
+                self.stderr.write(f"The demo did not finish in time. The end of the worker's log:\n{worker.log_tail()}")
+        return self.print_report(runner)
 
-    def tell(self, director: Director) -> bool:
-        for line in story.timelines(director):
+    def print_report(self, runner: DemoRunner) -> bool:
+        for line in report.timelines(runner):
             self.stdout.write(line)
-        good, all_scenes = story.verdict(director)
-        self.stdout.write(story.table(director))
-        self.stdout.write(f"\n{good} of {all_scenes} ended as they should.")
-        return good == all_scenes
+        good, all_scenarios = report.count_expected(runner)
+        self.stdout.write(report.table(runner))
+        self.stdout.write(f"\n{good} of {all_scenarios} ended as they should.")
+        return good == all_scenarios
 
     def serve(self, port: int) -> None:
         user, password = set_up_login()
         series = Task.objects.enqueue(tasks.welcome_customer, interval=3, unique_key="demo-customers")
         try:
-            with crew.web_server(port) as web, crew.worker() as worker:
-                if web.answers(port):
-                    self.tell_addresses(port, user, password)
+            with processes.web_server(port) as web, processes.worker() as worker:
+                if web.wait_for_port(port):
+                    self.print_addresses(port, user, password)
                     self.stay(web, worker)
                 else:
-                    raise CommandError(f"The web server did not start:\n{web.last_words()}")
+                    raise CommandError(f"The web server did not start:\n{web.log_tail()}")
         finally:
             end_series(series)
 
-    def tell_addresses(self, port: int, user: str, password: str) -> None:
+    def print_addresses(self, port: int, user: str, password: str) -> None:
         site, console = f"http://127.0.0.1:{port}", reverse("admin:django_tasks_retry_overview_changelist")
         self.stdout.write(f"\nShop:    {site}{reverse('orders')}")
         self.stdout.write(f"Console: {site}{console}  (user {user}, password {password})")
-        self.stdout.write("A customer comes every three seconds. Ctrl-C ends it all.")
+        self.stdout.write("A new order arrives every three seconds. Press Ctrl-C to stop.")
 
-    def stay(self, web: crew.ManagePy, worker: crew.ManagePy) -> None:
+    def stay(self, web: processes.ManagePy, worker: processes.ManagePy) -> None:
         try:
             while web.is_running() and worker.is_running():
                 time.sleep(0.5)
         except KeyboardInterrupt:
             self.stdout.write("\nStopping.")
         else:
-            raise CommandError(f"Somebody left the stage:\n{web.last_words()}{worker.last_words()}")
+            raise CommandError(f"A process exited:\n{web.log_tail()}{worker.log_tail()}")
 
 
-def place() -> str:
-    """Which database this is, in words that leave no doubt."""
+def database_name() -> str:
+    """The database that the demo writes to, for people."""
     settings = connection.settings_dict
     if connection.vendor == "sqlite":
         return f"SQLite file {settings['NAME']}"

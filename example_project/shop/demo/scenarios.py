@@ -1,4 +1,4 @@
-"""The scenes of the demo: what is enqueued, and how it should end."""
+"""The scenarios of the demo: what is enqueued, and how it should end."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ ROWS = 2000
 
 
 @dataclass(slots=True)
-class Scene:
-    """Everything that one cause sets off, known by its run."""
+class Scenario:
+    """A task and all tasks that it enqueues: they share its run."""
 
     title: str
     begin: Callable[[], UUID]
-    should_end: Callable[[list[Task]], bool]
+    is_expected: Callable[[list[Task]], bool]
     run_id: UUID | None = None
-    cast: list[Task] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
 
     @property
-    def is_over(self) -> bool:
-        return bool(self.cast) and all(task.is_finished for task in self.cast)
+    def is_finished(self) -> bool:
+        return bool(self.tasks) and all(task.is_finished for task in self.tasks)
 
     @property
-    def as_it_should(self) -> bool:
-        return self.is_over and self.should_end(self.cast)
+    def as_expected(self) -> bool:
+        return self.is_finished and self.is_expected(self.tasks)
 
 
 def ends(status: Status, attempts: int | None = None) -> Callable[[list[Task]], bool]:
-    """All tasks end in this status, the first one after so many attempts."""
-    return lambda cast: (
-        all(task.status == status for task in cast) and attempts in (None, cast[0].attempts - cast[0].refunds)
+    """All tasks end in this status, the first one after this many attempts."""
+    return lambda found: (
+        all(task.status == status for task in found) and attempts in (None, found[0].attempts - found[0].refunds)
     )
 
 
-def repeated_then_stopped(cast: list[Task]) -> bool:
-    counted = Counter(task.status for task in cast)
+def repeated_then_stopped(found: list[Task]) -> bool:
+    counted = Counter(task.status for task in found)
     return counted[Status.SUCCESS] >= REPORTS and counted[Status.CANCELLED] == 1
 
 
-def snoozed_then_done(cast: list[Task]) -> bool:
-    return cast[0].status == Status.SUCCESS and cast[0].refunds == 2
+def snoozed_then_done(found: list[Task]) -> bool:
+    return found[0].status == Status.SUCCESS and found[0].refunds == 2
 
 
 def order_of(name: str) -> Order:
@@ -85,7 +85,7 @@ def import_many() -> UUID:
     return Task.objects.enqueue(tasks.import_products, args=[PriceList.objects.create(text=text).pk]).pk
 
 
-def report_again_and_again() -> UUID:
+def report_repeatedly() -> UUID:
     return Task.objects.enqueue(tasks.report_stock, interval=1.2).pk
 
 
@@ -93,25 +93,25 @@ def rebuild() -> UUID:
     return Task.objects.enqueue(tasks.rebuild_catalogue, args=[600]).pk
 
 
-def all_scenes() -> list[Scene]:
+def all_scenarios() -> list[Scenario]:
     success, failed, cancelled = Status.SUCCESS, Status.FAILED, Status.CANCELLED
     return [
-        Scene("succeeds, atomically, and sets off a receipt", sell, ends(success, 1)),
-        Scene("fails twice, then succeeds", lambda: send_to("flaky"), ends(success, 3)),
-        Scene("fails for good after three scheduled delays", lambda: send_to("gone"), ends(failed, 4)),
-        Scene("gives up at once: nothing can mend it", send_for_no_order, ends(failed, 1)),
-        Scene("times out after two seconds", book, ends(failed, 1)),
-        Scene("snoozes twice, spending no attempt", track, snoozed_then_done),
-        Scene(f"imports {ROWS:,} rows and tells its progress", import_many, ends(success, 1)),
-        Scene("repeats, until it is cancelled", report_again_and_again, repeated_then_stopped),
-        Scene("is cancelled while it runs", rebuild, ends(cancelled, 1)),
+        Scenario("succeeds atomically, and enqueues a receipt", sell, ends(success, 1)),
+        Scenario("fails twice, then succeeds", lambda: send_to("flaky"), ends(success, 3)),
+        Scenario("fails permanently after three retries", lambda: send_to("gone"), ends(failed, 4)),
+        Scenario("aborts: a retry could not help", send_for_no_order, ends(failed, 1)),
+        Scenario("times out after two seconds", book, ends(failed, 1)),
+        Scenario("snoozes twice, spending no attempt", track, snoozed_then_done),
+        Scenario(f"imports {ROWS:,} rows and reports progress", import_many, ends(success, 1)),
+        Scenario("repeats, until it is cancelled", report_repeatedly, repeated_then_stopped),
+        Scenario("is cancelled while it runs", rebuild, ends(cancelled, 1)),
     ]
 
 
-def find_cast(scenes: Iterable[Scene]) -> None:
-    """Ask once for the tasks of all scenes."""
-    by_run = {scene.run_id: scene for scene in scenes if scene.run_id}
-    for scene in by_run.values():
-        scene.cast = []
+def find_tasks(scenarios: Iterable[Scenario]) -> None:
+    """The tasks of all scenarios, in one query."""
+    by_run = {scenario.run_id: scenario for scenario in scenarios if scenario.run_id}
+    for scenario in by_run.values():
+        scenario.tasks = []
     for task in Task.objects.filter(run_id__in=by_run).order_by("pk"):
-        by_run[task.run_id].cast.append(task)
+        by_run[task.run_id].tasks.append(task)

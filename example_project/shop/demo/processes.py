@@ -1,4 +1,4 @@
-"""The processes of the demo: a real worker, and a web server where it is asked for."""
+"""The processes of the demo: a real worker, and a web server with --serve."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STOP_SECONDS = 15
 
 
 class ManagePy:
-    """`manage.py …` in a process of its own, which ends with the block. Ctrl-C reaches it only through us."""
+    """`manage.py …` in a process of its own, which ends with the block. Ctrl-C does not reach it directly."""
 
     def __init__(self, *arguments: str) -> None:
         self.command = [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments]
@@ -41,8 +41,8 @@ class ManagePy:
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    def answers(self, port: int, seconds: float = 30) -> bool:
-        """Wait until the process listens. False where it does not come to that."""
+    def wait_for_port(self, port: int, seconds: float = 30) -> bool:
+        """Wait until the process listens on the port. False if it does not."""
         deadline = time.monotonic() + seconds
         while self.is_running() and time.monotonic() < deadline:
             if is_taken(port):
@@ -50,13 +50,13 @@ class ManagePy:
             time.sleep(0.1)
         return False
 
-    def last_words(self, lines: int = 15) -> str:
+    def log_tail(self, lines: int = 15) -> str:
         self.log.seek(0)
         return "".join(self.log.readlines()[-lines:])
 
 
 def is_taken(port: int) -> bool:
-    """Does anybody listen there?"""
+    """Whether something listens on the port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -1,4 +1,4 @@
-"""The end of the demo as text: a table of what happened, and each task's timeline from its events."""
+"""The outcome of the demo as text: a table of all scenarios, and each task's timeline from its events."""
 
 from __future__ import annotations
 
@@ -7,60 +7,60 @@ from typing import Any
 
 from django_tasks_retry.models import Task, TaskEvent
 
-from .director import Director
-from .scenes import Scene
+from .runner import DemoRunner
+from .scenarios import Scenario
 
 HEADINGS = ("", "what the task does", "function", "ended as", "attempts", "took")
-CROWD = "runs beside ninety-nine other coroutines"
+COROUTINES = "runs beside ninety-nine other coroutines"
 
 
-def table(director: Director) -> str:
-    rows = [HEADINGS, *(row_of(scene) for scene in director.scenes), crowd_row(director)]
+def table(runner: DemoRunner) -> str:
+    rows = [HEADINGS, *(row_of(scenario) for scenario in runner.scenarios), coroutines_row(runner)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines.insert(1, "  ".join("─" * width for width in widths))
     return "\n".join(lines)
 
 
-def row_of(scene: Scene) -> tuple[str, ...]:
-    first, last = scene.cast[0], scene.cast[-1]
+def row_of(scenario: Scenario) -> tuple[str, ...]:
+    first, last = scenario.tasks[0], scenario.tasks[-1]
     took = (last.finished_at - first.created_at).total_seconds() if last.finished_at else 0.0
-    ended = f"{first.status}" if len(scene.cast) == 1 else statuses(scene.cast)
+    ended = f"{first.status}" if len(scenario.tasks) == 1 else statuses(scenario.tasks)
     spent = f"{first.attempts}/{first.max_attempts}" + (f", {first.refunds} refunded" if first.refunds else "")
-    return ("✔" if scene.as_it_should else "✘", scene.title, name_of(first), ended, spent, f"{took:.1f} s")
+    return ("✔" if scenario.as_expected else "✘", scenario.title, name_of(first), ended, spent, f"{took:.1f} s")
 
 
-def statuses(cast: list[Task]) -> str:
-    counted = {task.status: sum(other.status == task.status for other in cast) for task in cast}
+def statuses(tasks: list[Task]) -> str:
+    counted = {task.status: sum(other.status == task.status for other in tasks) for task in tasks}
     return ", ".join(f"{count} {status}" for status, count in counted.items())
 
 
-def crowd_row(director: Director) -> tuple[str, ...]:
-    crowd = list(Task.objects.filter(pk__in=director.crowd))
-    took = max((lived(task) for task in crowd), default=0.0)
-    mark = "✔" if as_it_should(crowd) else "✘"
-    return (mark, CROWD, name_of(crowd[0]), statuses(crowd), "1/5 each", f"{took:.1f} s")
+def coroutines_row(runner: DemoRunner) -> tuple[str, ...]:
+    coroutines = list(Task.objects.filter(pk__in=runner.coroutines))
+    took = max((duration(task) for task in coroutines), default=0.0)
+    mark = "✔" if as_expected(coroutines) else "✘"
+    return (mark, COROUTINES, name_of(coroutines[0]), statuses(coroutines), "1/5 each", f"{took:.1f} s")
 
 
-def lived(task: Task) -> float:
+def duration(task: Task) -> float:
     return (task.finished_at - task.created_at).total_seconds() if task.finished_at else 0.0
 
 
-def as_it_should(crowd: list[Task]) -> bool:
-    return all(task.status == "SUCCESS" for task in crowd)
+def as_expected(coroutines: list[Task]) -> bool:
+    return all(task.status == "SUCCESS" for task in coroutines)
 
 
-def verdict(director: Director) -> tuple[int, int]:
-    """How many scenes, the crowd among them, ended as they should, and of how many."""
-    good = [scene.as_it_should for scene in director.scenes]
-    good.append(as_it_should(list(Task.objects.filter(pk__in=director.crowd))))
+def count_expected(runner: DemoRunner) -> tuple[int, int]:
+    """How many scenarios, the coroutines included, ended as expected, and of how many."""
+    good = [scenario.as_expected for scenario in runner.scenarios]
+    good.append(as_expected(list(Task.objects.filter(pk__in=runner.coroutines))))
     return sum(good), len(good)
 
 
-def timelines(director: Director) -> Iterator[str]:
-    for scene in director.scenes:
-        for task in scene.cast:
-            yield f"{scene.title} · {name_of(task)} {task.pk}"
+def timelines(runner: DemoRunner) -> Iterator[str]:
+    for scenario in runner.scenarios:
+        for task in scenario.tasks:
+            yield f"{scenario.title} · {name_of(task)} {task.pk}"
             yield from timeline(task)
             yield ""
 

@@ -1,0 +1,172 @@
+"""Every lease is looked after from claim to record; renewal is earned by progress."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from django_tasks_retry.models import Task, TaskEvent
+from django_tasks_retry.taskqueue import claim
+from django_tasks_retry.worker.child.prefetch import FIRST_REST, LONGEST_REST, Prefetch
+from django_tasks_retry.worker.shared.inflight import InFlightTable, State
+from django_tasks_retry.worker.supervisor.leases import RECORD_SECONDS, START_SECONDS, LeaseRenewal
+
+from . import tasks
+from .harness import story, wait_for, wait_until_finished
+
+
+@pytest.mark.fault("F124")
+@pytest.mark.parametrize("function", [tasks.exit_in_background, tasks.close_the_loop], ids=["raised", "closed"])
+def test_an_event_loop_that_is_ended_holds_up_no_coroutine(start, effects, function):
+    worker = start(lease=2.0)
+    Task.objects.enqueue(function)
+    later = [Task.objects.enqueue(tasks.amark, [f"later {n}"]) for n in range(3)]
+    for task in later:
+        assert wait_until_finished(task, 30).status == "SUCCESS"
+    if function is tasks.exit_in_background:
+        worker.wait_for_line("raised out of the event loop")
+
+
+@pytest.mark.fault("F124")
+def test_coroutines_that_another_cancelled_before_their_first_step_run_later(start, effects):
+    others = [Task.objects.enqueue(tasks.amark, [f"other {n}"], max_attempts=1) for n in range(3)]
+    Task.objects.enqueue(tasks.cancel_the_others, priority=10)
+    start()
+    for task in others:
+        wait_until_finished(task, 30)
+    effects.wait_for("cancelled the others")
+    assert {task.status for task in Task.objects.all()} <= {"SUCCESS", "FAILED"}
+
+
+@pytest.mark.fault("F124")
+def test_coroutines_behind_one_that_does_not_yield_go_to_another_worker(start, effects):
+    blocker = Task.objects.enqueue(tasks.hold_the_loop, ["a"])
+    start()
+    effects.wait_for("begin a")
+    waiting = [Task.objects.enqueue(tasks.amark, [f"waiting {n}"]) for n in range(3)]
+    wait_for(lambda: Task.objects.running().count() == 4, "claims of the blocked worker")
+    start()
+    for task in waiting:
+        assert wait_until_finished(task).status == "SUCCESS"
+    tasks.gate("a").touch()
+    assert wait_until_finished(blocker).status == "SUCCESS"
+    assert {effects.count(f"waiting {n}") for n in range(3)} == {1}
+
+
+@pytest.mark.fault("F125")
+@pytest.mark.parametrize("kind", ["coroutines", "functions"])
+def test_what_is_cancelled_before_it_starts_never_starts(start, effects, kind):
+    blocker, later = (tasks.hold_the_loop, tasks.amark) if kind == "coroutines" else (tasks.wait_at, tasks.canary)
+    worker = start("--threads", "1")
+    for n in range(20):
+        wait_until_finished(Task.objects.enqueue(later, [f"short {n}"]))  # so that functions are claimed ahead
+    Task.objects.enqueue(blocker, ["a"], priority=10)
+    effects.wait_for("begin a")
+    waiting = Task.objects.enqueue_many([(later, [f"never {n}"]) for n in range(3)])
+    wait_for(lambda: Task.objects.running().count() == 4, "claims ahead of the long task")
+    for task in waiting:
+        task.cancel(by="tests")
+    for task in waiting:
+        worker.wait_for_line(f"cancelled .*{str(task.pk)[:18]}")
+    tasks.gate("a").touch()
+    done = Task.objects.enqueue(later, ["last"])
+    assert wait_until_finished(done).status == "SUCCESS"
+    assert not [line for line in effects.lines() if line.startswith("never")]
+
+
+@pytest.mark.fault("F126")
+def test_a_log_that_nobody_reads_holds_up_nothing(start, effects):
+    reading, writing = os.pipe()
+    try:
+        enqueued = Task.objects.enqueue_many([(tasks.canary, ["x" * 40]) for _ in range(1000)])
+        worker = start("--drain", popen={"stderr": writing, "stdout": subprocess.DEVNULL})
+        assert worker.exit_code(60) == 0
+        assert Task.objects.successful().count() == len(enqueued)
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.fault("F127")
+def test_a_child_whose_main_thread_hangs_is_replaced(start, effects):
+    task = Task.objects.enqueue(tasks.hang_the_main_thread)
+    worker = start("--threads", "2", lease=20.0)
+    effects.wait_for("main thread hangs")
+    worker.wait_for_line("hangs: its main thread", 60)
+    assert wait_until_finished(Task.objects.enqueue(tasks.canary), 30).status == "SUCCESS"
+    assert story(task)[:2] == ["running", "released"]
+
+
+@pytest.mark.fault("F128")
+def test_claiming_ahead_of_long_tasks_and_giving_back_is_bounded(start, effects):
+    Task.objects.enqueue_many([(tasks.canary, []) for _ in range(100)])
+    worker = start("--threads", "2", lease=2.0)
+    wait_for(lambda: not Task.objects.unfinished().exists(), "the short tasks")
+    Task.objects.enqueue_many([(tasks.wait_at, [f"long {n}"]) for n in range(12)])
+    effects.wait_for("begin long 0")
+    worker.wait_for_line("waited behind long tasks")
+    wait_for(lambda: Task.objects.running().count() == 2, "all others given back")
+    released = TaskEvent.objects.filter(kind="task.released")
+    before, expiries = released.count(), set[object]()
+
+    def renewed_often() -> bool:
+        """Each renewal comes half a second after the last, so the child polls many times meanwhile."""
+        expiries.update(Task.objects.running().values_list("lock_expires_at", flat=True))
+        return len(expiries) >= 12
+
+    wait_for(renewed_often, "renewals of what runs")
+    assert released.count() == before
+    assert Task.objects.running().count() == 2
+    for n in range(12):
+        tasks.gate(f"long {n}").touch()
+    wait_for(lambda: not Task.objects.unfinished().exists(), "the rest")
+
+
+def test_what_was_given_back_ends_claiming_ahead_for_longer_and_longer():
+    prefetch = Prefetch(slots=2)
+    prefetch.learn(0.001)
+    assert prefetch.ahead(0.0) == 100
+    now, rests = 0.0, []
+    for _ in range(7):
+        prefetch.note_given_back(now)
+        assert prefetch.ahead(now) == 0
+        rests.append(prefetch.rests_until - now)
+        now = prefetch.rests_until
+        assert prefetch.ahead(now) == 100
+    assert rests == [FIRST_REST * 2**n for n in range(5)] + [LONGEST_REST, LONGEST_REST]
+
+
+class TestRenewalIsEarned:
+    @pytest.fixture
+    def entry_of(self, database):
+        Task.objects.enqueue(tasks.canary, timeout=100.0)
+        [self.lease] = claim("worker/1")
+        self.table = InFlightTable(1)
+        self.table.claim(self.lease, now=1000.0)
+        self.renewal = object.__new__(LeaseRenewal)
+        self.renewal.options = type("Options", (), {"timeout_grace": 5.0})()
+        return lambda: next(self.table.entries())
+
+    def earns(self, entry, now):
+        return self.renewal.earns_renewal(entry, now)
+
+    def test_a_claimed_attempt_must_begin(self, entry_of):
+        assert self.earns(entry_of(), 1000.0 + START_SECONDS)
+        assert not self.earns(entry_of(), 1000.1 + START_SECONDS)
+        self.table.revoke(entry_of())
+        assert not self.earns(entry_of(), 1000.0)
+        assert not self.table.start(self.lease, 1001.0)
+
+    def test_a_running_attempt_must_keep_to_its_timeout(self, entry_of):
+        assert self.table.start(self.lease, 1001.0)
+        assert self.earns(entry_of(), 1001.0 + 105.0 + RECORD_SECONDS)
+        assert not self.earns(entry_of(), 1001.1 + 105.0 + RECORD_SECONDS)
+
+    def test_an_attempt_that_is_over_must_be_recorded(self, entry_of):
+        self.table.start(self.lease, 1001.0)
+        self.table.end(self.lease, 1002.0)
+        assert entry_of().state is State.ENDED
+        assert self.earns(entry_of(), 1002.0 + RECORD_SECONDS)
+        assert not self.earns(entry_of(), 1002.1 + RECORD_SECONDS)

@@ -19,6 +19,7 @@ from ..errors import IllegalMove
 from ..models import Task, TaskEvent
 from ..querysets import TaskQuerySet
 from ..rules.payload import noted
+from ..rules.status import Status
 from ..rules.transitions import RESCHEDULE, EventKind
 from .database import database
 from .engines import engine_for

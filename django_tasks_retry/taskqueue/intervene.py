@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import Case, F, When
 
 from ..clock import Now, now
 from ..errors import IllegalMove
@@ -25,6 +27,7 @@ from .database import database
 from .enqueue import checked_delay, checked_eta, checked_priority, checked_queue
 from .events import actor_of, event, events_of, result_of, write_events
 from .insert import insert
+from .locks import readable, repeatable, until_free
 from .new_tasks import same_call
 from .wakeup import announce_cancelled, announce_work
 
@@ -40,22 +43,42 @@ class Changed:
 
 
 def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> Changed:
-    """Cancel tasks, pending or running. A running one loses its lease here; its worker learns it and stops."""
+    """Cancel tasks, pending or running. A running one loses its lease here; its worker learns it and stops.
+
+    What somebody else keeps locked is skipped after a while, and holds up no other.
+    """
     using, actor, reason, changed = database(backend), actor_of(by), noted(reason), Changed()
+    unfinished = Task.objects.using(using).unfinished()
     for chunk in chunks(ids):
-        with transaction.atomic(using=using):
-            tasks = locked(Task.objects.using(using).unfinished(), chunk)
-            moment = now(using)
-            TaskResult.objects.using(using).bulk_create(
-                [result_of(task, Status.CANCELLED, moment, error=cancellation(actor, reason)) for task in tasks]
-            )
-            update(tasks, using, actor, **CANCELLED, finished_at=moment, updated_at=moment)
-            moves = [(CANCEL_RUNNING if task.locked_by else CANCEL_PENDING, task) for task in tasks]
-            data = {"reason": reason}
-            write_events([e for move, task in moves for e in events_of(move, task, actor, moment, data)], using)
-            announce_cancelled({task.pk for task in tasks if task.locked_by}, using)
-        changed = tally(changed, chunk, [task.pk for task in tasks])
+        done = until_free(unfinished, chunk, partial(cancel_free, using=using, actor=actor, reason=reason))
+        changed = tally(changed, chunk, done)
     return changed
+
+
+def cancel_free(tasks: TaskQuerySet, *, using: str, actor: str, reason: str) -> list[UUID]:
+    # What was asked of a task is not read: one whose row cannot be read can be cancelled all the same.
+    attempted = Case(When(attempts__gt=0, then=F("last_attempt_at")))
+    free = [Cancelled(*row) for row in tasks.values_list("pk", "attempts", "locked_by", attempted)]
+    moment = now(using)
+    TaskResult.objects.using(using).bulk_create(
+        [result_of(task, Status.CANCELLED, moment, error=cancellation(actor, reason)) for task in free]
+    )
+    ids = [task.id for task in free]
+    update(ids, using, actor, **CANCELLED, finished_at=moment, updated_at=moment)
+    moves = [(CANCEL_RUNNING if task.locked_by else CANCEL_PENDING, task) for task in free]
+    data = {"reason": reason}
+    write_events([e for move, task in moves for e in events_of(move, task, actor, moment, data)], using)
+    announce_cancelled({task.id for task in free if task.locked_by}, using)
+    return ids
+
+
+class Cancelled(NamedTuple):
+    """What is read of a task to cancel it."""
+
+    id: UUID
+    attempts: int
+    locked_by: str | None
+    last_attempt_at: datetime | None
 
 
 CANCELLED: dict[str, Any] = {"status": Status.CANCELLED, "locked_by": None, "lock_expires_at": None}
@@ -66,12 +89,15 @@ def cancellation(actor: str, reason: str) -> dict[str, str]:
 
 
 def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> list[Task]:
-    """Do finished tasks again, each as a new task with the same call. The old rows stay as they were."""
+    """Do finished tasks again, each as a new task with the same call. The old rows stay as they were.
+
+    A task whose row cannot be read cannot be copied: it is skipped.
+    """
     using, actor, reason = database(backend), actor_of(by), noted(reason)
     fresh: list[Task] = []
     for chunk in chunks(ids):
         with transaction.atomic(using=using):
-            finished = Task.objects.using(using).finished().filter(pk__in=chunk).order_by("pk")
+            finished = repeatable(Task.objects.using(using).finished(), chunk)
             copies = [same_call(task, retry_of_id=task.pk) for task in finished]
             written = [task for task in insert(copies) if not task.already_enqueued]
             write_events([retried(task, actor, reason) for task in written], using)
@@ -95,27 +121,33 @@ def reschedule(
     reason: str = "",
     backend: str = "default",
 ) -> Changed:
-    """Change when, where and how urgently PENDING tasks run. Without any wish: run now."""
+    """Change when, where and how urgently PENDING tasks run. Without any wish: run now.
+
+    What somebody else keeps locked is skipped after a while, and holds up no other.
+    """
     using, actor, reason, changed = database(backend), actor_of(by), noted(reason), Changed()
-    wishes = wished(eta, queue, priority, backend)
+    place = partial(place_free, using=using, actor=actor, reason=reason, wishes=wished(eta, queue, priority, backend))
     for chunk in chunks(ids):
         try:
-            with transaction.atomic(using=using):
-                tasks = locked(Task.objects.using(using).pending(), chunk)
-                update(tasks, using, actor, **wishes)
-                moved = list(Task.objects.using(using).filter(pk__in=[task.pk for task in tasks]))
-                moment, why = now(using), {"reason": reason}
-                events = [e for t in moved for e in events_of(RESCHEDULE, t, actor, moment, place_of(t) | why)]
-                write_events(events, using)
-                announce_work({task.queue for task in moved}, using)
+            done = until_free(Task.objects.using(using).pending(), chunk, place)
         except IntegrityError as error:
             if "unique_key" not in str(error):
                 raise
             raise IllegalMove(
                 f"Queue {queue!r} holds an unfinished task with the same unique key. Finish or cancel that one first."
             ) from error
-        changed = tally(changed, chunk, [task.pk for task in tasks])
+        changed = tally(changed, chunk, done)
     return changed
+
+
+def place_free(tasks: TaskQuerySet, *, using: str, actor: str, reason: str, wishes: dict[str, Any]) -> list[UUID]:
+    ids = list(tasks.values_list("pk", flat=True))
+    update(ids, using, actor, **wishes)
+    moved = readable(Task.objects.using(using).only("pk", "attempts", "eta", "queue", "priority"), ids)
+    moment, why = now(using), {"reason": reason}
+    write_events([e for t in moved for e in events_of(RESCHEDULE, t, actor, moment, place_of(t) | why)], using)
+    announce_work({task.queue for task in moved}, using)
+    return ids
 
 
 def place_of(task: Task) -> dict[str, Any]:
@@ -140,16 +172,24 @@ def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | 
 def cancel_one(task: Task, *, by: Any = None, reason: str = "") -> None:
     """Cancel, and bring the instance up to date; IllegalMove where the task has finished."""
     changed = cancel([task.pk], by=by, reason=reason, backend=task.backend)
-    task.refresh_from_db(using=database(task.backend))
+    task.refresh_from_db(using=database(task.backend), fields=CHANGED_BY_CANCEL)
+    if not changed.done and not task.is_finished:
+        raise IllegalMove(f"Somebody else keeps the {task.status} task {task.pk} locked. Try again.")
     if not changed.done:
         raise IllegalMove(f"A {task.status} task cannot become CANCELLED.")
+
+
+CHANGED_BY_CANCEL = ["status", "locked_by", "lock_expires_at", "moved_by", "updated_at", "finished_at", "attempts"]
 
 
 def retry_one(task: Task, *, by: Any = None, reason: str = "") -> Task:
     fresh = retry([task.pk], by=by, reason=reason, backend=task.backend)
     if fresh:
         return fresh[0]
-    task.refresh_from_db(using=database(task.backend))
+    tasks = Task.objects.using(database(task.backend))
+    task.refresh_from_db(using=tasks.db, fields=["status"])
+    if task.is_finished and not repeatable(tasks, [task.pk]):
+        raise IllegalMove(f"The row of task {task.pk} cannot be read, so its call cannot be repeated. Enqueue it anew.")
     if task.is_finished:
         raise IllegalMove(
             f"Another unfinished task holds the unique key {task.unique_key!r}. It already does the work."
@@ -163,13 +203,7 @@ def chunks(ids: Iterable[UUID]) -> Iterator[list[UUID]]:
         yield chunk
 
 
-def locked(tasks: TaskQuerySet, ids: Sequence[UUID]) -> list[Task]:
-    """In the order of their ids, so that two operators acting on the same tasks cannot deadlock."""
-    return list(tasks.filter(pk__in=ids).order_by("pk").select_for_update())
-
-
-def update(tasks: Sequence[Task], using: str, actor: str, **changes: Any) -> None:
-    ids = [task.pk for task in tasks]
+def update(ids: Sequence[UUID], using: str, actor: str, **changes: Any) -> None:
     Task.objects.using(using).filter(pk__in=ids).update(**{"updated_at": Now(), "moved_by": actor, **changes})
 
 

@@ -37,8 +37,7 @@ def prune(
             if (limit := limits.get(Status(status))) and finished_at < limit
         ]
         if ids:
-            delete(ids, using)
-            yield len(ids)
+            yield delete(ids, using)
 
 
 def retention_of(backend: str) -> dict[Status, float | None]:
@@ -64,8 +63,20 @@ def pages(before: datetime, size: int, using: str) -> Iterator[list[tuple[UUID, 
         page = list(rows.filter(pk__gt=page[-1][0])[:size])
 
 
-def delete(ids: Sequence[UUID], using: str) -> None:
+def delete(ids: Sequence[UUID], using: str) -> int:
     with transaction.atomic(using=using):
+        ids = free(ids, using)
         Task.objects.using(using).finished().filter(pk__in=ids)._raw_delete(using)
         TaskEvent.objects.using(using).filter(task_id__in=ids).delete()
         TaskResult.objects.using(using).filter(task_id__in=ids).delete()
+    return len(ids)
+
+
+def free(ids: Sequence[UUID], using: str) -> Sequence[UUID]:
+    """Without those that somebody else keeps locked, which the next pruning finds."""
+    tasks = Task.objects.using(using).filter(pk__in=ids)
+    locked = set(tasks.order_by("pk").select_for_update(skip_locked=True).values_list("pk", flat=True))
+    if len(locked) == len(ids):
+        return ids
+    others = set(tasks.values_list("pk", flat=True)) - locked
+    return [task_id for task_id in ids if task_id not in others]

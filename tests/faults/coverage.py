@@ -68,6 +68,18 @@ FAULTS = {
     "F64": "function missing",
     "F65": "arguments that do not fit",
     "F66": "odd exceptions",
+    "F96": "row that cannot be read",
+    "F97": "backoff of an unknown form",
+    "F98": "supervisor meets an unreadable row",
+    "F99": "operator meets an unreadable row",
+    "F100": "result without end",
+    "F101": "values with code of their own",
+    "F102": "retry signals half made",
+    "F103": "report about a locked row",
+    "F104": "renewal of a locked row",
+    "F105": "operator meets a locked row",
+    "F106": "key locked by a reference",
+    "F107": "backlog of other kinds",
 }
 DOES_NOT_APPLY = {
     "F24": "daylight saving: tasks repeat by intervals; there is no wall-clock schedule",
@@ -85,6 +97,7 @@ ON_POSTGRESQL_ALONE = {
     "F46": "shown where the server goes down with its disk",
     "F49": "SQLite lets one writer in at a time",
     "F51": "SQLite remakes tables under a lock on the file",
+    **dict.fromkeys(["F103", "F104", "F105", "F106"], "SQLite locks the file, not the row: F52"),
 }
 
 

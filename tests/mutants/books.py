@@ -27,13 +27,10 @@ BOOKS = (
         (
             Edit(
                 "taskqueue/intervene.py",
-                "            write_events([e for move, task in moves",
-                "        write_events([e for move, task in moves",
-            ),
-            Edit(
-                "taskqueue/intervene.py",
-                "            announce_cancelled({",
-                "        announce_cancelled({",
+                "    write_events([e for move, task in moves for e in "
+                "events_of(move, task, actor, moment, data)], using)",
+                "    told = [e for move, task in moves for e in events_of(move, task, actor, moment, data)]\n"
+                "    transaction.on_commit(partial(write_events, told, using), using)",
             ),
         ),
         (PROMISES + "test_a_move_whose_events_cannot_be_written_is_not_made",),
@@ -43,8 +40,8 @@ BOOKS = (
         (
             Edit(
                 "taskqueue/engines/sqlite.py",
-                "            write_events([e for lease in leases",
-                "        write_events([e for lease in leases",
+                "            write_events(events, self.using)\n        return taken",
+                "        write_events(events, self.using)\n        return taken",
             ),
         ),
         (PROMISES + "test_a_move_whose_events_cannot_be_written_is_not_made",),

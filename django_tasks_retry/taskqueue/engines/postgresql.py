@@ -12,10 +12,10 @@ from ...rules.failure import LOST
 from ...rules.payload import dump
 from ...rules.status import Status
 from ...rules.transitions import KEPT
-from ..database import as_array, as_text, fetch, run
+from ..database import as_array, as_moment, as_text, fetch, fetch_any, run
 from ..lanes import Lane
 from ..lease import COLUMNS as LEASE_COLUMNS
-from ..lease import Fence, Lease, read_lease
+from ..lease import LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
 from ..new_tasks import CHUNK, NEW_COLUMNS, as_dated, as_stored
 from ..receipts import Receipt
 from ..report import LOST_FINGERPRINT, Report
@@ -59,17 +59,19 @@ ENQUEUE_PLAIN = read_sql("enqueue", **ASKED, on_conflict="", limit="LIMIT 1")
 HOLDERS = read_sql("holders")
 LANES = read_sql("lanes")
 CLAIM = read_sql("claim", lease=listed(LEASE_COLUMNS, "t.{}"))
-FINISH = read_sql("finish", repeat="")
-# Apart from the others: planning its clause costs a batch without repeating tasks 3 µs a task.
-FINISH_REPEATING = read_sql(
-    "finish", repeat=read_sql("repeat", copied=listed(COPIED), copied_from=listed(COPIED, "t.{}"))
-)
+REPEAT = read_sql("repeat", copied=listed(COPIED), copied_from=listed(COPIED, "t.{}"))
+# By whether it waits for locks, and whether tasks repeat: planning that clause costs a batch without any 3 µs a task.
+FINISH = {
+    (waits, repeats): read_sql("finish", skip_locked="" if waits else " SKIP LOCKED", repeat=REPEAT if repeats else "")
+    for waits in (True, False)
+    for repeats in (True, False)
+}
 RENEW = read_sql("renew")
 RENEW_WORKERS = read_sql("renew_workers")
 # The lease as it was before it was lost.
 RECOVER = read_sql(
     "recover",
-    lease=", ".join(f"{'lost' if name.startswith('lock') else 't'}.{name}" for name in LEASE_COLUMNS),
+    lease=", ".join(f"{'lost' if name.startswith('lock') else 't'}.{name}" for name in LEAN_COLUMNS),
 )
 FAILURES = read_sql("failures", **{name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")})
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
@@ -119,9 +121,10 @@ class PostgreSQL:
     # Leases
 
     def due_lanes(self) -> list[Lane]:
-        return [Lane(*row) for row in self.fetch(LANES)]
+        rows = fetch_any(LANES, None, self.using)
+        return [Lane(queue, int(priority), eta, as_moment(now, self.using)) for queue, priority, eta, now in rows]
 
-    def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> list[Lease]:
+    def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
         parameters = {
             "queues": as_array([lane.queue for lane in lanes]),
             "priorities": as_array([lane.priority for lane in lanes]),
@@ -133,16 +136,16 @@ class PostgreSQL:
             "worker": terms.worker_id,
             "lease": terms.seconds,
         }
-        return [read_lease(row) for row in self.fetch(CLAIM, parameters)]
+        return read_claimed(fetch_any(CLAIM, parameters, self.using), read_lease, self.using)
 
-    def record(self, reports: Sequence[Report]) -> dict[int, Moved]:
+    def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
         events = [
             {"of": n, "kind": kind, "actor": report.actor, "data": data}
             for n, report in enumerate(reports)
             for kind, data in report.events
         ]
         parameters = {"reports": as_text([row_of(report) for report in reports]), "events": as_text(events)}
-        sql = FINISH_REPEATING if any(report.next_id for report in reports) else FINISH
+        sql = FINISH[wait, any(report.next_id for report in reports)]
         return {n: Moved(eta, ts) for n, eta, ts in self.fetch(sql, parameters)}
 
     def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None) -> set[Fence]:
@@ -178,9 +181,16 @@ class PostgreSQL:
             "fingerprint": LOST_FINGERPRINT,
         }
         return [
-            Receipt(lease, Status(status), lease.eta, ts, error and json.loads(error), cause=loss.cause)
-            for status, ts, error, *columns in self.fetch(RECOVER, parameters)
-            for lease in [read_lease(columns)]
+            Receipt(
+                lease,
+                Status(status),
+                lease.eta,
+                as_moment(ts, self.using),
+                error and json.loads(error),
+                cause=loss.cause,
+            )
+            for status, ts, error, *columns in fetch_any(RECOVER, parameters, self.using)
+            for lease in [lean_lease(columns, self.using)]
         ]
 
     # Summaries and wake-ups

@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from .display.formatting import one_line
+from .display.redact import redact_text
 
 MESSAGE_LIMIT = 500
 MAX_ENTRIES = 100
@@ -23,7 +24,7 @@ def log_action(
 ) -> None:
     """Log an action on objects, given as (id, name)."""
     content_type = ContentType.objects.get_for_model(model, for_concrete_model=False)
-    message = one_line(f"{action}: {reason}" if reason else action, MESSAGE_LIMIT)
+    message = one_line(f"{action}: {redact_text(reason)}" if reason else action, MESSAGE_LIMIT)
     if len(objects) > MAX_ENTRIES:
         summary = _("%(count)s objects, from %(first)s to %(last)s") % {
             "count": len(objects), "first": objects[0][1], "last": objects[-1][1],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -14,6 +15,7 @@ from django.utils.text import capfirst
 from django.views.decorators.http import require_POST
 
 from ..models import FailureGroup, Overview, Queue, Task, Worker
+from .requests import bounded
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
@@ -45,19 +47,24 @@ class ConsoleAdmin(ModelAdmin):
     def has_payload_permission(self, request: HttpRequest) -> bool:
         return self.has_perm(request, "view_task_payload")
 
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        """No column can be asked for by its name: `?kwargs__startswith=` would tell what may not be seen."""
+        return False
+
     def get_urls(self) -> list[Any]:
         """The list alone; subclasses with a page for one object add it."""
-        return [
-            *self.get_post_urls(),
-            path("", self.admin_site.admin_view(self.changelist_view), name=self.url_name("changelist")),
-        ]
+        return [*self.get_post_urls(), self.page_url("", self.changelist_view, "changelist")]
 
     def get_post_urls(self) -> list[URLPattern]:
         """Addresses that change something: they take POST only."""
         return []
 
-    def post_url(self, route: str, view: Callable[..., HttpResponse], name: str) -> URLPattern:
-        return path(route, self.admin_site.admin_view(require_POST(view)), name=self.url_name(name))
+    def page_url(self, route: str, view: Callable[..., HttpResponse], name: str, **limits: Any) -> URLPattern:
+        """Every address of the console is made here, within the limits of a request."""
+        return path(route, self.admin_site.admin_view(bounded(self, view, **limits)), name=self.url_name(name))
+
+    def post_url(self, route: str, view: Callable[..., HttpResponse], name: str, **limits: Any) -> URLPattern:
+        return self.page_url(route, require_POST(view), name, **limits)
 
     def url_name(self, name: str) -> str:
         return f"{self.opts.app_label}_{self.opts.model_name}_{name}"
@@ -80,6 +87,12 @@ class ConsoleAdmin(ModelAdmin):
             **context,
         }
         return TemplateResponse(request, f"django_tasks_retry/{template}.html", full_context, status=status)
+
+    def render_notice(self, request: HttpRequest, title: str, text: str, status: int = 200) -> TemplateResponse:
+        """A page that says what went wrong and what to do, to those who may see the console."""
+        if not self.has_module_permission(request):
+            raise PermissionDenied
+        return self.render_page(request, "notice", title, {"text": text}, status)
 
     def console_pages(self, request: HttpRequest) -> list[dict[str, Any]]:
         """The console's own navigation: the pages that this user may see."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from ..models import Worker
 from ..rules.queues import matches
 from .display.formatting import one_line
+
+MEANS_SOMETHING = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
 
 
 def serves_queue(worker: Worker, queue: str) -> bool:
@@ -17,5 +21,11 @@ def knows_task(worker: Worker, func_path: str) -> bool:
 
 
 def runworker_command(queue: str) -> str:
-    """What to type to start a worker of this queue."""
-    return f"python manage.py runworker --queues {one_line(queue, 64)}"
+    """What to type to start a worker of this queue; safe to paste, whatever the queue is called."""
+    word = shell_word(one_line(queue, 64))
+    return f"python manage.py runworker --queues{'=' if queue.startswith('-') else ' '}{word}"
+
+
+def shell_word(text: str) -> str:
+    """The text as one word of a shell: whatever could mean something to it stands behind a backslash."""
+    return MEANS_SOMETHING.sub(r"\\\g<0>", text)

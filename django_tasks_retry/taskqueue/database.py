@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import EmptyResultSet
 from django.db import Error, connections, router
 from django.db.models import QuerySet
 
 from ..conf import options
+from ..instants import read
 from ..models import Task
 
 
@@ -39,11 +41,20 @@ def as_array(values: Sequence[Any]) -> str:
     return '{"' + '","'.join(quoted) + '"}' if values else "{}"
 
 
-def as_moment(value: Any, using: str) -> datetime:
-    """A time as the models give it; SQLite answers raw statements with texts that name no time zone."""
-    read = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    zone = connections[using].timezone
-    return read.replace(tzinfo=zone) if read.tzinfo is None and zone is not None else read
+def as_moment(value: Any) -> datetime:
+    """A time as the models give it; SQLite answers raw statements with texts, in UTC."""
+    if isinstance(value, datetime):
+        return value
+    read_from = datetime.fromisoformat(value)
+    return read_from.astimezone(UTC) if read_from.tzinfo else read_from.replace(tzinfo=UTC)
+
+
+def as_instants(rows: list[tuple[Any, ...]], using: str) -> list[tuple[Any, ...]]:
+    """The rows with their times in UTC, which a session in another zone does not give, nor SQLite."""
+    connection = connections[using]
+    if settings.USE_TZ and connection.vendor == "postgresql" and connection.timezone_name == "UTC":
+        return rows
+    return [tuple(read(each, connection) if isinstance(each, datetime) else each for each in row) for row in rows]
 
 
 def run(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, Any]]:
@@ -51,14 +62,14 @@ def run(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, A
     with connections[using].cursor() as cursor, unprepared(cursor):
         cursor.execute(sql, parameters)
         columns = [column[0] for column in cursor.description or ()]
-        return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+        return [dict(zip(columns, row, strict=True)) for row in as_instants(cursor.fetchall(), using)]
 
 
 def fetch(sql: str, parameters: Any, using: str) -> list[tuple[Any, ...]]:
     """Run one statement; its rows as they come."""
     with connections[using].cursor() as cursor, unprepared(cursor):
         cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
+        return as_instants(cursor.fetchall(), using)
 
 
 class AsTexts(tuple[Any, ...]):
@@ -75,12 +86,12 @@ def fetch_any(sql: str, parameters: Any, using: str) -> list[tuple[Any, ...]]:
     with connections[using].cursor() as cursor, unprepared(cursor):
         cursor.execute(sql, parameters)
         try:
-            return list(cursor.fetchall())
+            return as_instants(cursor.fetchall(), using)
         except (Error, ValueError, OverflowError):
             driven = cursor.cursor  # without Django's wrapper
             if getattr(driven, "pgresult", None) is None:
                 raise
-            return [fetch_row(driven, number) for number in range(driven.pgresult.ntuples)]
+            return [fetch_row(driven, number, using) for number in range(driven.pgresult.ntuples)]
 
 
 def fetch_stored(tasks: QuerySet[Task], columns: Sequence[str], using: str) -> list[tuple[Any, ...]]:
@@ -95,10 +106,10 @@ def fetch_stored(tasks: QuerySet[Task], columns: Sequence[str], using: str) -> l
     return fetch_any(sql, parameters, using)
 
 
-def fetch_row(driven: Any, number: int) -> tuple[Any, ...]:
+def fetch_row(driven: Any, number: int, using: str) -> tuple[Any, ...]:
     try:
         driven.scroll(number, mode="absolute")
-        row: tuple[Any, ...] = driven.fetchone()
+        [row] = as_instants([driven.fetchone()], using)
     except Exception as error:  # noqa: BLE001 - whatever the driver makes of the row
         values = (driven.pgresult.get_value(number, place) for place in range(driven.pgresult.nfields))
         texts = AsTexts(None if value is None else value.decode() for value in values)

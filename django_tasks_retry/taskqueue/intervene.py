@@ -10,28 +10,28 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Case, F, When
 
-from ..clock import Now, now
+from ..clock import Now
 from ..errors import IllegalMove
-from ..models import Task, TaskEvent, TaskResult
-from ..querysets import TaskQuerySet
+from ..models import Task, TaskEvent
 from ..rules.payload import noted
-from ..rules.status import Status
-from ..rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, RESCHEDULE, EventKind
+from ..rules.transitions import RESCHEDULE, EventKind
 from .database import database
+from .engines import engine_for
 from .enqueue import checked_delay, checked_eta, checked_priority, checked_queue
-from .events import actor_of, event, events_of, result_of, write_events
+from .events import actor_of, event, events_of, write_events
 from .insert import insert
-from .locks import readable, repeatable, until_free
+from .locks import locked, readable, repeatable, until_free
 from .new_tasks import same_call
 from .wakeup import announce_cancelled, announce_work
 
 CHUNK = 1000
+MOVED_TO = ("pk", "attempts", "queue", "priority", "eta", "updated_at")
+"""What a move has to know. Whatever else a row holds, even what cannot be decoded, does not stand in its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,37 +55,10 @@ def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: st
     return changed
 
 
-def cancel_free(tasks: TaskQuerySet, *, using: str, actor: str, reason: str) -> list[UUID]:
-    # What was asked of a task is not read: one whose row cannot be read can be cancelled all the same.
-    attempted = Case(When(attempts__gt=0, then=F("last_attempt_at")))
-    free = [Cancelled(*row) for row in tasks.values_list("pk", "attempts", "locked_by", attempted)]
-    moment = now(using)
-    TaskResult.objects.using(using).bulk_create(
-        [result_of(task, Status.CANCELLED, moment, error=cancellation(actor, reason)) for task in free]
-    )
-    ids = [task.id for task in free]
-    update(ids, using, actor, **CANCELLED, finished_at=moment, updated_at=moment)
-    moves = [(CANCEL_RUNNING if task.locked_by else CANCEL_PENDING, task) for task in free]
-    data = {"reason": reason}
-    write_events([e for move, task in moves for e in events_of(move, task, actor, moment, data)], using)
-    announce_cancelled({task.id for task in free if task.locked_by}, using)
-    return ids
-
-
-class Cancelled(NamedTuple):
-    """What is read of a task to cancel it."""
-
-    id: UUID
-    attempts: int
-    locked_by: str | None
-    last_attempt_at: datetime | None
-
-
-CANCELLED: dict[str, Any] = {"status": Status.CANCELLED, "locked_by": None, "lock_expires_at": None}
-
-
-def cancellation(actor: str, reason: str) -> dict[str, str]:
-    return {"message": reason or "cancelled", "code": "CANCELLED", "actor": actor}
+def cancel_free(ids: Sequence[UUID], *, wait: bool, using: str, actor: str, reason: str) -> list[UUID]:
+    ended = engine_for(using).cancel(ids, actor, reason, wait=wait)
+    announce_cancelled({task_id for task_id, was_running in ended.items() if was_running}, using)
+    return list(ended)
 
 
 def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> list[Task]:
@@ -140,12 +113,14 @@ def reschedule(
     return changed
 
 
-def place_free(tasks: TaskQuerySet, *, using: str, actor: str, reason: str, wishes: dict[str, Any]) -> list[UUID]:
-    ids = list(tasks.values_list("pk", flat=True))
+def place_free(
+    ids: Sequence[UUID], *, wait: bool, using: str, actor: str, reason: str, wishes: dict[str, Any]
+) -> list[UUID]:
+    ids = locked(Task.objects.using(using).pending(), ids, wait=wait)
     update(ids, using, actor, **wishes)
-    moved = readable(Task.objects.using(using).only("pk", "attempts", "eta", "queue", "priority"), ids)
-    moment, why = now(using), {"reason": reason}
-    write_events([e for t in moved for e in events_of(RESCHEDULE, t, actor, moment, place_of(t) | why)], using)
+    moved = readable(Task.objects.using(using).only(*MOVED_TO), ids)
+    why = {"reason": reason}
+    write_events([e for t in moved for e in events_of(RESCHEDULE, t, actor, t.updated_at, place_of(t) | why)], using)
     announce_work({task.queue for task in moved}, using)
     return ids
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models import BooleanField, Case, ExpressionWrapper, Q, Value, When
 
 from ..clock import Now
 from ..errors import LostReason
@@ -18,6 +18,7 @@ from ..models import Task
 from ..querysets import TaskQuerySet
 from ..rules.backoff import MAX_DELAY
 from ..rules.status import Status
+from ..rules.transitions import KEPT
 from .database import AsTexts, as_moment, database
 
 Fence: TypeAlias = tuple[UUID, str, int]
@@ -112,19 +113,19 @@ def check_call(of: Lease | Task) -> None:
         raise Unreadable(f"its interval is {of.interval!r}")
 
 
-def lean_lease(row: Sequence[Any], using: str, columns: Sequence[str] = LEAN_COLUMNS) -> Lease:
+def lean_lease(row: Sequence[Any], columns: Sequence[str] = LEAN_COLUMNS) -> Lease:
     """A lease without its payload, from a raw row of these columns. What cannot be read is replaced, never raised."""
     raw = dict(zip(columns, row, strict=True))
-    claimed_at = as_moment(raw["last_attempt_at"], using)
-    values = {name: read_or(default, READERS.get(name, str), raw[name], using) for name, default in LEAN.items()}
-    moments = {name: read_or(claimed_at, as_moment, raw[name], using) for name in MOMENTS}
-    slot = raw["slot"] and read_or(None, as_moment, raw["slot"], using)
+    claimed_at = as_moment(raw["last_attempt_at"])
+    values = {name: read_or(default, READERS.get(name, str), raw[name]) for name, default in LEAN.items()}
+    moments = {name: read_or(claimed_at, as_moment, raw[name]) for name in MOMENTS}
+    slot = raw["slot"] and read_or(None, as_moment, raw["slot"])
     return Lease(**values, **moments, slot=slot, args=[], kwargs={}, metadata={})
 
 
-def read_or(default: Any, reader: Callable[..., Any], value: Any, using: str) -> Any:
+def read_or(default: Any, reader: Callable[[Any], Any], value: Any) -> Any:
     try:
-        return reader(value, using) if reader is as_moment else reader(value)
+        return reader(value)
     except Exception:  # noqa: BLE001 - a row is data: nobody may die of reading it
         return default
 
@@ -163,7 +164,7 @@ class Claimed:
         return [*self.leases, *(lease for lease, _ in self.unreadable)]
 
 
-def read_claimed(rows: Iterable[Sequence[Any]], read: Callable[[Sequence[Any]], Lease], using: str) -> Claimed:
+def read_claimed(rows: Iterable[Sequence[Any]], read: Callable[[Sequence[Any]], Lease]) -> Claimed:
     """Row by row: what is wrong with one is nothing to its neighbours."""
     claimed = Claimed()
     for row in rows:
@@ -172,7 +173,7 @@ def read_claimed(rows: Iterable[Sequence[Any]], read: Callable[[Sequence[Any]], 
                 raise Unreadable(row.reason)
             claimed.leases.append(read(row))
         except Exception as error:  # noqa: BLE001 - see above
-            claimed.unreadable.append((lean_lease(row, using, COLUMNS), f"{type(error).__name__}: {error}"))
+            claimed.unreadable.append((lean_lease(row, COLUMNS), f"{type(error).__name__}: {error}"))
     return claimed
 
 
@@ -180,6 +181,11 @@ def leased_by(lease: Lease) -> TaskQuerySet:
     """The task, while this very lease on it holds."""
     tasks: TaskQuerySet = Task.objects.using(database(lease.backend))
     return tasks.filter(pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=Now())
+
+
+def kept_by(name: str) -> Case:
+    """What a renewal writes into `moved_by`, other than the last one."""
+    return Case(When(moved_by__endswith=KEPT * 2, then=Value(name + KEPT)), default=Value(name + KEPT * 2))
 
 
 IS_LIVE = ExpressionWrapper(Q(lock_expires_at__gt=Now()), BooleanField())

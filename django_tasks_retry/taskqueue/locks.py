@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 from uuid import UUID
 
 from django.db import DataError, OperationalError, connections, transaction
@@ -21,24 +22,36 @@ LOCK_SECONDS = 5.0
 UNREADABLE = (ArithmeticError, DataError, RecursionError, TypeError, ValueError)
 
 
-def until_free(tasks: TaskQuerySet, ids: Sequence[UUID], act: Callable[[TaskQuerySet], list[UUID]]) -> list[UUID]:
+class Act(Protocol):
+    """Does something with those of the tasks that are free; with all of them where it waits. Returns them."""
+
+    def __call__(self, ids: Sequence[UUID], *, wait: bool) -> list[UUID]: ...
+
+
+def until_free(tasks: TaskQuerySet, ids: Sequence[UUID], act: Act) -> list[UUID]:
     """Act on all that nobody keeps locked, then wait for the rest, `LOCK_SECONDS` in all. Returns the tasks.
 
     Inside a transaction of the caller's it waits from the beginning, for as long as that may. Either way locks are
     taken in the order of the ids, and none is kept while waiting for an earlier one, so that nobody can deadlock.
     """
-    using, named = tasks.db, tasks.filter(pk__in=ids).order_by("pk")
+    using = tasks.db
     must_wait = connections[using].in_atomic_block
     with transaction.atomic(using=using):
-        done = act(named.select_for_update(no_key=True, skip_locked=not must_wait))
+        done = act(ids, wait=must_wait)
     if must_wait or len(done) == len(ids):
         return done
     give_up_at = time.monotonic() + LOCK_SECONDS
-    for pk in list(named.values_list("pk", flat=True)):
+    for pk in list(tasks.filter(pk__in=ids).order_by("pk").values_list("pk", flat=True)):
         left = give_up_at - time.monotonic()
         if left > 0:
-            done += within(left, using, partial(act, tasks.filter(pk=pk).select_for_update(no_key=True)))
+            done += within(left, using, partial(act, [pk], wait=True))
     return done
+
+
+def locked(tasks: TaskQuerySet, ids: Sequence[UUID], *, wait: bool) -> list[UUID]:
+    """Lock those of the tasks, in the order of their ids."""
+    free = tasks.filter(pk__in=ids).order_by("pk").select_for_update(no_key=True, skip_locked=not wait)
+    return list(free.values_list("pk", flat=True))
 
 
 def within(seconds: float, using: str, act: Callable[[], list[UUID]]) -> list[UUID]:

@@ -49,7 +49,7 @@ def leases_of(worker_id: str, backend: str = "default") -> list[Lease]:
     """Every lease in this worker's name, also those whose claim was never answered. Without their payload."""
     using = database(backend)
     leased = Task.objects.using(using).leased_to(worker_id)
-    return [lean_lease(row, using) for row in fetch_stored(leased, LEAN_COLUMNS, using)]
+    return [lean_lease(row) for row in fetch_stored(leased, LEAN_COLUMNS, using)]
 
 
 def find_leased(ids: Collection[UUID], workers: Collection[str], backend: str = "default") -> set[UUID]:

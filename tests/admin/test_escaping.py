@@ -56,7 +56,7 @@ def suffer(text: str, queue: str) -> list[Task]:
 
 def pages(rows: list[Task], queue: str) -> list[str]:
     lists = ["overview/", "overview/?span=24h", "task/", "failuregroup/", "queue/", "worker/"]
-    each = [f"task/{row.pk}/{page}/" for row in rows for page in ("change", "history")]
+    each = [f"task/{row.pk}/change/" for row in rows]
     return [*lists, f"task/?{'&'.join(['status=failed', 'window=1h'])}", *each]
 
 
@@ -119,6 +119,7 @@ def test_a_hostile_queue_can_be_paused_and_found(database, operator):
     assert Queue.objects.get(name=queue).paused_at is not None
 
 
+@pytest.mark.fault("F155")
 def test_secrets_are_never_shown(database, operator):
     task = Task.objects.enqueue(
         shop.send_receipt, [1, "a@example.com"], {"api_token": "planted-1"}, metadata={"authorization": "planted-2"}

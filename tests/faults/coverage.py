@@ -80,6 +80,24 @@ FAULTS = {
     "F105": "operator meets a locked row",
     "F106": "key locked by a reference",
     "F107": "backlog of other kinds",
+    "F120": "code of a task where others are served",
+    "F121": "signals and sockets in forked processes",
+    "F122": "sessions used behind Django's back",
+    "F123": "what a child must flush",
+    "F124": "event loop ended, or cancelled through",
+    "F125": "cancelled before the start",
+    "F126": "a log that nobody reads",
+    "F127": "main thread hangs",
+    "F128": "claims ahead of long tasks",
+    "F129": "a first host that swallows packets",
+    "F150": "console asked for what may not be seen",
+    "F151": "reasons that quote secrets",
+    "F152": "console made to work",
+    "F153": "console fed with nonsense",
+    "F154": "backend gone from the settings",
+    "F155": "secrets in texts",
+    "F156": "rows that cannot be read, in the console",
+    "F157": "names in commands to paste",
 }
 DOES_NOT_APPLY = {
     "F24": "daylight saving: tasks repeat by intervals; there is no wall-clock schedule",
@@ -98,6 +116,8 @@ ON_POSTGRESQL_ALONE = {
     "F49": "SQLite lets one writer in at a time",
     "F51": "SQLite remakes tables under a lock on the file",
     **dict.fromkeys(["F103", "F104", "F105", "F106"], "SQLite locks the file, not the row: F52"),
+    "F122": "a session on SQLite is closed after each use",
+    "F129": "SQLite has no server",
 }
 
 

@@ -26,14 +26,18 @@ BOOKS = (
         "a cancellation is told after its transaction",
         (
             Edit(
-                "taskqueue/intervene.py",
-                "    write_events([e for move, task in moves for e in "
-                "events_of(move, task, actor, moment, data)], using)",
-                "    told = [e for move, task in moves for e in events_of(move, task, actor, moment, data)]\n"
-                "    transaction.on_commit(partial(write_events, told, using), using)",
+                "taskqueue/engines/sqlite.py",
+                "            write_events([e for move, task in moves",
+                "        write_events([e for move, task in moves",
+            ),
+            Edit(
+                "taskqueue/locks.py",
+                "with transaction.atomic(using=using):\n        done",
+                "if True:\n        done",
             ),
         ),
         (PROMISES + "test_a_move_whose_events_cannot_be_written_is_not_made",),
+        on=SQLITE,
     ),
     Mutant(
         "a claim is told after its transaction",

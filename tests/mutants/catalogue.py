@@ -6,6 +6,7 @@ from tests.mutants.books import BOOKS
 from tests.mutants.budgets import BUDGETS, CLOCKS
 from tests.mutants.children import CHILDREN
 from tests.mutants.claiming import CLAIMING, KEYS_AND_ORDER
+from tests.mutants.console import CONSOLE
 from tests.mutants.hostile import BACKLOG, BOUNDED, FOREIGN_LOCKS, UNREADABLE
 from tests.mutants.leases import FENCES, LEASES
 from tests.mutants.workers import ANSWERS, LIVES, STATES, WAKING
@@ -27,4 +28,5 @@ MUTANTS = (
     *BOUNDED,
     *FOREIGN_LOCKS,
     *BACKLOG,
+    *CONSOLE,
 )

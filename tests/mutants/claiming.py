@@ -126,7 +126,7 @@ KEYS_AND_ORDER = (
     ),
     Mutant(
         "operators do not lock what they cancel",
-        (Edit("taskqueue/locks.py", "named.select_for_update(no_key=True, skip_locked=not must_wait)", "named"),),
+        (Edit("taskqueue/sql/cancel.sql", "    FOR NO KEY UPDATE OF t$skip_locked\n", ""),),
         (INTERLEAVED,),
         on=PG,
     ),
@@ -134,11 +134,11 @@ KEYS_AND_ORDER = (
         "the guard is not put back on a table that was remade",
         (
             Edit(
-                "guard.py",
+                "guard/installation.py",
                 "    if not missing(using):\n",
                 "    if using in INSTALLED or INSTALLED.append(using):\n",
             ),
-            Edit("guard.py", '\nFRESH = "', '\nINSTALLED = []\nFRESH = "'),
+            Edit("guard/installation.py", "\nFORGET_STRAYS = ", "\nINSTALLED = []\nFORGET_STRAYS = "),
         ),
         (PROMISES + "test_a_table_that_was_remade_has_its_guard_again_after_migrate",),
         on=SQLITE,

@@ -56,17 +56,6 @@ UNREADABLE = (
         (Edit("taskqueue/report.py", "    except InvalidPolicy:\n", "    except AssertionError:\n"),),
         (ROWS + "test_a_backoff_of_a_form_that_this_version_does_not_know_is_the_default",),
     ),
-    Mutant(
-        "cancelling reads the whole row",
-        (
-            Edit(
-                "taskqueue/intervene.py",
-                "    attempted = Case(",
-                "    list(tasks)\n    attempted = Case(",
-            ),
-        ),
-        (ROWS + "test_an_unreadable_task_is_cancelled_among_others",),
-    ),
 )
 
 BOUNDED = (
@@ -109,9 +98,12 @@ BOUNDED = (
 
 FOREIGN_LOCKS = (
     Mutant(
-        "reports wait for whoever locks a row",
-        (Edit("taskqueue/engines/postgresql.py", '"" if waits else " SKIP LOCKED"', '""'),),
-        (LOCKS + "test_a_report_about_a_locked_row_is_busy_and_the_others_are_recorded",),
+        "reports and cancellations wait for whoever locks a row",
+        (Edit("taskqueue/engines/postgresql.py", 'SKIP_LOCKED = " SKIP LOCKED"', 'SKIP_LOCKED = ""'),),
+        (
+            LOCKS + "test_a_report_about_a_locked_row_is_busy_and_the_others_are_recorded",
+            LOCKS + "test_an_operator_cancels_the_others_and_is_told_of_the_locked_one",
+        ),
         on=PG,
     ),
     Mutant(
@@ -146,8 +138,8 @@ FOREIGN_LOCKS = (
     ),
     Mutant(
         "operators wait for as long as a row is locked",
-        (Edit("taskqueue/locks.py", "skip_locked=not must_wait", "skip_locked=False"),),
-        (LOCKS + "test_an_operator_cancels_the_others_and_is_told_of_the_locked_one",),
+        (Edit("taskqueue/locks.py", "skip_locked=not wait", "skip_locked=False"),),
+        (LOCKS + "test_an_operator_reschedules_the_others",),
         on=PG,
     ),
 )

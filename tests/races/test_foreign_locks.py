@@ -45,7 +45,7 @@ def locked(using: str, task_id: UUID, how: str = "FOR UPDATE") -> Iterator[None]
 def meanwhile(action: Callable[[], Any], using: str, task_id: UUID, how: str = "FOR UPDATE") -> Any:
     """What the action answers while the row is locked; an action that waits for it fails."""
     with ThreadPoolExecutor(1) as pool, locked(using, task_id, how):
-        return pool.submit(with_own_connections(action)).result(min(DEADLINE, 10))
+        return pool.submit(with_own_connections(action)).result(DEADLINE)
 
 
 def leased(count=3, worker="sup/1", **options):

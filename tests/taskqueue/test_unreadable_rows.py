@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from django_tasks_retry.taskqueue.engines import engine_for
 from django_tasks_retry.taskqueue.engines.base import Terms
 from django_tasks_retry.taskqueue.ids import new_id
 from tests import tasks
+from tests.admin.unguarded import TABLE, without_guard
 from tests.steps import claim_one, delay_of, enqueue, now_of
 
 DIGITS = "9" * 5000
@@ -49,12 +50,6 @@ SQLITE_ONLY: dict[str, dict[str, Any]] = {
     "a number that is none": {"args": "[NaN]"},
 }
 KINDS = HOSTILE | POSTGRESQL_ONLY | SQLITE_ONLY
-NO_CHECKS = """
-DO $$ DECLARE name text; BEGIN
-  FOR name IN SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid = 'django_tasks_retry_task'::regclass
-  LOOP EXECUTE format('ALTER TABLE django_tasks_retry_task DROP CONSTRAINT %I', name); END LOOP;
-END $$
-"""
 
 
 def values_of(task_id: UUID, using: str) -> dict[str, Any]:
@@ -69,19 +64,27 @@ def values_of(task_id: UUID, using: str) -> dict[str, Any]:
 
 
 def insert(using: str, **hostile: Any) -> UUID:
-    """Past the CHECK constraints: rows from before them, or of another version, are there all the same."""
+    """Past guard and constraints: rows of another release, or of a time without them, are there all the same."""
     task_id = new_id()
     values = values_of(task_id, using) | hostile
-    with connections[using].cursor() as cursor:
-        is_sqlite = connections[using].vendor == "sqlite"
-        cursor.execute("PRAGMA ignore_check_constraints = ON" if is_sqlite else NO_CHECKS)
-        places = ", ".join(["%s"] * len(values))
-        cursor.execute(
-            f"INSERT INTO django_tasks_retry_task ({', '.join(values)}) VALUES ({places})", [*values.values()]
-        )
-        if is_sqlite:
-            cursor.execute("PRAGMA ignore_check_constraints = OFF")
+    insertion = f"INSERT INTO {TABLE} ({', '.join(values)}) VALUES ({', '.join(['%s'] * len(values))})"
+    with without_guard(using), connections[using].cursor() as cursor:
+        cursor.execute(insertion, [*values.values()])
+    ignore_checks(using, "ON")
     return task_id
+
+
+def ignore_checks(using: str, switch: str) -> None:
+    """SQLite checks a row again with every move. PostgreSQL's checks are gone until the test is rolled back."""
+    if connections[using].vendor == "sqlite":
+        with connections[using].cursor() as cursor:
+            cursor.execute(f"PRAGMA ignore_check_constraints = {switch}")
+
+
+@pytest.fixture(autouse=True)
+def checks(database: str) -> Iterator[None]:
+    yield
+    ignore_checks(database, "OFF")
 
 
 def left_running(using: str, worker: str = "house/1", **hostile: Any) -> UUID:

@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
 from ... import taskqueue
+from ...conf import configured_backends
 from ...models import Task
 from ...rules.status import FINISHED, UNFINISHED, Status
 from ..audit import log_action
 from ..display.formatting import format_number
+from ..reading import UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,30 @@ class Action:
         return str(self.after % {"count": count, "number": format_number(count)})
 
 
+CANNOT_COPY = (*UNREADABLE, IntegrityError)
+"""A task that cannot be read, or whose call no constraint would let in today."""
+
+
 def retry(ids: Sequence[UUID], **options: Any) -> list[UUID]:
+    """Leaves out what cannot be done again: tasks of a backend that is gone, and tasks that cannot be read."""
+    stored = Task.objects.using(taskqueue.database(options["backend"])).filter(pk__in=ids)
+    known = list(stored.filter(backend__in=configured_backends()).order_by("pk").values_list("pk", flat=True))
+    try:
+        with transaction.atomic(using=stored.db):
+            return retried(known, **options)
+    except CANNOT_COPY:
+        return [task_id for each in known for task_id in retry_if_readable(each, stored.db, **options)]
+
+
+def retry_if_readable(task_id: UUID, using: str, **options: Any) -> list[UUID]:
+    try:
+        with transaction.atomic(using=using):
+            return retried([task_id], **options)
+    except CANNOT_COPY:
+        return []
+
+
+def retried(ids: Sequence[UUID], **options: Any) -> list[UUID]:
     return [task.retry_of_id for task in taskqueue.retry(ids, **options) if task.retry_of_id]
 
 
@@ -65,7 +91,9 @@ RETRY = Action(
     call=retry,
     label=_("Retry"),
     title=_("Retry tasks"),
-    skip_reason=_("not finished, or a task with the same unique key is already waiting"),
+    skip_reason=_(
+        "not finished, unreadable, of a backend that is not in TASKS, or a task with the same unique key is waiting"
+    ),
     before=ngettext_lazy(
         "%(number)s task will be retried as a new task.",
         "%(number)s tasks will be retried as new tasks.",

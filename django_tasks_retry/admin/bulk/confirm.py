@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -19,12 +20,16 @@ from ...taskqueue.ids import new_id
 from ..base import ConsoleAdmin
 from ..display.formatting import format_number, one_line
 from ..scope import console_backend, console_database
+from ..statement_timeout import statement_timeout
 from ..tasks import filters
-from .actions import ACTIONS, Action, run_action
+from .actions import ACTIONS, RETRY, Action, run_action
 from .selection import DryRun, InvalidSelection, Selection, dry_run, load_selection
 
 BATCH = 1000
 SECONDS = 5.0
+BATCH_SECONDS = 20.0
+"""For a single statement of a batch."""
+
 REASON_REQUIRED_ABOVE = 100
 """More tasks than this are not changed without a reason."""
 
@@ -48,12 +53,13 @@ class BulkActionAdmin(ConsoleAdmin):
             "possible": format_number(expected.possible),
             "message": action.confirm_message(expected.possible),
             "skipped": expected.skipped and format_number(expected.skipped),
+            "warnings": retry_warnings(expected) if action is RETRY else [],
             "is_capped": expected.is_capped,
             "look_back": expected.is_partial and format_number(filters.LOOK_BACK),
             "nothing_to_do": not expected.possible and expected.is_exact,
             "reason_required": requires_reason(expected),
             "reason_required_above": REASON_REQUIRED_ABOVE,
-            "reason": request.POST.get("reason", ""),
+            "reason": reason_of(request),
             "error": error,
         }
         return self.render_page(request, "confirm", action.title, context, status=400 if error else 200)
@@ -65,7 +71,7 @@ class BulkActionAdmin(ConsoleAdmin):
         except InvalidSelection:
             messages.error(request, _("This confirmation has expired. Select the tasks again."))
             return HttpResponseRedirect(self.url("changelist", model="task"))
-        action, reason = ACTIONS[selection.action], request.POST.get("reason", "").strip()
+        action, reason = ACTIONS[selection.action], reason_of(request)
         if not action.is_allowed(request):
             raise PermissionDenied
         if not reason and selection.after is None and requires_reason(self.dry_run(selection, action)):
@@ -80,7 +86,8 @@ class BulkActionAdmin(ConsoleAdmin):
         return HttpResponseRedirect(self.list_url(selection.params))
 
     def dry_run(self, selection: Selection, action: Action) -> DryRun:
-        return dry_run(selection, action.statuses, console_database())
+        with statement_timeout(console_database()):
+            return dry_run(selection, action.statuses, console_database())
 
     def progress_context(self, selection: Selection, action: Action, reason: str) -> dict[str, Any]:
         return {
@@ -106,6 +113,22 @@ class BulkActionAdmin(ConsoleAdmin):
         return f"{url}?{urlencode(params)}" if params else url
 
 
+def reason_of(request: HttpRequest) -> str:
+    return request.POST.get("reason", "").strip()
+
+
+def retry_warnings(expected: DryRun) -> list[str]:
+    """What someone who retries should know: which have done their work, and which were retried before."""
+    succeeded = ngettext(
+        "%s of them had succeeded: its work will be done again.",
+        "%s of them had succeeded: their work will be done again.",
+        expected.succeeded,
+    )
+    retried = ngettext("%s of them has been retried before.", "%s of them have been retried before.", expected.retried)
+    counts = ((succeeded, expected.succeeded), (retried, expected.retried))
+    return [text % format_number(count) for text, count in counts if count]
+
+
 def requires_reason(expected: DryRun) -> bool:
     return expected.possible > REASON_REQUIRED_ABOVE or not expected.is_exact
 
@@ -114,8 +137,9 @@ def run_batches(selection: Selection, action: Action, request: HttpRequest, reas
     """Batch after batch, each a transaction of its own, until all is done or the time is up."""
     deadline = time.monotonic() + SECONDS
     while True:
-        ids, reached = selection.next_batch(BATCH, console_database())
-        done = run_action(action, ids, request, reason, console_backend()) if ids else []
+        with statement_timeout(console_database(), BATCH_SECONDS):
+            ids, reached = selection.next_batch(BATCH, console_database())
+            done = run_action(action, ids, request, reason, console_backend()) if ids else []
         selection = selection.advanced(reached, len(done), len(ids) - len(done))
         if reached is None:
             return selection, True
@@ -124,12 +148,12 @@ def run_batches(selection: Selection, action: Action, request: HttpRequest, reas
 
 
 def selection_from_request(
-    request: HttpRequest, action: Action, params: Mapping[str, str], floor: UUID | None
+    request: HttpRequest, action: Action, params: Mapping[str, str], floor: UUID | None, *, sees_payload: bool
 ) -> Selection:
     """The rows ticked in the list; with "all matching", the list's filters as they are."""
     user: Any = request.user
     if request.POST.get("select_across") == "1":
-        return select_all(action, user, params, floor)
+        return replace(select_all(action, user, params, floor), sees_payload=sees_payload)
     ids = [each for each in request.POST.getlist(ACTION_CHECKBOX_NAME) if filters.parse_uuid(each)]
     return Selection(action.name, str(user.pk), LAST_ID, params=params, ids=tuple(ids))
 

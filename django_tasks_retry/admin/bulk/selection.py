@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.core import signing
+from django.db.models import Exists, OuterRef
 
 from ...models import Task
 from ...querysets import TaskQuerySet
@@ -34,6 +35,8 @@ class Selection:
     until: str
     since: str | None = None
     params: Mapping[str, str] = field(default_factory=dict)
+    sees_payload: bool = False
+    """Whether a search for an error may look at messages, as it did in the list."""
     ids: tuple[str, ...] | None = None
     after: str | None = None
     done: int = 0
@@ -45,7 +48,10 @@ class Selection:
     def remaining(self, using: str) -> TaskQuerySet:
         """The tasks still to be dealt with, in the order of their ids."""
         tasks: TaskQuerySet = Task.objects.using(using).filter(pk__lte=UUID(self.until)).order_by("pk")
-        tasks = filters.apply_filters(tasks, self.params) if self.ids is None else tasks.filter(pk__in=self.ids)
+        if self.ids is None:
+            tasks = filters.apply_filters(tasks, self.params, can_see_payload=self.sees_payload)
+        else:
+            tasks = tasks.filter(pk__in=self.ids)
         return tasks if self.after is None else tasks.filter(pk__gt=UUID(self.after))
 
     def next_batch(self, size: int, using: str) -> tuple[list[UUID], UUID | None]:
@@ -69,10 +75,9 @@ class InvalidSelection(Exception):
 
 def load_selection(token: str, user: Any) -> Selection:
     try:
-        values = signing.loads(token, salt=SALT, max_age=MAX_AGE)
-    except signing.BadSignature as error:
+        selection = Selection(**signing.loads(token, salt=SALT, max_age=MAX_AGE))
+    except (signing.BadSignature, TypeError) as error:  # the latter for one that an older release signed
         raise InvalidSelection from error
-    selection = Selection(**values)
     if selection.user != str(user.pk):
         raise InvalidSelection
     return selection
@@ -80,12 +85,17 @@ def load_selection(token: str, user: Any) -> Selection:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """How many of the selected tasks the action would change. Each is checked again when it is changed."""
+    """How many of the selected tasks the action would change. Each is checked again when it is changed.
+
+    Of those, `succeeded` have done their work, and `retried` were retried before.
+    """
 
     possible: int
     skipped: int
     is_capped: bool
     is_partial: bool
+    succeeded: int = 0
+    retried: int = 0
 
     @property
     def is_exact(self) -> bool:
@@ -96,7 +106,14 @@ def dry_run(selection: Selection, statuses: tuple[Status, ...], using: str) -> D
     tasks = selection.remaining(using)
     if selection.since is not None:
         tasks = tasks.filter(pk__gte=UUID(selection.since))
-    rows = list(tasks.values_list("status", flat=True)[: DRY_RUN_LIMIT + 1])
-    counted = rows[:DRY_RUN_LIMIT]
-    possible = sum(status in statuses for status in counted)
-    return DryRun(possible, len(counted) - possible, len(rows) > DRY_RUN_LIMIT, selection.since is not None)
+    again = Exists(Task.objects.using(using).filter(retry_of=OuterRef("pk")))
+    rows = list(tasks.values_list("status", again)[: DRY_RUN_LIMIT + 1])
+    counted = [(status, is_retried) for status, is_retried in rows[:DRY_RUN_LIMIT] if status in statuses]
+    return DryRun(
+        possible=len(counted),
+        skipped=min(len(rows), DRY_RUN_LIMIT) - len(counted),
+        is_capped=len(rows) > DRY_RUN_LIMIT,
+        is_partial=selection.since is not None,
+        succeeded=sum(status == Status.SUCCESS for status, _is_retried in counted),
+        retried=sum(is_retried for _status, is_retried in counted),
+    )

@@ -4,53 +4,89 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.http import HttpRequest
-from django.views.debug import SafeExceptionReporterFilter, get_exception_reporter_filter
+from django.views.debug import get_exception_reporter_filter
 
 from ... import registry
 from ...models import Task
-from .formatting import printable
+from .formatting import one_line, printable
+from .secret_names import is_secret_name
+from .secret_texts import HIDDEN, redact_text
 
-# In texts there are no keys to go by, so what is written like one: password=…, "token": …
-# A name begins at the edge of a word and is not endless, so that a flood of letters is read only once.
-NAMED_SECRET = re.compile(
-    r"(?i)(?<![\w-])(?P<key>[\w-]{0,40}?(?:api|auth|token|key|secret|pass|signature|cookie)[\w-]{0,40})"
-    r"(?P<sign>[\"']?\s{0,8}[=:]\s{0,8})(?P<value>\"[^\"\n]*\"|'[^'\n]*'|(?:Bearer |Basic )?[^\s,;&)\]}\"']+)"
-)
+__all__ = ["redact_text", "redact_value", "redacted_arguments", "redacted_json", "visible_reason"]
+
 VALUE_LIMIT = 4000
+MAX_DEPTH = 30
+MAX_ITEMS = 1000
+"""Of a list or a mapping; what lies deeper or further on is left out."""
+
+NAMING_KEYS = ("name", "key", "header", "field")
+"""Where one key of a mapping holds the name of what another holds: {"name": "password", "value": …}."""
 
 
-def cleanse(name: str, value: Any, request: HttpRequest) -> Any:
-    """By Django's own filter, or the one that the project put in its place."""
-    return get_exception_reporter_filter(request).cleanse_setting(name, value)
+def redact_value(name: str, value: Any, request: HttpRequest, depth: int = 0) -> Any:
+    """Without what is named like a secret, at any depth. By Django's filter too, or the project's own in its place."""
+    cleanse = get_exception_reporter_filter(request).cleanse_setting
+    if not isinstance(value, Mapping | list | tuple):
+        cleansed = HIDDEN if is_secret_name(name) else cleanse(name, value)
+        return redact_text(cleansed) if isinstance(cleansed, str) else cleansed
+    if is_secret_name(name) or cleanse(name, "") != "":
+        return HIDDEN
+    if depth == MAX_DEPTH:
+        return "…"
+    if isinstance(value, Mapping):
+        return {key: redact_value(key, each, request, depth + 1) for key, each in named_items(value)}
+    return [redact_value(key, each, request, depth + 1) for key, each in paired_items(value)]
 
 
-def redact_text(text: str) -> str:
-    """A text without the values of what is named like a secret."""
-    hidden = SafeExceptionReporterFilter.cleansed_substitute
-    return NAMED_SECRET.sub(lambda match: f"{match['key']}{match['sign']}{hidden}", text)
+def visible_reason(reason: object, *, can_see_payload: bool, limit: int = 200) -> str:
+    """What a person or a task gave as a reason may quote anything: it is payload."""
+    return one_line(redact_text(str(reason or "")), limit) if can_see_payload else ""
 
 
-def redacted_json(value: Any, limit: int = VALUE_LIMIT) -> str:
-    return redact_text(printable(json.dumps(value, ensure_ascii=False, indent=2, default=str), limit))
+def named_items(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Key and value; the value is hidden where a sibling names it as a secret."""
+    named = any(is_secret_name(str(value.get(key) or "")) for key in NAMING_KEYS)
+    for key, each in list(value.items())[:MAX_ITEMS]:
+        yield redact_text(str(key)), HIDDEN if named and str(key) not in NAMING_KEYS else each
+
+
+def paired_items(value: list[Any] | tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+    """Items, without names; but the second of a pair is named by the first: ["X-Api-Key", …]."""
+    is_pair = len(value) == 2 and isinstance(value[0], str)
+    for n, each in enumerate(value[:MAX_ITEMS]):
+        yield (value[0] if is_pair and n == 1 else ""), each
+
+
+def redacted_json(value: Any, request: HttpRequest, name: str = "", limit: int = VALUE_LIMIT) -> str:
+    """Redacted as a whole, and only then cut: a cut could part a secret from its name."""
+    shown = redact_value(name, value, request)
+    return printable(json.dumps(shown, ensure_ascii=False, indent=2, default=str), limit)
 
 
 def redacted_arguments(task: Task, request: HttpRequest) -> list[tuple[str, str]]:
     """Name and value of each argument, by the function's signature where this process knows it."""
     return [
-        (printable(name, 100), redacted_json(cleanse(name, value, request)))
-        for name, value in [*positional_arguments(task), *task.kwargs.items()]
+        (printable(redact_text(name), 100), redacted_json(value, request, name))
+        for name, value in [*positional_arguments(task), *keyword_arguments(task)]
     ]
 
 
 def positional_arguments(task: Task) -> Iterator[tuple[str, Any]]:
     names = parameter_names(task.func_path)
-    for i, value in enumerate(task.args):
+    args = task.args if isinstance(task.args, list) else [task.args]
+    for i, value in enumerate(args[:MAX_ITEMS]):
         yield (names[i] if i < len(names) else f"args[{i}]"), value
+
+
+def keyword_arguments(task: Task) -> Iterator[tuple[str, Any]]:
+    if isinstance(task.kwargs, dict):
+        yield from list(task.kwargs.items())[:MAX_ITEMS]
+    else:
+        yield "kwargs", task.kwargs
 
 
 def parameter_names(func_path: str) -> list[str]:

@@ -31,8 +31,8 @@ def format_traceback(traceback: str) -> FormattedTraceback | None:
     project = [frame for frame in frames_of(traceback) if frame.is_project]
     shown = [
         FormattedFrame(
-            one_line(f"{frame.file}:{frame.line} {frame.function}", 300), redact_text(one_line(frame.source, 200))
+            one_line(f"{frame.file}:{frame.line} {frame.function}", 300), one_line(redact_text(frame.source), 200)
         )
         for frame in reversed(project[-MAX_FRAMES:])
     ]
-    return FormattedTraceback(shown, redact_text(printable(traceback)))
+    return FormattedTraceback(shown, printable(redact_text(traceback)))

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from ...models import FailureGroup, Task
 from ...rules.fingerprint import general
-from ...rules.frames import frames_of, innermost_project_frame
+from ...rules.frames import Frame, frames_of, innermost_project_frame
 from ...rules.names import short_name
 from ...taskqueue import summaries
 from ..base import TaskPermissionMixin
@@ -27,6 +27,7 @@ from ..display.redact import redact_text
 from ..scope import Scope, current_scope
 
 MAX_GROUPS = 50
+MAX_MESSAGE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +95,18 @@ def failure_rows(
     ]
 
 
+def location_of(frame: Frame) -> str:
+    return one_line(f"{frame.short_file}:{frame.line} {frame.function}", 120)
+
+
 def failure_row(group: summaries.FailureGroup, traceback: str, now: datetime, *, can_see_payload: bool) -> FailureRow:
     frame = innermost_project_frame(frames_of(traceback))
     return FailureRow(
         fingerprint=group.fingerprint,
         sample=group.sample,
         error=one_line(short_name(group.exception) or group.code, 80),
-        message=one_line(general(redact_text(group.message[:2000])), 160) if can_see_payload else "",
-        location=one_line(f"{frame.short_file}:{frame.line} {frame.function}", 120) if frame else "",
+        message=one_line(general(redact_text(group.message[:MAX_MESSAGE])), 160) if can_see_payload else "",
+        location=location_of(frame) if frame and can_see_payload else "",
         task=one_line(short_name(group.func_path), 80),
         path=one_line(group.func_path, 255),
         open=group.open,

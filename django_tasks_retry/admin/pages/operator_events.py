@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy
 from ...models import OperatorEvent
 from ..display.actors import actor_names
 from ..display.formatting import one_line
+from ..display.redact import visible_reason
 from ..scope import Scope
 
 MAX_EVENTS = 10
@@ -19,7 +20,7 @@ KIND_NAMES: dict[str, Any] = {
 }
 
 
-def latest_operator_events(scope: Scope, kind: str) -> list[dict[str, Any]]:
+def latest_operator_events(scope: Scope, kind: str, *, can_see_payload: bool) -> list[dict[str, Any]]:
     """Those whose kind begins so, newest first."""
     events = list(OperatorEvent.objects.using(scope.using).filter(kind__startswith=kind).order_by("-id")[:MAX_EVENTS])
     names = actor_names({event.actor for event in events})
@@ -29,7 +30,7 @@ def latest_operator_events(scope: Scope, kind: str) -> list[dict[str, Any]]:
             "action": KIND_NAMES.get(event.kind, event.kind),
             "subject": one_line(event.subject, 128),
             "by": names[event.actor],
-            "reason": one_line(event.reason, 200),
+            "reason": visible_reason(event.reason, can_see_payload=can_see_payload),
         }
         for event in events
     ]

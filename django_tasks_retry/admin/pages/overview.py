@@ -41,20 +41,18 @@ class OverviewAdmin(TaskPermissionMixin):
             raise PermissionDenied
         scope = current_scope()
         scale = request.GET.get("span", "1h")
-        context = self.overview_context(scope, scale if scale in SCALES else "1h")
+        visible = self.has_payload_permission(request)
+        context = self.overview_context(scope, scale if scale in SCALES else "1h", can_see_payload=visible)
         context["groups"] = failure_rows(
-            context["groups"][:MAX_GROUPS],
-            scope,
-            can_see_payload=self.has_payload_permission(request),
-            with_locations=False,
+            context["groups"][:MAX_GROUPS], scope, can_see_payload=visible, with_locations=False
         )
         return self.render_page(request, "overview", _("Overview"), context)
 
-    def overview_context(self, scope: Scope, chosen: str) -> dict[str, Any]:
+    def overview_context(self, scope: Scope, chosen: str, *, can_see_payload: bool) -> dict[str, Any]:
         depths = summaries.depths(scope.using)
         workers: list[Worker] = list(alive_workers(scope.backend).order_by("id")[:1000])
         activity = read_activity(scope, SCALES[chosen])
-        queues = summarize_queues(scope, depths, workers, activity)
+        queues = summarize_queues(scope, depths, workers, activity, can_see_payload=can_see_payload)
         groups, stored = summaries.failure_groups(scope.using), summaries.stored(scope.using)
         return {
             "is_empty": not stored,

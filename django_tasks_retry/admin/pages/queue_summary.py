@@ -14,6 +14,7 @@ from ...models import Queue, Worker
 from ...taskqueue.summaries import CAP, Depth
 from ..display.actors import actor_names
 from ..display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
+from ..display.redact import visible_reason
 from ..eligible_workers import knows_task, runworker_command, serves_queue
 from ..scope import Scope, queue_names
 from .activity import Activity, Bucket
@@ -60,23 +61,25 @@ class Problem:
 
 
 def summarize_queues(
-    scope: Scope, depths: Sequence[Depth], workers: Sequence[Worker], activity: Activity
+    scope: Scope, depths: Sequence[Depth], workers: Sequence[Worker], activity: Activity, *, can_see_payload: bool
 ) -> list[QueueSummary]:
     by_queue: dict[str, list[Depth]] = defaultdict(list)
     for depth in depths:
         by_queue[depth.queue].append(depth)
-    pauses = find_pauses(scope)
+    pauses = find_pauses(scope, can_see_payload=can_see_payload)
     return [
         summarize_queue(name, by_queue[name], pauses.get(name), workers, activity, scope.now)
         for name in queue_names({*by_queue, *activity.queues})
     ]
 
 
-def find_pauses(scope: Scope) -> dict[str, Pause]:
+def find_pauses(scope: Scope, *, can_see_payload: bool) -> dict[str, Pause]:
     paused = [queue for queue in Queue.objects.using(scope.using).paused() if queue.paused_at]
     names = actor_names({queue.paused_by for queue in paused})
     return {
-        queue.name: Pause(queue.paused_at, names[queue.paused_by], one_line(queue.reason, 200))
+        queue.name: Pause(
+            queue.paused_at, names[queue.paused_by], visible_reason(queue.reason, can_see_payload=can_see_payload)
+        )
         for queue in paused
         if queue.paused_at
     }

@@ -14,6 +14,7 @@ from ...models import Queue
 from ...taskqueue import alive_workers, summaries
 from ..audit import log_action
 from ..base import ConsoleAdmin
+from ..bulk.confirm import reason_of
 from ..display.formatting import one_line
 from ..scope import console_backend, console_database, current_scope, queue_names
 from .activity import SCALES, read_activity
@@ -35,11 +36,12 @@ class QueueAdmin(ConsoleAdmin):
         scope = current_scope()
         workers = list(alive_workers(scope.backend).order_by("id")[:1000])
         depths, activity = summaries.depths(scope.using), read_activity(scope, SCALES["1h"])
-        queues = summarize_queues(scope, depths, workers, activity)
+        visible = self.has_payload_permission(request)
+        queues = summarize_queues(scope, depths, workers, activity, can_see_payload=visible)
         context = {
             "queues": [(queue, self.url("pause", queue.key), self.url("resume", queue.key)) for queue in queues],
             "can_pause": self.has_perm(request, "pause_queue"),
-            "operator_events": latest_operator_events(scope, "queue."),
+            "operator_events": latest_operator_events(scope, "queue.", can_see_payload=visible),
             "tasks_url": self.url("changelist", model="task"),
         }
         return self.render_page(request, "queues", _("Queues"), context)
@@ -66,4 +68,4 @@ class QueueAdmin(ConsoleAdmin):
         """The reason given, of those who may pause queues."""
         if not (self.has_perm(request, "pause_queue") and self.has_view_permission(request)):
             raise PermissionDenied
-        return request.POST.get("reason", "").strip()
+        return reason_of(request)

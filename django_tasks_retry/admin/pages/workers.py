@@ -19,8 +19,10 @@ from ...rules.names import short_name
 from ...taskqueue.workers import ALIVE_SECONDS
 from ..audit import log_action
 from ..base import ConsoleAdmin
+from ..bulk.confirm import reason_of
 from ..display.actors import actor_names
 from ..display.formatting import format_elapsed, format_relative, one_line
+from ..reading import read_rows
 from ..scope import console_backend, current_scope
 from .operator_events import latest_operator_events
 
@@ -57,13 +59,14 @@ class WorkerAdmin(ConsoleAdmin):
         scope = current_scope()
         workers = list(Worker.objects.using(scope.using).order_by("-heartbeat_at")[:MAX_WORKERS])
         tasks = Task.objects.using(scope.using).running().order_by("locked_by")[:MAX_TASKS]
-        running = running_by_worker(list(tasks.only("pk", "func_path", "locked_by", "last_attempt_at")), scope.now)
-        rows = self.rows(workers, running, scope.now)
+        columns = ("id", "func_path", "locked_by", "last_attempt_at")
+        running = running_by_worker(read_rows(tasks.only(*columns), columns), scope.now)
+        rows, visible = self.rows(workers, running, scope.now), self.has_payload_permission(request)
         context = {
             "workers": [row for row in rows if row.state != "stopped"],
             "stopped_workers": [row for row in rows if row.state == "stopped"],
             "can_control": self.has_perm(request, "control_worker"),
-            "operator_events": latest_operator_events(scope, "worker."),
+            "operator_events": latest_operator_events(scope, "worker.", can_see_payload=visible),
         }
         return self.render_page(request, "workers", _("Workers"), context)
 
@@ -94,7 +97,7 @@ class WorkerAdmin(ConsoleAdmin):
     def stop_view(self, request: HttpRequest, worker_id: str) -> HttpResponse:
         if not (self.has_perm(request, "control_worker") and self.has_view_permission(request)):
             raise PermissionDenied
-        reason, values = request.POST.get("reason", "").strip(), {"worker": one_line(worker_id, 128)}
+        reason, values = reason_of(request), {"worker": one_line(worker_id, 128)}
         if taskqueue.ask_to_stop(worker_id, by=request.user, reason=reason, backend=console_backend()):
             log_action(request, Worker, [(worker_id, one_line(worker_id, 128))], "stop", reason)
             messages.success(request, _("%(worker)s was asked to finish its running tasks and stop.") % values)

@@ -7,41 +7,34 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.options import IS_POPUP_VAR
-from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import F
 from django.db.models.fields.json import KT
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ...clock import Now
-from ...errors import IllegalMove
 from ...models import Task
 from ...querysets import TaskQuerySet
 from ...rules.names import short_id, short_name
 from ...rules.status import Status
-from ..base import ModelAdmin
-from ..bulk.actions import ACTIONS, CANCEL, RETRY, RUN_NOW, Action, run_action
+from ..bulk.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..bulk.confirm import BulkActionAdmin, selection_from_request
 from ..display.display_status import badge, display_status_of
 from ..display.formatting import format_elapsed, format_relative, one_line
 from ..display.redact import redact_text
-from ..scope import Scope, console_database, current_scope
+from ..reading import unreadable_columns
+from ..scope import console_database, current_scope
 from . import detail, filters, search
-from .changelist import CappedPaginator, TaskChangeList
-
-LIST_COLUMNS = (
-    "id", "func_path", "queue", "status", "eta", "attempts", "refunds", "max_attempts", "last_attempt_at",
-    "finished_at",
-)  # fmt: skip
+from .changelist import LIST_COLUMNS, CappedPaginator, TaskChangeList
+from .single_actions import SingleActionAdmin
 
 
 @admin.register(Task)
-class TaskAdmin(BulkActionAdmin):
+class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
     list_display = ["short_id", "name", "display_status", "spent", "queue_name", "timing", "error"]
     list_display_links = ["short_id", "name"]
     list_filter = filters.FILTERS
@@ -58,13 +51,21 @@ class TaskAdmin(BulkActionAdmin):
     actions = ["retry_selected", "cancel_selected", "run_now_selected"]
 
     def get_urls(self) -> list[Any]:
-        return [*self.get_post_urls(), *ModelAdmin.get_urls(self)]
+        return [
+            *super().get_urls(),
+            self.page_url("add/", self.add_view, "add"),
+            self.page_url("<path:object_id>/history/", self.history_view, "history"),
+            self.page_url("<path:object_id>/delete/", self.delete_view, "delete"),
+            self.page_url("<path:object_id>/change/", self.change_view, "change"),
+            self.page_url("<path:object_id>/", self.short_view, "short"),
+        ]
 
     def get_post_urls(self) -> list[Any]:
-        return [
-            self.post_url("bulk-action/", self.bulk_action_view, "bulk_action"),
-            *(self.post_url(f"<path:object_id>/{name}/", self.action_view(ACTIONS[name]), name) for name in ACTIONS),
-        ]
+        bulk = self.post_url("bulk-action/", self.bulk_action_view, "bulk_action", in_batches=True)
+        return [bulk, *self.get_action_urls()]
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        return lookup in filters.PARAMETERS
 
     def get_queryset(self, request: HttpRequest) -> Any:
         """What the list shows and no more: arguments, results and tracebacks are not read."""
@@ -80,17 +81,15 @@ class TaskAdmin(BulkActionAdmin):
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         parsed = search.parse(search_term)
-        if parsed.unknown and request.method == "GET":
-            words = one_line(" ".join(parsed.unknown), 60)
-            messages.warning(request, _("“%(words)s” is not an id. %(help)s") % {"words": words, "help": search.HELP})
-        return search.apply_search(queryset, parsed, has_status=bool(request.GET.get("status"))), False
+        if request.method == "GET":
+            warn_of_search(request, parsed)
+        visible = self.has_payload_permission(request)
+        has_status = bool(request.GET.get("status"))
+        return search.apply_search(queryset, parsed, has_status=has_status, can_see_payload=visible), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        if request.POST.get("select_across") == "1":
-            # Django runs no action without a ticked row; "all matching" means none in particular.
-            posted: Any = request.POST.copy()
-            posted.setdefault(ACTION_CHECKBOX_NAME, "")
-            request.POST = posted
+        if request.method == "POST":
+            request.POST = with_valid_selection(request.POST)
         context = {"console_pages": self.console_pages(request), **(extra_context or {})}
         return super().changelist_view(request, context)
 
@@ -119,7 +118,7 @@ class TaskAdmin(BulkActionAdmin):
 
     @admin.display(description=gettext_lazy("due or duration"))
     def timing(self, task: Any) -> str:
-        return timing(task, task.seen_at)
+        return _("cannot be read") if unreadable_columns(task) else timing(task, task.seen_at)
 
     @admin.display(description=gettext_lazy("last error"))
     def error(self, task: Any) -> SafeString:
@@ -154,43 +153,23 @@ class TaskAdmin(BulkActionAdmin):
         """Not the queryset that Django hands to actions: a signed selection outlives the request."""
         params = {name: request.GET[name] for name in request.GET if name in filters.PARAMETERS}
         floor = filters.look_back_floor(params, console_database())
-        return self.confirmation_view(request, action, selection_from_request(request, action, params, floor))
-
-    def action_view(self, action: Action) -> Any:
-        """The view that runs an action on one task."""
-
-        def view(request: HttpRequest, object_id: str) -> HttpResponse:
-            task = self.get_task_or_404(object_id)
-            if not (action.is_allowed(request) and self.has_view_permission(request, task)):
-                raise PermissionDenied
-            return HttpResponseRedirect(self.url("change", self.run_on_one(request, action, task)))
-
-        return view
-
-    def run_on_one(self, request: HttpRequest, action: Action, task: Task) -> Any:
-        """Run the action and say what came of it. Returns the id of the task to show next."""
-        reason = request.POST.get("reason", "").strip()
-        try:
-            done = run_action(action, [task.pk], request, reason, task.backend)
-        except IllegalMove as error:
-            messages.error(request, str(error))
-            return task.pk
-        if not done:
-            messages.warning(request, _("Nothing was changed: the task is %(why)s.") % {"why": action.skip_reason})
-            return task.pk
-        messages.success(request, action.done_message(1))
-        copies = Task.objects.using(console_database()).filter(retry_of=task.pk).order_by("-pk")
-        return (copies.values_list("pk", flat=True).first() if action is RETRY else None) or task.pk
+        visible = self.has_payload_permission(request)
+        selection = selection_from_request(request, action, params, floor, sees_payload=visible)
+        return self.confirmation_view(request, action, selection)
 
     # The page of one task
 
-    def get_task_or_404(self, object_id: str, scope: Scope | None = None) -> Task:
-        key = filters.parse_uuid(unquote(object_id))
-        tasks = Task.objects.using((scope or current_scope()).using).select_related("outcome")
-        task: Task | None = tasks.filter(pk=key).first() if key else None
-        if task is None:
-            raise Http404
-        return task
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """A task's history is on its page."""
+        return self.change_view(request, object_id)
+
+    def short_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return HttpResponseRedirect(self.url("change", self.get_task_or_404(object_id).pk))
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        raise PermissionDenied
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -202,8 +181,24 @@ class TaskAdmin(BulkActionAdmin):
             raise PermissionDenied
         context = detail.detail_context(task, scope, request, can_see_payload=self.has_payload_permission(request))
         title = f"{one_line(short_name(task.func_path), 80)} {short_id(task.pk)}"
-        shared = {"original": title, "change": True, "has_view_permission": True, IS_POPUP_VAR: False}
-        return self.render_page(request, "task", title, {**shared, **context})
+        return self.render_page(request, "task", title, context)
+
+
+def with_valid_selection(posted: QueryDict) -> Any:
+    """Without ids that are none. Django runs no action without a ticked row, which "all matching" does not have."""
+    ids = [each for each in posted.getlist(ACTION_CHECKBOX_NAME) if filters.parse_uuid(each)]
+    valid = posted.copy()
+    valid.setlist(ACTION_CHECKBOX_NAME, ids or ([""] if posted.get("select_across") == "1" else []))
+    return valid
+
+
+def warn_of_search(request: HttpRequest, parsed: search.Search) -> None:
+    """Tell why a search found nothing."""
+    if parsed.is_too_long:
+        messages.warning(request, search.TOO_LONG % {"words": search.MAX_WORDS, "length": search.MAX_LENGTH})
+    elif parsed.unknown:
+        words = one_line(" ".join(parsed.unknown), 60)
+        messages.warning(request, _("“%(words)s” is not an id. %(help)s") % {"words": words, "help": search.HELP})
 
 
 def timing(task: Task, now: datetime) -> str:

@@ -17,8 +17,15 @@ from ...models import Task
 from ...rules.ids import time_of
 from ...taskqueue.summaries import CAP
 from ..display.formatting import format_capped
-from ..statement_timeout import statement_timeout
+from ..reading import read_rows
+from ..statement_timeout import is_timeout, statement_timeout
 from . import filters
+
+LIST_COLUMNS = (
+    "id", "func_path", "queue", "status", "eta", "attempts", "refunds", "max_attempts", "last_attempt_at",
+    "finished_at",
+)  # fmt: skip
+ANNOTATIONS = ("seen_at", "error_class", "error_code", "error_message")
 
 
 # Only type checkers, and the backport's patches, let Django's Paginator take a parameter.
@@ -53,8 +60,10 @@ class TaskChangeList(ChangeList):
         try:
             with statement_timeout(self.root_queryset.db):
                 super().get_results(request)
-                self.result_list = list(self.result_list)
-        except OperationalError:
+                self.result_list = read_rows(self.result_list, LIST_COLUMNS, ANNOTATIONS)
+        except OperationalError as error:
+            if not is_timeout(error):
+                raise
             self.too_broad, self.queryset = True, self.queryset.none()
             super().get_results(request)
             self.result_list = []

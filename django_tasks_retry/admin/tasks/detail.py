@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F
 from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from ...models import Task, TaskEvent
-from ...rules.names import short_id, short_name
+from ...models import Task, TaskEvent, TaskResult
 from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ..bulk.actions import ACTIONS
@@ -28,15 +26,16 @@ from ..display.formatting import (
     one_line,
     printable,
 )
-from ..display.redact import cleanse, redact_text, redacted_arguments, redacted_json
+from ..display.redact import redact_text, redacted_arguments, redacted_json
 from ..display.tracebacks import FormattedTraceback, format_traceback
+from ..reading import read_row, read_rows, unreadable_columns
 from ..scope import Scope
 from .explain import explain
+from .related import related_tasks, retries_of
 from .retry_preview import retry_preview
 from .timeline import timeline
 
 MAX_EVENTS = 100
-MAX_RELATED = 10
 
 EVENT_NAMES: dict[str, str | Promise] = {
     EventKind.RUNNING: gettext_lazy("started"),
@@ -64,40 +63,42 @@ class EventRow:
 
 
 def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_payload: bool) -> dict[str, Any]:
-    newest = list(TaskEvent.objects.using(scope.using).filter(task_id=task.pk).order_by("-id")[: MAX_EVENTS + 1])
+    newest = read_rows(TaskEvent.objects.using(scope.using).filter(task_id=task.pk).order_by("-id")[: MAX_EVENTS + 1])
     events, is_cut = newest[:MAX_EVENTS][::-1], len(newest) > MAX_EVENTS
     return {
         "task": task,
         "func_path": printable(task.func_path, 255),
         "badge": badge(display_status_of(task, scope.now)),
-        "explanation": explain(task, events, scope),
+        "explanation": explain(task, events, scope, can_see_payload=can_see_payload),
         "actions": [
             action for action in ACTIONS.values() if action.is_possible(task.status) and action.is_allowed(request)
         ],
         "timeline": timeline(task, events, scope.now, is_cut=is_cut),
         "events": event_rows(task, events, can_see_payload=can_see_payload),
         "events_cut": is_cut and MAX_EVENTS,
-        "facts": task_facts(task, scope.now),
+        "facts": task_facts(task, scope.now, can_see_payload=can_see_payload),
+        "unreadable": unreadable_columns(task),
         "preview": retry_preview(task, scope.now),
+        "retries": retries_of(task, scope.using),
         "related": related_tasks(task, scope.using),
         "can_see_payload": can_see_payload,
-        **(payload_context(task, request) if can_see_payload else {}),
+        **(payload_context(task, scope, request) if can_see_payload else {}),
     }
 
 
-def payload_context(task: Task, request: HttpRequest) -> dict[str, Any]:
+def payload_context(task: Task, scope: Scope, request: HttpRequest) -> dict[str, Any]:
     """What needs a permission of its own: the call, the outcome and the last error."""
     error = task.last_error or {}
-    outcome = getattr(task, "outcome", None)
+    outcome = read_row(TaskResult.objects.using(scope.using), task.pk) if task.is_finished else None
     return {
         "arguments": redacted_arguments(task, request),
         "has_result": outcome is not None and task.status == Status.SUCCESS,
-        "result": redacted_json(cleanse("", outcome.result, request)) if outcome else "",
+        "result": redacted_json(outcome.result, request) if outcome else "",
         "error_title": error and one_line(f"{error.get('exception') or error.get('code')}", 200),
-        "error_message": redact_text(printable(error.get("message") or "", 4000)),
+        "error_message": printable(redact_text(str(error.get("message") or "")), 4000),
         "error_traceback": format_traceback(str(error.get("traceback") or "")),
-        "metadata": redacted_json(cleanse("", task.metadata, request)) if task.metadata else "",
-        "progress": redacted_json(cleanse("", task.progress, request)) if task.progress else "",
+        "metadata": redacted_json(task.metadata, request) if task.metadata else "",
+        "progress": redacted_json(task.progress, request) if task.progress else "",
     }
 
 
@@ -107,7 +108,7 @@ def event_rows(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool
     for event in events:
         if event.kind == EventKind.REQUEUED:
             continue  # the failure before it says when the next attempt is due
-        error = event.data.get("error") or {}
+        error = as_mapping(as_mapping(event.data).get("error"))
         rows.append(
             EventRow(
                 event.ts,
@@ -126,17 +127,22 @@ def event_rows(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool
 
 def event_summary(event: TaskEvent, error: dict[str, Any], *, can_see_payload: bool) -> str:
     """Error, delay, cause and reason of an event, on one line."""
-    data, parts = event.data, []
+    data, parts = as_mapping(event.data), []
     if error:
         message = redact_text(str(error.get("message") or "")) if can_see_payload else ""
         parts.append(f"{error_name(error)}: {message}" if message else error_name(error))
-    if data.get("backoff_ms") is not None:
+    if isinstance(data.get("backoff_ms"), int | float):
         parts.append(_("next attempt after %(time)s") % {"time": format_duration(data["backoff_ms"] / 1000)})
-    parts += [str(data[key]) for key in ("cause", "reason") if data.get(key)]
+    # What a task or a person wrote is payload: it may quote anything.
+    parts += [redact_text(str(data[key])) for key in ("cause", "reason") if can_see_payload and data.get(key)]
     return one_line(" · ".join(parts), 240)
 
 
-def task_facts(task: Task, now: datetime) -> list[tuple[str, Any]]:
+def as_mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def task_facts(task: Task, now: datetime, *, can_see_payload: bool) -> list[tuple[str, Any]]:
     """Name and value; a time stays a datetime, so that the template can mark it up as one."""
     spent = f"{task.spent} / {task.max_attempts}"
     refunded = _("%(spent)s, %(refunds)s refunded") % {"spent": spent, "refunds": task.refunds}
@@ -150,46 +156,9 @@ def task_facts(task: Task, now: datetime) -> list[tuple[str, Any]]:
         (_("Finished"), task.finished_at),
         (_("Timeout per attempt"), format_duration(task.timeout)),
         (_("Repeats every"), format_duration(task.interval) if task.interval else None),
-        (_("Unique key"), task.unique_key and one_line(task.unique_key, 200)),
+        (_("Unique key"), task.unique_key and can_see_payload and one_line(redact_text(task.unique_key), 200)),
         (_("Worker"), task.locked_by and one_line(task.locked_by, 128)),
         (_("Lease expires"), task.lock_expires_at and format_relative(task.lock_expires_at, now)),
         (_("Backend"), one_line(task.backend, 64)),
     ]
-    return [(name, value) for name, value in facts if value not in (None, "")]
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    name: str
-    tasks: list[dict[str, Any]]
-    more: bool
-
-
-def related_tasks(task: Task, using: str) -> list[Relation]:
-    """Each found by an index that holds only tasks with such a relation."""
-    tasks = Task.objects.using(using).order_by("-pk").only("pk", "func_path", "status")
-    # The root of a run is not in the index of its members, but its id is the run's.
-    run = [*tasks.filter(run_id=task.run_id).exclude(run_id=F("id")).exclude(pk=task.pk)[: MAX_RELATED + 1]]
-    if task.run_id != task.pk and len(run) <= MAX_RELATED:
-        run += [*tasks.filter(pk=task.run_id)]
-    found = {
-        _("Retry of"): [*tasks.filter(pk=task.retry_of_id)] if task.retry_of_id else [],
-        _("Retried as"): [*tasks.filter(retry_of=task.pk)[: MAX_RELATED + 1]],
-        _("Parent"): [*tasks.filter(pk=task.parent_id)] if task.parent_id else [],
-        _("Children"): [*tasks.filter(parent=task.pk)[: MAX_RELATED + 1]],
-        _("Same run"): run,
-    }
-    return [
-        Relation(name, [related_task(each) for each in some[:MAX_RELATED]], len(some) > MAX_RELATED)
-        for name, some in found.items()
-        if some
-    ]
-
-
-def related_task(task: Task) -> dict[str, Any]:
-    return {
-        "pk": task.pk,
-        "id": short_id(task.pk),
-        "name": one_line(short_name(task.func_path), 60),
-        "status": task.get_status_display(),
-    }
+    return [(name, value) for name, value in facts if value not in (None, "", False)]

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from ... import registry
+from ...conf import configured_backends
 from ...models import Queue, Task, TaskEvent, Worker
 from ...rules.failure import Code
 from ...rules.status import Status
@@ -18,7 +19,9 @@ from ...rules.transitions import EventKind
 from ...taskqueue import alive_workers, summaries
 from ..display.actors import actor_names
 from ..display.formatting import error_name, format_capped, format_elapsed, format_relative, one_line
+from ..display.redact import visible_reason
 from ..eligible_workers import knows_task, runworker_command, serves_queue
+from ..reading import unreadable_columns
 from ..scope import Scope
 
 NO_VALUE = "—"
@@ -32,10 +35,13 @@ class Explanation:
     command: str = ""
 
 
-def explain(task: Task, events: Sequence[TaskEvent], scope: Scope) -> Explanation:
+def explain(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_payload: bool) -> Explanation:
+    """Reasons that people wrote are told to those who may see payloads."""
+    if unreadable_columns(task):
+        return explain_unreadable(task)
     match task.status:
         case Status.PENDING:
-            return explain_pending(task, scope)
+            return explain_pending(task, scope, can_see_payload=can_see_payload)
         case Status.RUNNING:
             return explain_running(task, scope.now)
         case Status.SUCCESS:
@@ -43,25 +49,39 @@ def explain(task: Task, events: Sequence[TaskEvent], scope: Scope) -> Explanatio
         case Status.FAILED:
             return explain_failed(task)
         case _:
-            return explain_cancelled(task, events)
+            return explain_cancelled(task, events, can_see_payload=can_see_payload)
 
 
-def explain_pending(task: Task, scope: Scope) -> Explanation:
+def explain_unreadable(task: Task) -> Explanation:
+    values = {"columns": ", ".join(unreadable_columns(task))}
+    if task.is_finished:
+        return Explanation(_("Part of it cannot be read: %(columns)s. What is shown of it is incomplete.") % values)
+    return Explanation(
+        _("It cannot be read: %(columns)s. No worker can run it. Cancel it, and find out who wrote it.") % values
+    )
+
+
+def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Explanation:
+    if task.backend not in configured_backends():
+        return Explanation(
+            _("Its backend %(backend)s is not in TASKS, so no worker runs it. Add the backend, or cancel the task.")
+            % {"backend": one_line(task.backend, 64)}
+        )
     paused = Queue.objects.using(scope.using).paused().filter(name=task.queue).first()
     if paused is not None:
-        return explain_paused(paused)
+        return explain_paused(paused, can_see_payload=can_see_payload)
     if task.eta > scope.now:
         return explain_not_due(task, scope.now)
     return explain_unclaimed(task, scope)
 
 
-def explain_paused(queue: Queue) -> Explanation:
+def explain_paused(queue: Queue, *, can_see_payload: bool) -> Explanation:
     by = actor_names({queue.paused_by})[queue.paused_by]
     values = {
         "queue": one_line(queue.name, 64),
         "by": by,
         "time": format_moment(queue.paused_at),
-        "reason": one_line(queue.reason or NO_VALUE),
+        "reason": visible_reason(queue.reason, can_see_payload=can_see_payload) or NO_VALUE,
     }
     return Explanation(
         _("Queue %(queue)s was paused by %(by)s at %(time)s (%(reason)s). The task waits until the queue is resumed.")
@@ -80,7 +100,7 @@ def explain_not_due(task: Task, now: datetime) -> Explanation:
 
 
 def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
-    workers: list[Worker] = list(alive_workers(task.backend).filter(backend=task.backend)[:1000])
+    workers: list[Worker] = list(alive_workers(scope.backend).filter(backend=task.backend)[:1000])
     serving = [worker for worker in workers if serves_queue(worker, task.queue)]
     if not serving:
         return Explanation(
@@ -172,15 +192,18 @@ def explain_policy(task: Task) -> str:
     return _("the policy does not retry %(error)s.") % values
 
 
-def explain_cancelled(task: Task, events: Sequence[TaskEvent]) -> Explanation:
+def explain_cancelled(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool) -> Explanation:
     cancelled = next((event for event in reversed(events) if event.kind == EventKind.CANCELLED), None)
     if cancelled is None:
         return Explanation(_("It was cancelled."))
-    by, reason = actor_names({cancelled.actor})[cancelled.actor], one_line(cancelled.data.get("reason") or NO_VALUE)
-    return Explanation(
-        _("It was cancelled by %(by)s at %(time)s: %(reason)s")
-        % {"by": by, "time": format_moment(cancelled.ts), "reason": reason}
-    )
+    values = {
+        "by": actor_names({cancelled.actor})[cancelled.actor],
+        "time": format_moment(cancelled.ts),
+        "reason": visible_reason((cancelled.data or {}).get("reason"), can_see_payload=can_see_payload),
+    }
+    if not values["reason"]:
+        return Explanation(_("It was cancelled by %(by)s at %(time)s.") % values)
+    return Explanation(_("It was cancelled by %(by)s at %(time)s: %(reason)s") % values)
 
 
 def last_error_name(task: Task) -> str:

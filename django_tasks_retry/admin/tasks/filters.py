@@ -183,13 +183,14 @@ def parse_uuid(text: str) -> UUID | None:
         return None
 
 
-def apply_filters(tasks: TaskQuerySet, params: Mapping[str, str]) -> TaskQuerySet:
-    """The tasks that the list shows for these parameters."""
+def apply_filters(tasks: TaskQuerySet, params: Mapping[str, str], *, can_see_payload: bool) -> TaskQuerySet:
+    """The tasks that the list shows for these parameters to someone who may, or may not, see payloads."""
     for each in FILTERS:
         value = params.get(each.parameter_name)
         if value:
             tasks = each.apply(tasks, value)
-    return search.apply_search(tasks, search.parse(params.get("q", "")), has_status="status" in params)
+    parsed = search.parse(params.get("q", ""))
+    return search.apply_search(tasks, parsed, has_status="status" in params, can_see_payload=can_see_payload)
 
 
 def look_back_floor(params: Mapping[str, str], using: str) -> UUID | None:

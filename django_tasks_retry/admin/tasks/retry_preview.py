@@ -8,13 +8,15 @@ from datetime import datetime, timedelta
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from ...conf import options
+from ...conf import DEFAULTS, configured_backends, options
 from ...models import Task
 from ...rules.backoff import Backoff, Custom, Exponential, Schedule, from_json
 from ...rules.status import Status
 from ..display.formatting import format_duration, format_relative, one_line
 
 MAX_STEPS = 10
+MAX_ATTEMPTS = 1000
+"""Of a task that may try more often, the end is not worked out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,9 @@ class RetryPreview:
 
 
 def backoff_of(task: Task) -> Backoff:
-    return from_json(task.backoff) or options(task.backend).backoff
+    """Its own, or its backend's; the package's where the backend is gone from the settings."""
+    known = task.backend in configured_backends()
+    return from_json(task.backoff) or (options(task.backend) if known else DEFAULTS).backoff
 
 
 def retry_preview(task: Task, now: datetime) -> RetryPreview:
@@ -52,11 +56,13 @@ def retry_preview(task: Task, now: datetime) -> RetryPreview:
     if task.status == Status.PENDING:
         steps.append(Step(attempt, "", format_relative(earliest, now) if earliest > now else _("now")))
         attempt += 1
-    for following in range(attempt, task.max_attempts + 1):
+    for following in range(attempt, min(task.max_attempts, attempt + MAX_ATTEMPTS) + 1):
         shortest, longest = backoff.delay(following - 1, -1), backoff.delay(following - 1, 1)
         earliest, latest = add_seconds(earliest, shortest), add_seconds(latest, longest)
         steps.append(Step(following, delay_range(shortest, longest), due_range(earliest, latest, now)))
-    return RetryPreview(policy, steps[:MAX_STEPS], max(0, len(steps) - MAX_STEPS), end_sentence(latest, now))
+    not_shown = max(0, task.max_attempts - spent - MAX_STEPS)
+    end = end_sentence(latest, now) if not_shown < MAX_ATTEMPTS else ""
+    return RetryPreview(policy, steps[:MAX_STEPS], not_shown, end)
 
 
 def add_seconds(moment: datetime, seconds: float) -> datetime:

@@ -1,8 +1,9 @@
-"""The search box: only what an index, or a bounded look back, can answer."""
+"""The search box: only what an index, or a bounded look back, can answer, and only what the user may see."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -11,10 +12,16 @@ from django.utils.translation import gettext_lazy as _
 from ... import registry
 from ...querysets import TaskQuerySet
 from ...taskqueue import summaries
+from ..display.redact import redact_text
 
 HELP = _("Search by id or the beginning of an id, queue:NAME, task:NAME, error:TEXT.")
+TOO_LONG = _("Search for at most %(words)s words and %(length)s characters.")
 QUALIFIED = re.compile(r"(?P<key>queue|task|error):(?P<value>\"[^\"]*\"|\S*)", re.IGNORECASE)
 SHORTEST_PREFIX = 4
+MAX_WORDS = 10
+MAX_LENGTH = 400
+MAX_MESSAGE = 4000
+"""Characters of an error's message that are searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +40,23 @@ class Search:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.ids or self.queues or self.tasks or self.errors or self.unknown)
+        return not self.words
+
+    @property
+    def is_too_long(self) -> bool:
+        return self.words > MAX_WORDS
+
+    @property
+    def words(self) -> int:
+        found = len(self.ids) + len(self.queues) + len(self.tasks)
+        return found + len(self.errors) + len(self.unknown)
 
 
 def parse(text: str) -> Search:
     search = Search()
+    if len(text) > MAX_LENGTH:
+        search.unknown.extend([text[:MAX_LENGTH]] * (MAX_WORDS + 1))
+        return search
     qualified = {"queue": search.queues, "task": search.tasks, "error": search.errors}
     for match in QUALIFIED.finditer(text):
         qualified[match["key"].lower()].append(match["value"].strip('"'))
@@ -58,9 +77,9 @@ def ids_beginning_with(text: str) -> tuple[UUID, UUID] | None:
     return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
 
 
-def apply_search(tasks: TaskQuerySet, search: Search, *, has_status: bool) -> TaskQuerySet:
+def apply_search(tasks: TaskQuerySet, search: Search, *, has_status: bool, can_see_payload: bool) -> TaskQuerySet:
     """A search for an error means failed tasks, where no other status was chosen."""
-    if search.unknown:
+    if search.unknown or search.is_too_long:
         return tasks.none()
     for first, last in search.ids:
         tasks = tasks.filter(pk__gte=first, pk__lte=last)
@@ -68,8 +87,10 @@ def apply_search(tasks: TaskQuerySet, search: Search, *, has_status: bool) -> Ta
         tasks = tasks.filter(queue__in=search.queues)
     for name in search.tasks:
         tasks = tasks.filter(func_path__in=paths_named(name))
-    for text in search.errors:
-        tasks = tasks.filter(fingerprint__in=fingerprints_like(text, tasks.db))
+    if search.errors:
+        tasks = tasks.filter(
+            fingerprint__in=fingerprints_like(search.errors, tasks.db, can_see_payload=can_see_payload)
+        )
     return tasks.failed() if search.errors and not has_status else tasks
 
 
@@ -78,11 +99,16 @@ def paths_named(name: str) -> list[str]:
     return [path for path in registry.known_paths() if path == name or path.endswith(f".{name}")] or [name]
 
 
-def fingerprints_like(text: str, using: str) -> list[str]:
-    """Those of the failures that mention the text."""
-    wanted = text.lower()
+def fingerprints_like(texts: Sequence[str], using: str, *, can_see_payload: bool) -> list[str]:
+    """Those of the failures that mention all texts, in what the user may see of them. One question for all."""
+    wanted = [text.lower() for text in texts]
     return [
         group.fingerprint
         for group in summaries.failure_groups(using)
-        if wanted in f"{group.exception} {group.code} {group.message}".lower()
+        if all(text in visible_text(group, can_see_payload=can_see_payload) for text in wanted)
     ]
+
+
+def visible_text(group: summaries.FailureGroup, *, can_see_payload: bool) -> str:
+    message = redact_text(group.message[:MAX_MESSAGE]) if can_see_payload else ""
+    return f"{group.exception} {group.code} {message}".lower()

@@ -7,12 +7,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from ...models import CALL_COLUMNS, Task
+from django.db import IntegrityError, connections
+
+from ...models import CALL_COLUMNS, Task, TaskResult
 from ...rules.failure import LOST
 from ...rules.payload import dump
 from ...rules.status import Status
 from ...rules.transitions import KEPT
 from ..database import as_array, as_moment, as_text, fetch, fetch_any, run
+from ..events import cancellation
 from ..lanes import Lane
 from ..lease import COLUMNS as LEASE_COLUMNS
 from ..lease import LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
@@ -59,10 +62,11 @@ ENQUEUE_PLAIN = read_sql("enqueue", **ASKED, on_conflict="", limit="LIMIT 1")
 HOLDERS = read_sql("holders")
 LANES = read_sql("lanes")
 CLAIM = read_sql("claim", lease=listed(LEASE_COLUMNS, "t.{}"))
+SKIP_LOCKED = " SKIP LOCKED"
 REPEAT = read_sql("repeat", copied=listed(COPIED), copied_from=listed(COPIED, "t.{}"))
 # By whether it waits for locks, and whether tasks repeat: planning that clause costs a batch without any 3 µs a task.
 FINISH = {
-    (waits, repeats): read_sql("finish", skip_locked="" if waits else " SKIP LOCKED", repeat=REPEAT if repeats else "")
+    (waits, repeats): read_sql("finish", skip_locked="" if waits else SKIP_LOCKED, repeat=REPEAT if repeats else "")
     for waits in (True, False)
     for repeats in (True, False)
 }
@@ -73,7 +77,10 @@ RECOVER = read_sql(
     "recover",
     lease=", ".join(f"{'lost' if name.startswith('lock') else 't'}.{name}" for name in LEAN_COLUMNS),
 )
+CANCEL = {waits: read_sql("cancel", skip_locked="" if waits else SKIP_LOCKED) for waits in (True, False)}
+CLEAR_STRAYS = read_sql("clear_strays")
 FAILURES = read_sql("failures", **{name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")})
+RESULT_KEY = f"{TaskResult._meta.db_table}_pkey"
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
 ESTIMATE = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(table)s)"
 
@@ -86,6 +93,16 @@ class PostgreSQL:
 
     def fetch(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         return fetch(sql, parameters, self.using)
+
+    def fetch_past_strays(self, sql: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Where a result was left beside a running task, it is cleared away: it must not stop the whole batch."""
+        try:
+            return fetch_any(sql, parameters, self.using)
+        except IntegrityError as error:
+            if RESULT_KEY not in str(error) or connections[self.using].in_atomic_block:
+                raise
+        self.fetch(CLEAR_STRAYS)
+        return fetch_any(sql, parameters, self.using)
 
     # New tasks
 
@@ -122,7 +139,7 @@ class PostgreSQL:
 
     def due_lanes(self) -> list[Lane]:
         rows = fetch_any(LANES, None, self.using)
-        return [Lane(queue, int(priority), eta, as_moment(now, self.using)) for queue, priority, eta, now in rows]
+        return [Lane(queue, int(priority), eta, as_moment(now)) for queue, priority, eta, now in rows]
 
     def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
         parameters = {
@@ -136,7 +153,7 @@ class PostgreSQL:
             "worker": terms.worker_id,
             "lease": terms.seconds,
         }
-        return read_claimed(fetch_any(CLAIM, parameters, self.using), read_lease, self.using)
+        return read_claimed(fetch_any(CLAIM, parameters, self.using), read_lease)
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
         events = [
@@ -146,7 +163,7 @@ class PostgreSQL:
         ]
         parameters = {"reports": as_text([row_of(report) for report in reports]), "events": as_text(events)}
         sql = FINISH[wait, any(report.next_id for report in reports)]
-        return {n: Moved(eta, ts) for n, eta, ts in self.fetch(sql, parameters)}
+        return {n: Moved(eta, ts) for n, eta, ts in self.fetch_past_strays(sql, parameters)}
 
     def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None) -> set[Fence]:
         # In the order of their ids, so that two that write about the same tasks cannot deadlock.
@@ -181,17 +198,14 @@ class PostgreSQL:
             "fingerprint": LOST_FINGERPRINT,
         }
         return [
-            Receipt(
-                lease,
-                Status(status),
-                lease.eta,
-                as_moment(ts, self.using),
-                error and json.loads(error),
-                cause=loss.cause,
-            )
-            for status, ts, error, *columns in fetch_any(RECOVER, parameters, self.using)
-            for lease in [lean_lease(columns, self.using)]
+            Receipt(lease, Status(status), lease.eta, as_moment(ts), error and json.loads(error), cause=loss.cause)
+            for status, ts, error, *columns in self.fetch_past_strays(RECOVER, parameters)
+            for lease in [lean_lease(columns)]
         ]
+
+    def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
+        error, data = dump(cancellation(actor, reason)), dump({"reason": reason})
+        return dict(self.fetch(CANCEL[wait], {"ids": list(ids), "actor": actor, "error": error, "data": data}))
 
     # Summaries and wake-ups
 

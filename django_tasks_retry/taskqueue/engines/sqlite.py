@@ -14,13 +14,14 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce, Concat, Greatest
 
 from ...clock import Now, frozen, now
+from ...instants import InstantField
 from ...models import Queue, Task, TaskResult
 from ...querysets import TaskQuerySet
 from ...rules.failure import LOST
 from ...rules.status import Status
-from ...rules.transitions import CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
+from ...rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
 from ..database import as_moment, fetch, fetch_stored, run
-from ..events import events_of, result_of, write_events
+from ..events import cancellation, events_of, result_of, write_events
 from ..lanes import Lane
 from ..lease import (
     COLUMNS,
@@ -30,13 +31,14 @@ from ..lease import (
     Fence,
     Lease,
     as_uuid,
+    kept_by,
     lean_lease,
     leased_by,
     read_claimed,
     read_lease,
     read_or,
 )
-from ..new_tasks import as_dated, key_of
+from ..new_tasks import LAST_YEAR, as_dated, key_of
 from ..receipts import Receipt
 from ..report import LOST_FINGERPRINT, Report, error_record
 from .base import Loss, Moved, Terms
@@ -101,7 +103,7 @@ class SQLite:
     def due_lanes(self) -> list[Lane]:
         long_ago = now(self.using) - AGES
         return [
-            Lane(queue, priority, read_or(long_ago, as_moment, eta, self.using), as_moment(moment, self.using))
+            Lane(queue, priority, read_or(long_ago, floor_of, eta), as_moment(moment))
             for queue, priority, eta, moment in fetch(LANES, None, self.using)
         ]
 
@@ -119,11 +121,11 @@ class SQLite:
                 locked_by=terms.worker_id,
                 lock_expires_at=expires,
                 moved_by=Concat(Value(f"{terms.worker_id}:"), Cast(attempt, CharField()), Value(KEPT)),
-                started_at=Coalesce(F("started_at"), moment),
+                started_at=Coalesce(F("started_at"), Value(moment, InstantField())),
                 last_attempt_at=moment,
                 updated_at=moment,
             )
-            taken = read_claimed(rows, self.read_lease, self.using)
+            taken = read_claimed(rows, self.read_lease)
             events = [e for lease in taken.everything for e in events_of(CLAIM, lease, terms.worker_id, moment)]
             write_events(events, self.using)
         return taken
@@ -140,8 +142,8 @@ class SQLite:
         for name in ("id", "run_id"):
             values[name] = as_uuid(values[name])
         for name in MOMENTS:
-            values[name] = as_moment(values[name], self.using)
-        values["slot"] = values["slot"] and as_moment(values["slot"], self.using)
+            values[name] = as_moment(values[name])
+        values["slot"] = values["slot"] and as_moment(values["slot"])
         return read_lease(list(values.values()))
 
     # Reports
@@ -182,9 +184,11 @@ class SQLite:
 
     def repeat(self, accepted: Sequence[AcceptedReport]) -> None:
         repeating = {each.task.pk: each for each in accepted if each.report.next_id}
-        if repeating:
-            tasks = self.tasks.in_bulk(repeating)
-            self.insert([each.next_occurrence(tasks[pk]) for pk, each in repeating.items()])
+        tasks = self.tasks.in_bulk(repeating) if repeating else {}
+        occurrences = [each.next_occurrence(tasks[pk]) for pk, each in repeating.items()]
+        following = [task for task in occurrences if task.eta.year < LAST_YEAR]
+        if following:
+            self.insert(following)
 
     # Leases
 
@@ -194,7 +198,7 @@ class SQLite:
             return {
                 lease.fence
                 for lease in leases
-                if leased_by(lease).update(lock_expires_at=expiry, moved_by=f"{actor or lease.signature}{KEPT}")
+                if leased_by(lease).update(lock_expires_at=expiry, moved_by=kept_by(actor or lease.signature))
             }
 
     def renew_workers(
@@ -205,7 +209,7 @@ class SQLite:
             if known is not None:
                 leased = leased.filter(pk__in=known)
             ids = set(leased.values_list("pk", flat=True))
-            leased.filter(pk__in=ids).update(lock_expires_at=extended(moment, seconds), moved_by=f"{actor}{KEPT}")
+            leased.filter(pk__in=ids).update(lock_expires_at=extended(moment, seconds), moved_by=kept_by(actor))
         return ids
 
     def recover(self, loss: Loss, limit: int) -> list[Receipt]:
@@ -213,7 +217,7 @@ class SQLite:
             running = self.tasks.running()
             lost = running.filter(locked_by=loss.dead) if loss.dead else running.lease_expired()
             rows = fetch_stored(lost.order_by("locked_by", "pk")[:limit], LEAN_COLUMNS, self.using)
-            return [self.recover_one(lean_lease(row, self.using), loss, moment) for row in rows if is_uuid(row[0])]
+            return [self.recover_one(lean_lease(row), loss, moment) for row in rows if is_uuid(row[0])]
 
     def recover_one(self, task: Lease, loss: Loss, moment: datetime) -> Receipt:
         move = LOSE if task.spent < task.max_attempts else LOSE_FOR_GOOD
@@ -227,6 +231,26 @@ class SQLite:
         data = {"cause": loss.cause, "worker": task.locked_by}, {"terminal": True, "error": LOST.as_dict()}
         write_events(events_of(move, task, loss.actor, moment, *data[: len(move.events)]), self.using)
         return Receipt(task, move.target, task.eta, moment, error, cause=loss.cause)
+
+    def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
+        with self.writing() as moment:
+            tasks = list(self.tasks.unfinished().only(*FENCED).filter(pk__in=ids).order_by("pk"))
+            error = cancellation(actor, reason)
+            TaskResult.objects.using(self.using).bulk_create(
+                [result_of(task, Status.CANCELLED, moment, error=error) for task in tasks]
+            )
+            self.tasks.filter(pk__in=[task.pk for task in tasks]).update(
+                status=Status.CANCELLED,
+                locked_by=None,
+                lock_expires_at=None,
+                moved_by=actor,
+                updated_at=moment,
+                finished_at=moment,
+            )
+            moves = [(CANCEL_RUNNING if task.locked_by else CANCEL_PENDING, task) for task in tasks]
+            data = {"reason": reason}
+            write_events([e for move, task in moves for e in events_of(move, task, actor, moment, data)], self.using)
+        return {task.pk: task.locked_by is not None for task in tasks}
 
     # Summaries and wake-ups
 
@@ -242,12 +266,17 @@ class SQLite:
 
 def extended(moment: datetime, seconds: float) -> Greatest:
     """The expiry of a renewed lease, never earlier than it was."""
-    return Greatest(F("lock_expires_at"), moment + timedelta(seconds=seconds))
+    return Greatest(F("lock_expires_at"), Value(moment + timedelta(seconds=seconds), InstantField()))
+
+
+def floor_of(eta: Any) -> datetime:
+    """A little below: as a text, a time without microseconds sorts before the same one with them."""
+    return as_moment(eta) - timedelta(seconds=1)
 
 
 def is_uuid(value: Any) -> bool:
     """SQLite would store any text as an id; what is none cannot even be named, and stays where it is."""
-    return read_or(None, as_uuid, value, "") is not None
+    return read_or(None, as_uuid, value) is not None
 
 
 def claimed(row: Sequence[Any], worker_id: str, expires: datetime, moment: datetime) -> list[Any]:

@@ -16,7 +16,8 @@ WITH RECURSIVE lane (id) AS (
     )
     FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
 )
-SELECT head.queue, head.priority, head.eta, head.func_path, head.backend, (
+SELECT head.queue, head.priority,
+    CASE WHEN head.eta BETWEEN %(first)s AND %(last)s THEN head.eta END AS eta, head.func_path, head.backend, (
     SELECT count(capped.id) FROM (
         SELECT t.id FROM django_tasks_retry_task AS t
         WHERE t.status = 'PENDING' AND t.queue = head.queue AND t.priority = head.priority

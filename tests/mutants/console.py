@@ -1,0 +1,109 @@
+"""Bugs of the console: what it tells to whom, what it lets be asked of the database, and what breaks it."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import PG, SQLITE, UNNAMED, Edit, Mutant
+
+LIMITS = "tests/admin/test_limits.py::"
+FUZZ = "tests/admin/test_fuzz.py::"
+REDACTION = "tests/admin/test_redaction.py::"
+UNREADABLE = "tests/admin/test_unreadable.py::"
+
+CONSOLE = (
+    Mutant(
+        "a search looks at messages that its user may not see",
+        (
+            Edit(
+                "admin/tasks/search.py",
+                'if can_see_payload else ""\n    return f"{group',
+                'if True else ""\n    return f"{group',
+            ),
+        ),
+        (LIMITS + "TestSearch::test_who_may_not_see_messages_learns_nothing_of_them",),
+    ),
+    Mutant(
+        "a search looks at secrets that are hidden from everybody",
+        (Edit("admin/tasks/search.py", "redact_text(group.message[:MAX_MESSAGE]) if", "group.message if"),),
+        (LIMITS + "TestSearch::test_nobody_learns_what_is_hidden_from_all",),
+    ),
+    Mutant(
+        "any column can be asked for in the address of the list",
+        (Edit("admin/tasks/admin.py", "return lookup in filters.PARAMETERS", "return True"),),
+        (LIMITS + "TestSearch::test_no_column_can_be_asked_for_in_the_address",),
+    ),
+    Mutant(
+        "each word of a search asks for all failures again",
+        (
+            Edit(
+                "admin/tasks/search.py",
+                "    if search.errors:\n",
+                "    for _each in search.errors:\n",
+            ),
+        ),
+        (LIMITS + "TestSearch::test_its_cost_does_not_grow_with_the_number_of_words",),
+    ),
+    Mutant(
+        "pages ask without a time limit",
+        (Edit("admin/requests.py", "if in_batches:", "if True:"),),
+        (LIMITS + "TestTime::test_everything_that_a_request_asks_is_within_the_limit",),
+    ),
+    Mutant(
+        "the reason of a snooze is told to everybody",
+        (Edit("admin/tasks/detail.py", "if can_see_payload and data.get(key)", "if data.get(key)"),),
+        (LIMITS + "TestReasons::test_they_are_not_told_without_the_permission",),
+    ),
+    Mutant(
+        "a command to paste is not quoted",
+        (Edit("admin/eligible_workers.py", "shell_word(one_line(queue, 64))", "one_line(queue, 64)"),),
+        (LIMITS + "test_a_command_to_paste_is_one_command_whatever_a_queue_is_called",),
+    ),
+    Mutant(
+        "a second retry does not ask",
+        (Edit("admin/tasks/single_actions.py", 'if retries and "again" not in request.POST:', "if False:"),),
+        (LIMITS + "TestASecondRetry::test_it_asks_first_and_says_what_came_of_the_first",),
+    ),
+    Mutant(
+        "a character that no row can hold reaches the database",
+        (Edit("admin/requests.py", '"\\x00" not in text', "True"),),
+        (FUZZ + "test_no_text_in_any_place_breaks_any_address",),
+        on=PG,
+    ),
+    Mutant(
+        "a task of a backend that is gone is retried",
+        (Edit("admin/bulk/actions.py", "stored.filter(backend__in=configured_backends())", "stored"),),
+        (FUZZ + "TestABackendThatIsGone::test_a_retry_is_refused_with_words",),
+    ),
+    Mutant(
+        "a quoted secret ends at its first escaped quote",
+        (Edit("admin/display/secret_texts.py", "return slashes <= depth", "return True"),),
+        (REDACTION + "test_a_secret_is_hidden_in_every_form",),
+        on=UNNAMED,
+    ),
+    Mutant(
+        "a value is cut before its secrets are hidden",
+        (
+            Edit(
+                "admin/display/tracebacks.py", "printable(redact_text(traceback))", "redact_text(printable(traceback))"
+            ),
+        ),
+        (REDACTION + "test_a_value_is_cut_only_after_its_secrets_are_hidden",),
+        on=UNNAMED,
+    ),
+    Mutant(
+        "one row that cannot be read takes the whole list with it",
+        (
+            Edit(
+                "admin/tasks/changelist.py",
+                "read_rows(self.result_list, LIST_COLUMNS, ANNOTATIONS)",
+                "list(self.result_list)",
+            ),
+        ),
+        (UNREADABLE + "test_every_page_is_shown",),
+    ),
+    Mutant(
+        "cancelling reads what it does not need",
+        (Edit("taskqueue/engines/sqlite.py", ".unfinished().only(*FENCED)", ".unfinished()"),),
+        (UNREADABLE + "test_it_is_cancelled_among_others",),
+        on=SQLITE,
+    ),
+)

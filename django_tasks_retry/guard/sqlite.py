@@ -93,6 +93,7 @@ def sqlite_statements() -> dict[str, str]:
     return dict([*on_tasks(), *on_results(), *on_events()])
 
 
+TIMES = ("created_at", "updated_at", "eta", "slot")
 CLEAR = f"DELETE FROM {RESULT} WHERE task_id = NEW"  # noqa: S608 - names of our own
 TAKEN = f"t.id <> NEW.id AND t.queue = NEW.queue AND t.unique_key = NEW.unique_key AND {unfinished('t')}"
 
@@ -104,7 +105,7 @@ def on_tasks() -> list[tuple[str, str]]:
     fixed = ", ".join(FIXED_COLUMNS)
     return [
         refusal("dtr_guard_insert", f"INSERT ON {TASK}", f"NOT ({FRESH})", conditions.UNFRESH),
-        refusal("dtr_guard_payload", f"INSERT ON {TASK}", f"NOT ({sound_payload()})", conditions.UNSOUND),
+        refusal("dtr_guard_payload", f"INSERT ON {TASK}", f"({sound_payload()}) IS NOT TRUE", conditions.UNSOUND),
         refusal("dtr_guard_call", f"UPDATE OF {fixed} ON {TASK}", REWRITTEN, conditions.FIXED),
         refusal("dtr_guard_final", f"UPDATE ON {TASK}", finished("OLD"), conditions.FINAL),
         refusal("dtr_guard_move", f"UPDATE ON {TASK}", illegal, conditions.ILLEGAL),
@@ -120,8 +121,9 @@ def sound_payload() -> str:
     named = "json_type(NEW.backoff, '$.function') = 'text'"
     backoffs = [f"json_type(NEW.backoff, '$.{key}') IS NOT NULL" for key in EXPONENTIAL]
     backoff = f"json_type(NEW.backoff) = 'array' OR {named} OR ({' AND '.join(backoffs)})"
+    times = [f"(NEW.{column} IS NULL OR NEW.{column} LIKE '____-__-__ __:__:__%')" for column in TIMES]
     size = " + ".join(f"COALESCE(length(NEW.{column}), 0)" for column in (*SHAPES, "backoff"))
-    return " AND ".join([*shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {LARGEST}"])
+    return " AND ".join([*times, *shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {LARGEST}"])
 
 
 def against_long_texts() -> list[tuple[str, str]]:

@@ -80,6 +80,19 @@ FAULTS = {
     "F105": "operator meets a locked row",
     "F106": "key locked by a reference",
     "F107": "backlog of other kinds",
+    "F67": "the clocks go back",
+    "F68": "the clocks go forward",
+    "F69": "a database in another time zone",
+    "F70": "a result without its end",
+    "F71": "a stray result beside a batch",
+    "F72": "an event without its move",
+    "F73": "a history that is rewritten",
+    "F74": "operators of a session's own",
+    "F75": "dump and restore",
+    "F76": "a clock that is gone or shifted",
+    "F77": "deleted, replaced, truncated",
+    "F78": "fixtures",
+    "F79": "rows that nobody could read",
     "F120": "code of a task where others are served",
     "F121": "signals and sockets in forked processes",
     "F122": "sessions used behind Django's back",
@@ -100,7 +113,7 @@ FAULTS = {
     "F157": "names in commands to paste",
 }
 DOES_NOT_APPLY = {
-    "F24": "daylight saving: tasks repeat by intervals; there is no wall-clock schedule",
+    "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",
 }
 ON_POSTGRESQL_ALONE = {
     "F14": "a file has no connections",
@@ -116,6 +129,8 @@ ON_POSTGRESQL_ALONE = {
     "F49": "SQLite lets one writer in at a time",
     "F51": "SQLite remakes tables under a lock on the file",
     **dict.fromkeys(["F103", "F104", "F105", "F106"], "SQLite locks the file, not the row: F52"),
+    "F74": "SQLite has no search_path",
+    "F75": "SQLite is restored by a copy of the file",
     "F122": "a session on SQLite is closed after each use",
     "F129": "SQLite has no server",
 }

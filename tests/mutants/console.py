@@ -102,7 +102,7 @@ CONSOLE = (
     ),
     Mutant(
         "cancelling reads what it does not need",
-        (Edit("taskqueue/engines/sqlite.py", ".unfinished().only(*FENCED)", ".unfinished()"),),
+        (Edit("taskqueue/engines/sqlite.py", ".unfinished().only(*CANCEL_COLUMNS)", ".unfinished()"),),
         (UNREADABLE + "test_it_is_cancelled_among_others",),
         on=SQLITE,
     ),

@@ -37,6 +37,8 @@ MOVES = {
 }
 REPORTS = ("completed", "failed", "released")
 MILLISECOND = 0.001
+ARRIVAL_SECONDS = 0.05
+"""A statement bears the time of its arrival: it may have waited this much for the one whose outcome it then saw."""
 OVERDUE_SECONDS, SOON_SECONDS = 5.0, 2.0
 ENOUGH = 100  # to speak of 99 %
 UNCALLED = {"LEASE_LOST", "UNREADABLE", "BAD_ARGUMENTS"}
@@ -106,7 +108,7 @@ def overlapping_leases(history: History, task: UUID, events: list[Event]) -> Ite
     claimed, holder, latest = 0.0, "", 0.0
     for event in events:
         if event.kind == "running":
-            if event.at < latest:
+            if event.at < latest - ARRIVAL_SECONDS:
                 yield Violation("I4", task, f"attempt {event.attempt} was claimed before the one before it ended")
             claimed, holder = event.at, event.actor
         taken = event.kind == "lease_lost" and not speaks_for(event.actor, holder)

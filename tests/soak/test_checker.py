@@ -113,7 +113,7 @@ DOCTORED = {
     "I3 an attempt skipped": lambda h: event(h, 5, attempt=4),
     "I3 reported by another": lambda h: event(h, 6, actor=TWO),
     "I4 taken while the lease held": lambda h: event(h, 1, actor="two-2-b"),
-    "I4 claimed before the end": lambda h: event(h, 5, at=102.5),
+    "I4 claimed before the end": lambda h: event(h, 5, at=102.9),
     "I5 completed without an end": lambda h: h.lines[TASK].pop(),
     "I5 failed without a start": lambda h: h.lines[TASK].pop(1),
     "I5 completed before its end": lambda h: line(h, 3, at=6.5),

@@ -51,6 +51,9 @@ FAILURES = read_sql(
     "failures",
     **{name: f"json_extract(task.last_error, '$.{name}')" for name in ("exception", "code", "message")},
 )
+CANCEL_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
+"""What cancelling has to know. Whatever else a row holds, even what cannot be decoded, does not stand in its way."""
+
 TABLE = Task._meta.db_table
 ESTIMATE = f"SELECT (SELECT max(rowid) FROM {TABLE}) - (SELECT min(rowid) FROM {TABLE}) + 1"  # noqa: S608
 # SQLite takes a partial index only where its condition stands in the question word for word, not as parameters.
@@ -234,7 +237,7 @@ class SQLite:
 
     def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
         with self.writing() as moment:
-            tasks = list(self.tasks.unfinished().only(*FENCED).filter(pk__in=ids).order_by("pk"))
+            tasks = list(self.tasks.unfinished().only(*CANCEL_COLUMNS).filter(pk__in=ids).order_by("pk"))
             error = cancellation(actor, reason)
             TaskResult.objects.using(self.using).bulk_create(
                 [result_of(task, Status.CANCELLED, moment, error=error) for task in tasks]

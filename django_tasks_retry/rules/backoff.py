@@ -13,6 +13,11 @@ BackoffFunction: TypeAlias = Callable[[BaseException, Any], float | None]
 MAX_DELAY = 10 * 366 * 86400.0
 
 
+def bounded_delay(seconds: float) -> float:
+    """Within what can be stored; what is no number means at once."""
+    return min(max(0.0, seconds), MAX_DELAY)
+
+
 @dataclass(frozen=True, slots=True)
 class Exponential:
     """`base * factor ** (n - 1)` seconds, at most `cap`, then spread by ±`jitter`."""
@@ -103,15 +108,20 @@ def to_json(backoff: Backoff | None) -> Any:
 
 
 def from_json(stored: Any) -> Backoff | None:
-    match stored:
-        case None:
-            return None
-        case list():
-            return Schedule(tuple(stored))
-        case {"function": path}:
-            return Custom(path)
-        case _:
-            return Exponential(**stored)
+    """What a row holds; InvalidPolicy where it is none of the forms above, as a later version may write them."""
+    try:
+        match stored:
+            case None:
+                return None
+            case list():
+                return Schedule(tuple(stored))
+            case {"function": str(path)}:
+                return Custom(path)
+            case dict():
+                return Exponential(**stored)
+    except (TypeError, ValueError):
+        pass
+    raise InvalidPolicy("The stored backoff has a form that this version does not know.")
 
 
 def default_max_attempts(backoff: Backoff | None, otherwise: int) -> int:

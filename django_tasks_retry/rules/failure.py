@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..errors import Abort, TaskTimeout
+from .names import name_of
 from .payload import clip, storable
 
 NAME_LIMIT = 1000
@@ -50,10 +51,11 @@ LOST = Failure("The worker was lost and no attempt is left.", Code.LEASE_LOST, e
 
 def capture(error: BaseException, code: Code | None = None) -> Failure:
     kind = type(error)
+    name = storable(name_of(kind)[:200])
     return Failure(
-        message=bounded(lambda: str(error), MESSAGE_LIMIT, f"<{kind.__name__} whose text cannot be made>"),
+        message=bounded(lambda: str(error), MESSAGE_LIMIT, f"<{name} whose text cannot be made>"),
         code=code or code_of(error),
-        exception=bounded(lambda: f"{kind.__module__}.{kind.__qualname__}"[:200], NAME_LIMIT, "<nameless>"),
+        exception=bounded(lambda: f"{kind.__module__}.{kind.__qualname__}"[:200], NAME_LIMIT, name),
         traceback=bounded(lambda: format_traceback(error), TRACEBACK_LIMIT, "<traceback cannot be made>"),
     )
 
@@ -64,7 +66,7 @@ def format_traceback(error: BaseException) -> str:
 
 def bounded(make: Callable[[], str], limit: int, fallback: str) -> str:
     try:
-        text = make()
+        text = str.__str__(make())  # which may be of a class of its own, too
         # Cut before escaping: a 50 MB message must not be scanned as a whole.
         cut = max(0, len(text) - limit * 8)
         return clip(storable(text[: limit * 4] + text[-limit * 4 :] if cut else text), limit, cut)
@@ -73,10 +75,7 @@ def bounded(make: Callable[[], str], limit: int, fallback: str) -> str:
 
 
 def code_of(error: BaseException) -> Code:
-    match error:
-        case TaskTimeout():
-            return Code.TIMEOUT
-        case Abort():
-            return Code.ABORTED
-        case _:
-            return Code.EXCEPTION
+    # By its class: isinstance() would ask the error itself.
+    if issubclass(type(error), TaskTimeout):
+        return Code.TIMEOUT
+    return Code.ABORTED if issubclass(type(error), Abort) else Code.EXCEPTION

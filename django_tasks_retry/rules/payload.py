@@ -5,49 +5,164 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
-from ..errors import InvalidPayload
+from ..errors import InvalidPayload, TaskCancelled, TaskTimeout
+from .names import name_of
 
 MAX_DEPTH = 64
+MOST_BYTES = 16 * 1024 * 1024
+"""Of any value; the options set lower limits."""
+EVERYTHING = slice(None)
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-def canonical(value: Any, where: str, depth: int = 0) -> Any:
-    """The value as plain JSON, or InvalidPayload naming the place that is not."""
-    match value:
-        case None | bool():
-            return value
-        case str():
-            return checked_text(value, where)
-        case int():
-            return checked_int(value, where)
-        case float():
-            return canonical_float(value, where)
-    if depth == MAX_DEPTH:
-        raise InvalidPayload(f"{where} is nested deeper than {MAX_DEPTH} levels. Pass a flatter value or an id.")
-    match value:
-        case list() | tuple():
-            return [canonical(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
-        case Mapping():
-            return canonical_object(value, where, depth)
+class Budget:
+    """Bytes that a value may take as JSON, counted while it is walked, never more than it will take in the end."""
+
+    __slots__ = ("left", "limit", "what")
+
+    def __init__(self, limit: int, what: str) -> None:
+        self.left = self.limit = limit
+        self.what = what
+
+    def spend(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise too_large(self.what, self.limit)
+
+
+def too_large(what: str, limit: int) -> InvalidPayload:
+    return InvalidPayload(f"{what} takes more than {limit:,} bytes as JSON. Store the data and pass its id.")
+
+
+def canonical(value: Any, where: str, budget: Budget | None = None, depth: int = 0) -> Any:
+    """The value as plain JSON, or InvalidPayload naming the place that is not.
+
+    What it is by its built-in class counts, whatever a subclass makes of it; the work is bounded by the budget.
+    """
+    form = FORMS.get(type(value)) or form_of(value, where)
+    return form(value, where, budget or Budget(MOST_BYTES, where), depth)
+
+
+Form: TypeAlias = Callable[[Any, str, Budget, int], Any]
+
+
+def form_of(value: Any, where: str) -> Form:
+    """The form of a value whose class is derived from a built-in one, or is some other mapping."""
+    kind = type(value)
+    for base, form in FORMS.items():
+        if issubclass(kind, base):
+            return form
+    with own_code(where):
+        if issubclass(kind, Mapping):
+            return canonical_mapping
     raise InvalidPayload(
-        f"Unsupported type: {where} is a {type(value).__name__}, which is not JSON. "
+        f"Unsupported type: {where} is a {name_of(kind)}, which is not JSON. "
         "Pass plain data, such as a primary key or an ISO date."
     )
 
 
-def canonical_object(value: Mapping[Any, Any], where: str, depth: int) -> dict[str, Any]:
-    for key in value:
-        if not isinstance(key, str):
-            raise InvalidPayload(
-                f"{where} has the key {key!r}, a {type(key).__name__}. JSON keys are strings: convert it with str()."
-            )
-        checked_text(key, f"a key of {where}")
+@contextmanager
+def own_code(where: str) -> Iterator[None]:
+    """Around what calls methods of a value's own class: whatever they raise, the value cannot be stored."""
+    try:
+        yield
+    except (InvalidPayload, TaskTimeout, TaskCancelled):
+        raise
+    except Exception as error:
+        kind = name_of(type(error))
+        raise InvalidPayload(f"{where} cannot be read: its own code raised {kind}. Pass plain data.") from error
+
+
+def canonical_constant(value: Any, _where: str, budget: Budget, _depth: int) -> Any:
+    budget.spend(4)
+    return value
+
+
+def canonical_text(text: str, where: str, budget: Budget, _depth: int) -> str:
+    budget.spend(str.__len__(text) + 2)
+    return checked_text(text, where)
+
+
+def canonical_int(number: int, where: str, budget: Budget, _depth: int) -> int:
+    bits = int.bit_length(number)
+    if bits > 4096:
+        raise InvalidPayload(f"{where} is an integer of {bits} bits; at most 4096 can be stored.")
+    budget.spend(bits * 3 // 10 or 1)
+    return int.__int__(number)
+
+
+def canonical_float(number: float, where: str, budget: Budget, _depth: int) -> float | int:
+    budget.spend(3)
+    number = float.__float__(number)
+    if not math.isfinite(number):
+        raise InvalidPayload(f"{where} is {number!r}, which JSON cannot express. Pass None or a string.")
+    # PostgreSQL's jsonb gives a float written with an exponent back as an integer, and knows no negative zero.
+    if abs(number) >= 1e16:
+        return int(number)
+    return number + 0.0
+
+
+def canonical_list(value: list[Any], where: str, budget: Budget, depth: int) -> list[Any]:
+    check_depth(where, depth)
+    budget.spend(list.__len__(value) + 1)
+    return canonical_items(list.__getitem__(value, EVERYTHING), where, budget, depth + 1)
+
+
+def canonical_tuple(value: tuple[Any, ...], where: str, budget: Budget, depth: int) -> list[Any]:
+    check_depth(where, depth)
+    budget.spend(tuple.__len__(value) + 1)
+    return canonical_items(tuple.__iter__(value), where, budget, depth + 1)
+
+
+def canonical_items(items: Iterable[Any], where: str, budget: Budget, depth: int) -> list[Any]:
+    return [canonical(item, f"{where}[{i}]", budget, depth) for i, item in enumerate(items)]
+
+
+def canonical_object(value: dict[Any, Any], where: str, budget: Budget, depth: int) -> dict[str, Any]:
+    check_depth(where, depth)
+    budget.spend(2 * dict.__len__(value) + 1)
+    try:
+        pairs = list(dict.items(value))  # in one step, for other threads may be filling the dictionary
+    except RuntimeError as error:
+        raise InvalidPayload(f"{where} was changed while it was read. Return a copy of it.") from error
+    items = {checked_key(key, where, budget): item for key, item in pairs}
     # The order in which PostgreSQL's jsonb keeps keys, so that SQLite gives back the same.
-    ordered = sorted(value, key=lambda key: (len(key.encode()), key.encode()))
-    return {key: canonical(value[key], f"{where}[{key!r}]", depth + 1) for key in ordered}
+    ordered = sorted(items, key=lambda key: (len(key.encode()), key.encode()))
+    return {key: canonical(items[key], f"{where}[{short(key)!r}]", budget, depth + 1) for key in ordered}
+
+
+def canonical_mapping(value: Mapping[Any, Any], where: str, budget: Budget, depth: int) -> dict[str, Any]:
+    items: dict[Any, Any] = {}
+    with own_code(where):
+        for key in value:
+            items[key] = value[key]
+            if len(items) * 5 > budget.left:  # however long it goes on
+                raise too_large(budget.what, budget.limit)
+    return canonical_object(items, where, budget, depth)
+
+
+def check_depth(where: str, depth: int) -> None:
+    if depth == MAX_DEPTH:
+        raise InvalidPayload(f"{where} is nested deeper than {MAX_DEPTH} levels. Pass a flatter value or an id.")
+
+
+def checked_key(key: Any, where: str, budget: Budget) -> str:
+    if not issubclass(type(key), str):
+        with own_code(f"a key of {where}"):
+            shown = short(repr(key))
+        raise InvalidPayload(
+            f"{where} has the key {shown}, a {name_of(type(key))}. JSON keys are strings: convert it with str()."
+        )
+    return canonical_text(key, f"a key of {where}", budget, 0)
+
+
+def short(text: str) -> str:
+    """For messages: a path names every key on its way."""
+    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def checked_text(text: str, where: str) -> str:
@@ -60,19 +175,17 @@ def checked_text(text: str, where: str) -> str:
     return str.__str__(text)  # the text itself, also where it is the member of an enumeration
 
 
-def checked_int(number: int, where: str) -> int:
-    if number.bit_length() > 4096:
-        raise InvalidPayload(f"{where} is an integer of {number.bit_length()} bits; at most 4096 can be stored.")
-    return int(number)
-
-
-def canonical_float(number: float, where: str) -> float | int:
-    if not math.isfinite(number):
-        raise InvalidPayload(f"{where} is {number!r}, which JSON cannot express. Pass None or a string.")
-    # PostgreSQL's jsonb gives a float written with an exponent back as an integer, and knows no negative zero.
-    if abs(number) >= 1e16:
-        return int(number)
-    return float(number) + 0.0
+# `bool` before `int`, which it is derived from.
+FORMS: dict[type, Form] = {
+    type(None): canonical_constant,
+    bool: canonical_constant,
+    str: canonical_text,
+    int: canonical_int,
+    float: canonical_float,
+    list: canonical_list,
+    tuple: canonical_tuple,
+    dict: canonical_object,
+}
 
 
 # Made once: json.dumps would make one for every call.
@@ -84,11 +197,8 @@ def dump(value: Any) -> str:
 
 
 def check_size(text: str, limit: int, where: str) -> str:
-    size = len(text.encode())
-    if size > limit:
-        raise InvalidPayload(
-            f"{where} takes {size:,} bytes as JSON; the limit is {limit:,}. Store the data and pass its id."
-        )
+    if len(text.encode()) > limit:
+        raise too_large(where, limit)
     return text
 
 

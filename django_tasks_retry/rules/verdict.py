@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..durations import as_seconds
 from ..errors import Retry
-from .backoff import MAX_DELAY, Custom, Exponential, Schedule
+from .backoff import Custom, Exponential, Schedule, bounded_delay
 from .failure import PERMANENT, Code
 from .policy import RetryPolicy
 
@@ -29,9 +30,17 @@ def delay_before_next(
         return None
     if error is not None and policy.gives_up_on(error):
         return None
-    if isinstance(error, Retry):
-        return min(error.after, MAX_DELAY)
+    if isinstance(error, Retry) and (after := seconds_of(error, "after")) is not None:
+        return after
     if isinstance(backoff, Custom):
         delay = custom()
-        return None if delay is None else min(max(0.0, float(delay)), MAX_DELAY)
-    return backoff.delay(spent, chance)
+        return None if delay is None else bounded_delay(float(delay))
+    return bounded_delay(backoff.delay(spent, chance))
+
+
+def seconds_of(signal: BaseException, name: str) -> float | None:
+    """What a Retry or a Snooze asks for; None where a subclass never called the constructor that keeps it."""
+    try:
+        return bounded_delay(as_seconds(getattr(signal, name)))
+    except (AttributeError, TypeError, ValueError):
+        return None

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
+from django.db import DataError, IntegrityError
+
 from .. import registry
 from ..conf import options
+from ..rules.failure import Code, Failure
+from ..rules.payload import noted
 from .database import database
 from .engines import Engine, engine_for
 from .engines.base import Terms
+from .finish import record
 from .lanes import Lanes
-from .lease import Lease
+from .lease import Claimed, Lease
+from .report import Failed, report_of
+
+logger = logging.getLogger("django_tasks_retry")
 
 
 def claim(
@@ -33,19 +43,35 @@ def claim(
     known = registry.known_paths() if lanes.paths is None else lanes.paths
     terms = Terms(worker_id, backend, seconds, known)
     if not lanes.are_stale():
-        leases = take(lanes, limit, terms, engine)
-        lanes.came_short = 0 < len(leases) < limit
-        if leases or not lanes.may_look():
-            return leases
-    return take(lanes, limit, terms, engine) if lanes.look(engine) else []
+        claimed = take(lanes, limit, terms, engine)
+        lanes.came_short = 0 < len(claimed) < limit
+        if claimed or not lanes.may_look():
+            return claimed.leases
+    return take(lanes, limit, terms, engine).leases if lanes.look(engine) else []
 
 
-def take(lanes: Lanes, limit: int, terms: Terms, engine: Engine) -> list[Lease]:
+def take(lanes: Lanes, limit: int, terms: Terms, engine: Engine) -> Claimed:
     if not lanes.lanes or limit < 1:
-        return []
-    leases = sorted(engine.claim(lanes.in_order(), limit, terms), key=urgency)
-    lanes.raise_floors(leases)
-    return leases
+        return Claimed()
+    began = time.monotonic()
+    claimed = engine.claim(lanes.in_order(), limit, terms)
+    claimed.leases.sort(key=urgency)
+    lanes.note_claim(claimed.leases, time.monotonic() - began, came_to_the_end=len(claimed) < limit)
+    if claimed.unreadable:
+        fail_unreadable(claimed.unreadable)
+    return claimed
+
+
+def fail_unreadable(unreadable: Sequence[tuple[Lease, str]]) -> None:
+    """End them, each under its own lease: an attempt would need what cannot be read, and so would the next one."""
+    for lease, reason in unreadable:
+        message = noted(f"The task's row cannot be read. {reason}")
+        logger.error("%s %s fails: %s", lease.func_path, lease.id, message)
+        failure = Failure(message, Code.UNREADABLE, exception="", traceback="")
+        try:
+            record([report_of(Failed(lease, failure))])
+        except (DataError, IntegrityError):
+            logger.exception("the failure of %s %s is refused; its lease will expire", lease.func_path, lease.id)
 
 
 def urgency(lease: Lease) -> Any:

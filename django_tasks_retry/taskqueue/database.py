@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import connections, router
+from django.core.exceptions import EmptyResultSet
+from django.db import Error, connections, router
+from django.db.models import QuerySet
 
 from ..conf import options
 from ..instants import read
@@ -41,7 +43,10 @@ def as_array(values: Sequence[Any]) -> str:
 
 def as_moment(value: Any) -> datetime:
     """A time as the models give it; SQLite answers raw statements with texts, in UTC."""
-    return value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
+    if isinstance(value, datetime):
+        return value
+    read_from = datetime.fromisoformat(value)
+    return read_from.astimezone(UTC) if read_from.tzinfo else read_from.replace(tzinfo=UTC)
 
 
 def as_instants(rows: list[tuple[Any, ...]], using: str) -> list[tuple[Any, ...]]:
@@ -60,11 +65,57 @@ def run(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, A
         return [dict(zip(columns, row, strict=True)) for row in as_instants(cursor.fetchall(), using)]
 
 
-def fetch(sql: str, parameters: Mapping[str, Any] | None, using: str) -> list[tuple[Any, ...]]:
+def fetch(sql: str, parameters: Any, using: str) -> list[tuple[Any, ...]]:
     """Run one statement; its rows as they come."""
     with connections[using].cursor() as cursor, unprepared(cursor):
         cursor.execute(sql, parameters)
         return as_instants(cursor.fetchall(), using)
+
+
+class AsTexts(tuple[Any, ...]):
+    """A row that the driver could not read, as the texts that the server sent."""
+
+    reason = ""
+
+
+def fetch_any(sql: str, parameters: Any, using: str) -> list[tuple[Any, ...]]:
+    """Run one statement whose rows may hold anything, such as the year 20000: what the driver cannot read is `AsTexts`.
+
+    It reads all rows or none, so it is asked for one at a time only where that has failed.
+    """
+    with connections[using].cursor() as cursor, unprepared(cursor):
+        cursor.execute(sql, parameters)
+        try:
+            return as_instants(cursor.fetchall(), using)
+        except (Error, ValueError, OverflowError):
+            driven = cursor.cursor  # without Django's wrapper
+            if getattr(driven, "pgresult", None) is None:
+                raise
+            return [fetch_row(driven, number, using) for number in range(driven.pgresult.ntuples)]
+
+
+def fetch_stored(tasks: QuerySet[Task], columns: Sequence[str], using: str) -> list[tuple[Any, ...]]:
+    """These columns of tasks as they are stored: the models would read all rows or none."""
+    try:
+        sql, parameters = tasks.values_list(*columns).query.get_compiler(using).as_sql()
+    except EmptyResultSet:
+        return []
+    if not is_postgresql(using):
+        # As expressions, which the driver does not take for times that it could read.
+        sql = f"SELECT {', '.join(f'+stored.{column}' for column in columns)} FROM ({sql}) AS stored"  # noqa: S608
+    return fetch_any(sql, parameters, using)
+
+
+def fetch_row(driven: Any, number: int, using: str) -> tuple[Any, ...]:
+    try:
+        driven.scroll(number, mode="absolute")
+        [row] = as_instants([driven.fetchone()], using)
+    except Exception as error:  # noqa: BLE001 - whatever the driver makes of the row
+        values = (driven.pgresult.get_value(number, place) for place in range(driven.pgresult.nfields))
+        texts = AsTexts(None if value is None else value.decode() for value in values)
+        texts.reason = str(error)
+        return texts
+    return row
 
 
 @contextmanager

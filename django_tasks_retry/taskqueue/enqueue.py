@@ -18,7 +18,7 @@ from ..instants import as_instant
 from ..models import MAX_LENGTHS, Task
 from ..rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
 from ..rules.names import path_of
-from ..rules.payload import canonical, check_size, checked_text, dump
+from ..rules.payload import Budget, canonical, check_size, checked_text, dump
 from ..rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
 from .database import database
 from .ids import new_id
@@ -132,9 +132,10 @@ def canonical_call(request: Request, backend: str) -> tuple[list[Any], dict[str,
         raise InvalidPayload(f"args={request.args!r}: give a list or a tuple of arguments.")
     if not isinstance(request.kwargs, Mapping):
         raise InvalidPayload(f"kwargs={request.kwargs!r}: give a dictionary of arguments.")
-    args = [canonical(value, f"args[{i}]") for i, value in enumerate(request.args)]
-    kwargs = canonical(request.kwargs, "kwargs")
-    check_size(dump([args, kwargs]), options(backend).max_args_size, "The call's arguments")
+    budget = Budget(options(backend).max_args_size, "The call's arguments")
+    args = [canonical(value, f"args[{i}]", budget) for i, value in enumerate(request.args)]
+    kwargs = canonical(request.kwargs or {}, "kwargs", budget)
+    check_size(dump([args, kwargs]), budget.limit, budget.what)
     return args, kwargs
 
 
@@ -143,8 +144,9 @@ def canonical_metadata(request: Request, backend: str) -> dict[str, Any]:
         raise InvalidPayload(f"metadata={request.metadata!r}: give a dictionary.")
     if not request.metadata:
         return {}
-    metadata: dict[str, Any] = canonical(request.metadata, "metadata")
-    check_size(dump(metadata), options(backend).max_args_size, "metadata")
+    budget = Budget(options(backend).max_args_size, "metadata")
+    metadata: dict[str, Any] = canonical(request.metadata, "metadata", budget)
+    check_size(dump(metadata), budget.limit, budget.what)
     return metadata
 
 

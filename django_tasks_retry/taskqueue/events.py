@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from ..models import Task, TaskEvent, TaskResult
+from ..models import TaskEvent, TaskResult
 from ..rules.payload import storable
 from ..rules.status import Status
 from ..rules.transitions import EventKind, Move
@@ -34,9 +34,16 @@ def write_events(events: Sequence[TaskEvent], using: str) -> None:
     TaskEvent.objects.using(using).bulk_create(events)
 
 
-def result_of(task: Task, status: Status, ts: datetime, *, result: str | None = None, error: Any = None) -> TaskResult:
+class LastAttempted(Attempted, Protocol):
+    @property
+    def last_attempt_at(self) -> datetime | None: ...
+
+
+def result_of(
+    task: LastAttempted, status: Status, ts: datetime, *, result: str | None = None, error: Any = None
+) -> TaskResult:
     return TaskResult(
-        task_id=task.pk,
+        task_id=task.id,
         status=status.value,
         result=None if result is None else json.loads(result),
         error=error,

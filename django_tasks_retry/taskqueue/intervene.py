@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -17,7 +18,6 @@ from django.db import IntegrityError, transaction
 from ..clock import Now
 from ..errors import IllegalMove
 from ..models import Task, TaskEvent
-from ..querysets import TaskQuerySet
 from ..rules.payload import noted
 from ..rules.status import Status
 from ..rules.transitions import RESCHEDULE, EventKind
@@ -26,11 +26,11 @@ from .engines import engine_for
 from .enqueue import checked_delay, checked_eta, checked_priority, checked_queue
 from .events import actor_of, event, events_of, write_events
 from .insert import insert
+from .locks import locked, readable, repeatable, until_free
 from .new_tasks import same_call
 from .wakeup import announce_cancelled, announce_work
 
 CHUNK = 1000
-MOVED_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
 MOVED_TO = ("pk", "attempts", "queue", "priority", "eta", "updated_at")
 """What a move has to know. Whatever else a row holds, even what cannot be decoded, does not stand in its way."""
 
@@ -44,23 +44,34 @@ class Changed:
 
 
 def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> Changed:
-    """Cancel tasks, pending or running. A running one loses its lease here; its worker learns it and stops."""
+    """Cancel tasks, pending or running. A running one loses its lease here; its worker learns it and stops.
+
+    What somebody else keeps locked is skipped after a while, and holds up no other.
+    """
     using, actor, reason, changed = database(backend), actor_of(by), noted(reason), Changed()
+    unfinished = Task.objects.using(using).unfinished()
     for chunk in chunks(ids):
-        with transaction.atomic(using=using):
-            ended = engine_for(using).cancel(chunk, actor, reason)
-            announce_cancelled({task_id for task_id, was_running in ended.items() if was_running}, using)
-        changed = tally(changed, chunk, list(ended))
+        done = until_free(unfinished, chunk, partial(cancel_free, using=using, actor=actor, reason=reason))
+        changed = tally(changed, chunk, done)
     return changed
 
 
+def cancel_free(ids: Sequence[UUID], *, wait: bool, using: str, actor: str, reason: str) -> list[UUID]:
+    ended = engine_for(using).cancel(ids, actor, reason, wait=wait)
+    announce_cancelled({task_id for task_id, was_running in ended.items() if was_running}, using)
+    return list(ended)
+
+
 def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> list[Task]:
-    """Do finished tasks again, each as a new task with the same call. The old rows stay as they were."""
+    """Do finished tasks again, each as a new task with the same call. The old rows stay as they were.
+
+    A task whose row cannot be read cannot be copied: it is skipped.
+    """
     using, actor, reason = database(backend), actor_of(by), noted(reason)
     fresh: list[Task] = []
     for chunk in chunks(ids):
         with transaction.atomic(using=using):
-            finished = locked(Task.objects.using(using).finished(), chunk)
+            finished = repeatable(Task.objects.using(using).finished(), chunk)
             ended = ended_series(finished, using)
             copies = [same_call(task, retry_of_id=task.pk, **({} if task.pk in ended else ONCE)) for task in finished]
             written = [task for task in insert(copies, using) if not task.already_enqueued]
@@ -97,27 +108,35 @@ def reschedule(
     reason: str = "",
     backend: str = "default",
 ) -> Changed:
-    """Change when, where and how urgently PENDING tasks run. Without any wish: run now."""
+    """Change when, where and how urgently PENDING tasks run. Without any wish: run now.
+
+    What somebody else keeps locked is skipped after a while, and holds up no other.
+    """
     using, actor, reason, changed = database(backend), actor_of(by), noted(reason), Changed()
-    wishes = wished(eta, queue, priority, backend)
+    place = partial(place_free, using=using, actor=actor, reason=reason, wishes=wished(eta, queue, priority, backend))
     for chunk in chunks(ids):
         try:
-            with transaction.atomic(using=using):
-                tasks = locked(Task.objects.using(using).pending().only(*MOVED_COLUMNS), chunk)
-                update(tasks, using, actor, **wishes)
-                moved = list(Task.objects.using(using).filter(pk__in=[task.pk for task in tasks]).only(*MOVED_TO))
-                why = {"reason": reason}
-                events = [e for t in moved for e in events_of(RESCHEDULE, t, actor, t.updated_at, place_of(t) | why)]
-                write_events(events, using)
-                announce_work({task.queue for task in moved}, using)
+            done = until_free(Task.objects.using(using).pending(), chunk, place)
         except IntegrityError as error:
             if "unique_key" not in str(error):
                 raise
             raise IllegalMove(
                 f"Queue {queue!r} holds an unfinished task with the same unique key. Finish or cancel that one first."
             ) from error
-        changed = tally(changed, chunk, [task.pk for task in tasks])
+        changed = tally(changed, chunk, done)
     return changed
+
+
+def place_free(
+    ids: Sequence[UUID], *, wait: bool, using: str, actor: str, reason: str, wishes: dict[str, Any]
+) -> list[UUID]:
+    ids = locked(Task.objects.using(using).pending(), ids, wait=wait)
+    update(ids, using, actor, **wishes)
+    moved = readable(Task.objects.using(using).only(*MOVED_TO), ids)
+    why = {"reason": reason}
+    write_events([e for t in moved for e in events_of(RESCHEDULE, t, actor, t.updated_at, place_of(t) | why)], using)
+    announce_work({task.queue for task in moved}, using)
+    return ids
 
 
 def place_of(task: Task) -> dict[str, Any]:
@@ -142,16 +161,24 @@ def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | 
 def cancel_one(task: Task, *, by: Any = None, reason: str = "") -> None:
     """Cancel, and bring the instance up to date; IllegalMove where the task has finished."""
     changed = cancel([task.pk], by=by, reason=reason, backend=task.backend)
-    task.refresh_from_db(using=database(task.backend))
+    task.refresh_from_db(using=database(task.backend), fields=CHANGED_BY_CANCEL)
+    if not changed.done and not task.is_finished:
+        raise IllegalMove(f"Somebody else keeps the {task.status} task {task.pk} locked. Try again.")
     if not changed.done:
         raise IllegalMove(f"A {task.status} task cannot become CANCELLED.")
+
+
+CHANGED_BY_CANCEL = ["status", "locked_by", "lock_expires_at", "moved_by", "updated_at", "finished_at", "attempts"]
 
 
 def retry_one(task: Task, *, by: Any = None, reason: str = "") -> Task:
     fresh = retry([task.pk], by=by, reason=reason, backend=task.backend)
     if fresh:
         return fresh[0]
-    task.refresh_from_db(using=database(task.backend))
+    tasks = Task.objects.using(database(task.backend))
+    task.refresh_from_db(using=tasks.db, fields=["status"])
+    if task.is_finished and not repeatable(tasks, [task.pk]):
+        raise IllegalMove(f"The row of task {task.pk} cannot be read, so its call cannot be repeated. Enqueue it anew.")
     if task.is_finished:
         raise IllegalMove(
             f"Another unfinished task holds the unique key {task.unique_key!r}. It already does the work."
@@ -165,13 +192,7 @@ def chunks(ids: Iterable[UUID]) -> Iterator[list[UUID]]:
         yield chunk
 
 
-def locked(tasks: TaskQuerySet, ids: Sequence[UUID]) -> list[Task]:
-    """In the order of their ids, so that two operators acting on the same tasks cannot deadlock."""
-    return list(tasks.filter(pk__in=ids).order_by("pk").select_for_update())
-
-
-def update(tasks: Sequence[Task], using: str, actor: str, **changes: Any) -> None:
-    ids = [task.pk for task in tasks]
+def update(ids: Sequence[UUID], using: str, actor: str, **changes: Any) -> None:
     Task.objects.using(using).filter(pk__in=ids).update(**{"updated_at": Now(), "moved_by": actor, **changes})
 
 

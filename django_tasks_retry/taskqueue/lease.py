@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from django.db.models import Case, Value, When
+from django.db.models import BooleanField, Case, ExpressionWrapper, Q, Value, When
 
 from ..clock import Now
 from ..errors import LostReason
 from ..models import Task
 from ..querysets import TaskQuerySet
+from ..rules.backoff import MAX_DELAY
 from ..rules.status import Status
 from ..rules.transitions import KEPT
-from .database import database
+from .database import AsTexts, as_moment, database
 
 Fence: TypeAlias = tuple[UUID, str, int]
+EARLIEST = UUID(int=0)
 
 
 class Lease(NamedTuple):
@@ -70,22 +73,108 @@ class Lease(NamedTuple):
 
 
 COLUMNS = list(Lease._fields)
-JSON_PLACES = [COLUMNS.index(name) for name in ("args", "kwargs", "backoff", "metadata")]
-decode = json.JSONDecoder().raw_decode
+PAYLOAD: dict[str, type] = {"args": list, "kwargs": dict, "metadata": dict}
+LEAN_COLUMNS = [name for name in COLUMNS if name not in PAYLOAD]
+"""What is read of a lease by those who do not call its function, and must survive whatever its row holds."""
+JSON_PLACES = [COLUMNS.index(name) for name in (*PAYLOAD, "backoff")]
+SHORTEST_INTERVAL = 0.001
+
+
+class Unreadable(ValueError):
+    """A row holds what no enqueue writes."""
+
+
+def no_constant(name: str) -> Any:
+    raise Unreadable(f"{name} is not JSON")
+
+
+decode = json.JSONDecoder(parse_constant=no_constant).raw_decode
 
 
 def read_lease(row: Sequence[Any]) -> Lease:
-    """A lease from a raw row of `COLUMNS`, in which JSON arrives as text."""
+    """A lease from a raw row of `COLUMNS`, in which JSON arrives as text. Raises whatever the row provokes."""
     values = list(row)
     for place in JSON_PLACES:
         if isinstance(values[place], str):
             values[place], _ = decode(values[place])
-    return Lease(*values)
+    lease = Lease(*values)
+    check_call(lease)
+    return lease
 
 
-def lease_of(task: Task, **changes: Any) -> Lease:
-    """The lease in a task's row."""
-    return Lease(**{name: getattr(task, name) for name in COLUMNS} | changes)
+def check_call(of: Lease | Task) -> None:
+    """Unreadable where the call, though it can be decoded, is none that enqueue would write."""
+    for name, kind in PAYLOAD.items():
+        if not isinstance(getattr(of, name), kind):
+            raise Unreadable(f"{name} is no JSON {'array' if kind is list else 'object'}")
+    if not 0 < of.timeout <= MAX_DELAY:
+        raise Unreadable(f"its timeout is {of.timeout!r}")
+    if of.interval and not SHORTEST_INTERVAL <= of.interval <= MAX_DELAY:
+        raise Unreadable(f"its interval is {of.interval!r}")
+
+
+def lean_lease(row: Sequence[Any], columns: Sequence[str] = LEAN_COLUMNS) -> Lease:
+    """A lease without its payload, from a raw row of these columns. What cannot be read is replaced, never raised."""
+    raw = dict(zip(columns, row, strict=True))
+    claimed_at = as_moment(raw["last_attempt_at"])
+    values = {name: read_or(default, READERS.get(name, str), raw[name]) for name, default in LEAN.items()}
+    moments = {name: read_or(claimed_at, as_moment, raw[name]) for name in MOMENTS}
+    slot = raw["slot"] and read_or(None, as_moment, raw["slot"])
+    return Lease(**values, **moments, slot=slot, args=[], kwargs={}, metadata={})
+
+
+def read_or(default: Any, reader: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return reader(value)
+    except Exception:  # noqa: BLE001 - a row is data: nobody may die of reading it
+        return default
+
+
+def as_uuid(value: Any) -> UUID:
+    return value if isinstance(value, UUID) else UUID(value)
+
+
+def as_json(value: Any) -> Any:
+    return decode(value)[0] if isinstance(value, str) else value
+
+
+MOMENTS = ("lock_expires_at", "eta", "created_at", "started_at", "last_attempt_at")
+READERS: dict[str, Callable[[Any], Any]] = {
+    "id": as_uuid, "run_id": as_uuid, "attempts": int, "refunds": int, "max_attempts": int, "priority": int,
+    "backoff": as_json, "timeout": float, "interval": float,
+}  # fmt: skip
+LEAN: dict[str, Any] = {
+    "id": EARLIEST, "locked_by": "", "attempts": 0, "func_path": "", "queue": "", "priority": 0, "backend": "",
+    "max_attempts": 1, "refunds": 0, "backoff": None, "timeout": 0.0, "interval": 0.0, "run_id": EARLIEST,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a claim took: leases to work on; and those whose row cannot be read, each with the reason."""
+
+    leases: list[Lease] = field(default_factory=list)
+    unreadable: list[tuple[Lease, str]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.leases) + len(self.unreadable)
+
+    @property
+    def everything(self) -> list[Lease]:
+        return [*self.leases, *(lease for lease, _ in self.unreadable)]
+
+
+def read_claimed(rows: Iterable[Sequence[Any]], read: Callable[[Sequence[Any]], Lease]) -> Claimed:
+    """Row by row: what is wrong with one is nothing to its neighbours."""
+    claimed = Claimed()
+    for row in rows:
+        try:
+            if isinstance(row, AsTexts):
+                raise Unreadable(row.reason)
+            claimed.leases.append(read(row))
+        except Exception as error:  # noqa: BLE001 - see above
+            claimed.unreadable.append((lean_lease(row, COLUMNS), f"{type(error).__name__}: {error}"))
+    return claimed
 
 
 def leased_by(lease: Lease) -> TaskQuerySet:
@@ -99,22 +188,36 @@ def kept_by(name: str) -> Case:
     return Case(When(moved_by__endswith=KEPT * 2, then=Value(name + KEPT)), default=Value(name + KEPT * 2))
 
 
+IS_LIVE = ExpressionWrapper(Q(lock_expires_at__gt=Now()), BooleanField())
+
+
+class Standing(NamedTuple):
+    """How a task stands towards a lease on it, read without a lock."""
+
+    status: str
+    locked_by: str | None
+    attempts: int
+    is_live: bool | None
+
+
 def why_lost(leases: Sequence[Lease], using: str) -> dict[Fence, LostReason]:
-    """By fence, why a report was rejected."""
+    """By fence, why a report was rejected. Leases that hold are left out: somebody else keeps the row locked."""
     if not leases:
         return {}
-    rows = Task.objects.using(using).in_bulk([lease.id for lease in leases])
-    return {lease.fence: reason_of(lease, rows.get(lease.id)) for lease in leases}
+    tasks = Task.objects.using(using).filter(pk__in=[lease.id for lease in leases])
+    rows = {pk: Standing(*row) for pk, *row in tasks.values_list("pk", "status", "locked_by", "attempts", IS_LIVE)}
+    reasons = {lease.fence: reason_of(lease, rows.get(lease.id)) for lease in leases}
+    return {fence: reason for fence, reason in reasons.items() if reason is not None}
 
 
-def reason_of(lease: Lease, task: Task | None) -> LostReason:
+def reason_of(lease: Lease, task: Standing | None) -> LostReason | None:
     if task is None:
         return LostReason.GONE
     if task.status == Status.CANCELLED:
         return LostReason.CANCELLED
-    if task.locked_by == lease.locked_by and task.attempts == lease.attempts:
-        return LostReason.EXPIRED
-    return LostReason.RECLAIMED
+    if (task.locked_by, task.attempts) != (lease.locked_by, lease.attempts):
+        return LostReason.RECLAIMED
+    return None if task.is_live else LostReason.EXPIRED
 
 
 current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=None)

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import connections
 
 from ..clock import Now, frozen
-from ..errors import InvalidCall, LeaseLost
+from ..errors import InvalidCall, LeaseLost, LostReason
 from ..rules.payload import canonical, clip, storable
 from .database import database
 from .lease import Lease, kept_by, leased_by, why_lost
@@ -21,7 +21,7 @@ def holds(lease: Lease) -> bool:
 
 
 def report_progress(lease: Lease, done: float, total: float | None = None, note: str = "") -> None:
-    """Record the holder's progress; LeaseLost where the lease no longer holds."""
+    """Record the holder's progress; LeaseLost where the lease no longer holds. Waits where the row is locked."""
     progress = progress_of(done, total, note)
     with frozen():
         written = leased_by(lease).update(progress=progress, moved_by=kept_by(lease.signature), updated_at=Now())
@@ -57,4 +57,4 @@ def open_transactions(backend: str) -> int:
 
 def raise_lost(lease: Lease) -> None:
     using = database(lease.backend)
-    raise LeaseLost(why_lost([lease], using)[lease.fence], lease.id)
+    raise LeaseLost(why_lost([lease], using).get(lease.fence, LostReason.EXPIRED), lease.id)

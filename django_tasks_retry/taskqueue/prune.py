@@ -80,13 +80,23 @@ def delete(past: Sequence[UUID], backend: str, using: str) -> int:
     others = Task.objects.using(using).filter(pk__in=past).exclude(backend=backend)
     kept = set(others.values_list("pk", flat=True))
     ids = [task_id for task_id in past if task_id not in kept]
-    if ids:
-        delete_tasks(ids, using)
-    return len(ids)
+    return delete_tasks(ids, using) if ids else 0
 
 
-def delete_tasks(ids: Sequence[UUID], using: str) -> None:
+def delete_tasks(ids: Sequence[UUID], using: str) -> int:
     with transaction.atomic(using=using):
+        ids = free(ids, using)
         Task.objects.using(using).finished().filter(pk__in=ids)._raw_delete(using)
         TaskEvent.objects.using(using).filter(task_id__in=ids).delete()
         TaskResult.objects.using(using).filter(task_id__in=ids).delete()
+    return len(ids)
+
+
+def free(ids: Sequence[UUID], using: str) -> Sequence[UUID]:
+    """Without those that somebody else keeps locked, which the next pruning finds."""
+    tasks = Task.objects.using(using).filter(pk__in=ids)
+    locked = set(tasks.order_by("pk").select_for_update(skip_locked=True).values_list("pk", flat=True))
+    if len(locked) == len(ids):
+        return ids
+    others = set(tasks.values_list("pk", flat=True)) - locked
+    return [task_id for task_id in ids if task_id not in others]

@@ -15,7 +15,10 @@ from .lease import Fence, Lease, why_lost
 def renew(
     leases: Sequence[Lease], seconds: float | None = None, *, actor: str | None = None
 ) -> dict[Fence, LostReason]:
-    """Extend the leases to `seconds` from now. Returns, by fence, those that no longer hold and why."""
+    """Extend the leases to `seconds` from now. Returns, by fence, those that no longer hold and why.
+
+    A task whose row somebody else keeps locked is passed over: its lease runs on, and is to be renewed again soon.
+    """
     if not leases:
         return {}
     backend = leases[0].backend

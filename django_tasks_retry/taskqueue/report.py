@@ -10,14 +10,14 @@ from uuid import UUID
 
 from .. import registry
 from ..conf import options
-from ..errors import InvalidPayload, Snooze
-from ..rules.backoff import MAX_DELAY, Backoff, Custom, from_json
+from ..errors import InvalidPayload, InvalidPolicy, Snooze
+from ..rules.backoff import Backoff, Custom, bounded_delay, from_json
 from ..rules.failure import LOST, Code, Failure, capture
 from ..rules.fingerprint import fingerprint
-from ..rules.payload import canonical, check_size, dump, noted
+from ..rules.payload import Budget, canonical, check_size, dump, noted
 from ..rules.status import Status
 from ..rules.transitions import COMPLETE, GIVE_UP, RELEASE, REQUEUE, EventKind, Move
-from ..rules.verdict import delay_before_next
+from ..rules.verdict import delay_before_next, seconds_of
 from .ids import new_id
 from .lease import Lease
 
@@ -86,8 +86,8 @@ class Report(NamedTuple):
 def report_of(outcome: Outcome) -> Report:
     """Decide what an outcome means. This is where failed attempts are given their next eta."""
     match outcome:
-        case Failed(error=Snooze() as snooze):
-            return released(Released(outcome.lease, capture(snooze).message, snooze.delay, outcome.actor))
+        case Failed(error=error) if issubclass(type(error), Snooze):
+            return snoozed(outcome)
         case Failed():
             return failed(outcome)
         case Released():
@@ -96,12 +96,24 @@ def report_of(outcome: Outcome) -> Report:
             return completed(outcome)
 
 
+def snoozed(outcome: Failed) -> Report:
+    """A subclass of Snooze that forgot its delay has failed: nobody can say when to come back."""
+    lease, snooze, actor = outcome
+    said = snooze if isinstance(snooze, Failure) else capture(snooze)
+    delay = None if isinstance(snooze, Failure) else seconds_of(snooze, "delay")
+    if delay is not None:
+        return released(Released(lease, said.message, delay, actor))
+    message = f"{said.exception} is a Snooze without a delay: let its constructor call super().__init__(delay)."
+    return failed(Failed(lease, Failure(message, Code.EXCEPTION, said.exception, said.traceback), actor))
+
+
 def completed(outcome: Completed) -> Report:
     lease = outcome.lease
+    budget = Budget(options(lease.backend).max_result_size, "The return value")
     try:
-        result = dump(canonical(outcome.result, "The return value"))
-        check_size(result, options(lease.backend).max_result_size, "The return value")
-    except (InvalidPayload, RecursionError) as error:
+        result = dump(canonical(outcome.result, budget.what, budget))
+        check_size(result, budget.limit, budget.what)
+    except InvalidPayload as error:
         return failed(Failed(lease, capture(error, Code.RESULT_NOT_SERIALIZABLE), outcome.actor))
     return Report(
         lease,
@@ -114,8 +126,7 @@ def completed(outcome: Completed) -> Report:
 
 def released(outcome: Released) -> Report:
     data = {"reason": noted(outcome.reason), "refunded": True}
-    delay = min(max(0.0, float(outcome.delay)), MAX_DELAY)
-    return Report(outcome.lease, RELEASE, **signed(outcome), delay=delay, data=(data,))
+    return Report(outcome.lease, RELEASE, **signed(outcome), delay=bounded_delay(float(outcome.delay)), data=(data,))
 
 
 def failed(outcome: Failed) -> Report:
@@ -154,9 +165,7 @@ def signed(outcome: Outcome) -> dict[str, Any]:
 
 
 def next_delay(lease: Lease, error: BaseException | None, code: Code) -> float | None:
-    backoff: Backoff = from_json(lease.backoff) or options(lease.backend).backoff
-    if isinstance(backoff, Custom) and registry.backoff_function(backoff) is None:
-        backoff = options(lease.backend).backoff
+    backoff = backoff_of(lease)
     return delay_before_next(
         error,
         code,
@@ -167,6 +176,22 @@ def next_delay(lease: Lease, error: BaseException | None, code: Code) -> float |
         max_attempts=lease.max_attempts,
         chance=random.uniform(-1, 1),  # noqa: S311 - spreads load, keeps no secret
     )
+
+
+def backoff_of(lease: Lease) -> Backoff:
+    """As the row says; the default where this process does not understand it, or does not know its function."""
+    default = options(lease.backend).backoff
+    try:
+        backoff = from_json(lease.backoff)
+    except InvalidPolicy:
+        logger.warning(
+            "backoff of %s %s has a form that this version does not know; the default applies",
+            lease.func_path, lease.id,
+        )  # fmt: skip
+        return default
+    if isinstance(backoff, Custom) and registry.backoff_function(backoff) is None:
+        return default
+    return backoff or default
 
 
 def ask(backoff: Backoff, error: BaseException | None, lease: Lease) -> float | None:

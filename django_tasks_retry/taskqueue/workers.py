@@ -11,8 +11,8 @@ from django.db.models import QuerySet
 
 from ..clock import Now, now
 from ..models import Task, Worker
-from .database import database
-from .lease import COLUMNS, Lease
+from .database import database, fetch_stored
+from .lease import LEAN_COLUMNS, Lease, lean_lease
 
 ALIVE_SECONDS = 30.0
 KEEP = timedelta(days=1)
@@ -46,9 +46,10 @@ def alive_workers(backend: str = "default") -> QuerySet[Worker]:
 
 
 def leases_of(worker_id: str, backend: str = "default") -> list[Lease]:
-    """Every lease in this worker's name, also those whose claim was never answered."""
-    leased = Task.objects.using(database(backend)).leased_to(worker_id)
-    return [Lease(**row) for row in leased.values(*COLUMNS)]
+    """Every lease in this worker's name, also those whose claim was never answered. Without their payload."""
+    using = database(backend)
+    leased = Task.objects.using(using).leased_to(worker_id)
+    return [lean_lease(row) for row in fetch_stored(leased, LEAN_COLUMNS, using)]
 
 
 def find_leased(ids: Collection[UUID], workers: Collection[str], backend: str = "default") -> set[UUID]:

@@ -31,9 +31,9 @@ BOOKS = (
                 "        write_events([e for move, task in moves",
             ),
             Edit(
-                "taskqueue/intervene.py",
-                "with transaction.atomic(using=using):\n            ended",
-                "if True:\n            ended",
+                "taskqueue/locks.py",
+                "with transaction.atomic(using=using):\n        done",
+                "if True:\n        done",
             ),
         ),
         (PROMISES + "test_a_move_whose_events_cannot_be_written_is_not_made",),
@@ -44,8 +44,8 @@ BOOKS = (
         (
             Edit(
                 "taskqueue/engines/sqlite.py",
-                "            write_events([e for lease in leases",
-                "        write_events([e for lease in leases",
+                "            write_events(events, self.using)\n        return taken",
+                "        write_events(events, self.using)\n        return taken",
             ),
         ),
         (PROMISES + "test_a_move_whose_events_cannot_be_written_is_not_made",),

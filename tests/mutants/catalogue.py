@@ -8,6 +8,7 @@ from tests.mutants.children import CHILDREN
 from tests.mutants.claiming import CLAIMING, KEYS_AND_ORDER
 from tests.mutants.console import CONSOLE
 from tests.mutants.guarding import GUARD, INSTANTS
+from tests.mutants.hostile import BACKLOG, BOUNDED, FOREIGN_LOCKS, UNREADABLE
 from tests.mutants.leases import FENCES, LEASES
 from tests.mutants.neighbourly import ENQUEUES, OTHERS
 from tests.mutants.workers import ANSWERS, LIVES, STATES, WAKING
@@ -25,6 +26,10 @@ MUTANTS = (
     *LIVES,
     *WAKING,
     *CHILDREN,
+    *UNREADABLE,
+    *BOUNDED,
+    *FOREIGN_LOCKS,
+    *BACKLOG,
     *CONSOLE,
     *INSTANTS,
     *GUARD,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import CLAIMS, INTERLEAVED, MODEL, OPERATORS, PG, PROMISES, REPORTS, SQLITE, Edit, Mutant
+from tests.mutants.mutant import CLAIMS, INTERLEAVED, MODEL, OPERATORS, PG, PROMISES, SQLITE, Edit, Mutant
 
 CLAIMING = (
     Mutant(
         "no SKIP LOCKED: claimers wait for each other",
-        (Edit("taskqueue/sql/claim.sql", "        FOR UPDATE SKIP LOCKED\n", "        FOR UPDATE\n"),),
+        (Edit("taskqueue/sql/claim.sql", "        FOR NO KEY UPDATE SKIP LOCKED\n", "        FOR UPDATE\n"),),
         (CLAIMS + "test_a_claimer_passes_by_what_another_is_claiming_and_does_not_wait",),
         on=PG,
     ),
     Mutant(
         "no row lock: two claimers get one task",
-        (Edit("taskqueue/sql/claim.sql", "        FOR UPDATE SKIP LOCKED\n", ""),),
+        (Edit("taskqueue/sql/claim.sql", "        FOR NO KEY UPDATE SKIP LOCKED\n", ""),),
         (INTERLEAVED,),
         guarded=True,
         on=PG,
@@ -24,8 +24,8 @@ CLAIMING = (
             Edit("taskqueue/sql/claim.sql", "    ) AS task\n    LIMIT %(limit)s::int\n", "    ) AS task\n"),
             Edit(
                 "taskqueue/engines/sqlite.py",
-                "self.due_in(lane, terms)[: limit - len(tasks)]",
-                "self.due_in(lane, terms)[:limit]",
+                "self.due_in(lane, terms, limit - len(rows))",
+                "self.due_in(lane, terms, limit)",
             ),
         ),
         (CLAIMS + "test_a_claim_never_takes_more_than_its_limit_from_many_lanes",),
@@ -70,7 +70,9 @@ CLAIMING = (
         "a paused queue is claimed from",
         (
             Edit("taskqueue/sql/claim.sql", "AND q.paused_at IS NOT NULL", "AND q.paused_at IS NOT NULL AND FALSE"),
-            Edit("taskqueue/engines/sqlite.py", 'due.exclude(queue__in=Queue.objects.paused().values("name"))', "due"),
+            Edit(
+                "taskqueue/engines/sqlite.py", 'above.exclude(queue__in=Queue.objects.paused().values("name"))', "above"
+            ),
         ),
         (CLAIMS + "test_no_claim_that_begins_after_a_pause_takes_a_task",),
     ),
@@ -111,18 +113,6 @@ KEYS_AND_ORDER = (
         on=PG,
     ),
     Mutant(
-        "renewals go in the caller's order",
-        (
-            Edit(
-                "taskqueue/engines/postgresql.py",
-                "leases = sorted(leases, key=lambda lease: lease.id)",
-                "leases = list(leases)",
-            ),
-        ),
-        (REPORTS + "test_reports_and_others_about_the_same_many_tasks_never_deadlock",),
-        on=PG,
-    ),
-    Mutant(
         "unique keys are written in the caller's order",
         (
             Edit(
@@ -136,7 +126,7 @@ KEYS_AND_ORDER = (
     ),
     Mutant(
         "operators do not lock what they cancel",
-        (Edit("taskqueue/sql/cancel.sql", "    FOR UPDATE OF t\n", ""),),
+        (Edit("taskqueue/sql/cancel.sql", "    FOR NO KEY UPDATE OF t$skip_locked\n", ""),),
         (INTERLEAVED,),
         on=PG,
     ),

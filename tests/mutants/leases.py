@@ -137,7 +137,7 @@ LEASES = (
     ),
     Mutant(
         "recover writes by an old snapshot",
-        (Edit("taskqueue/sql/recover.sql", "    FOR UPDATE SKIP LOCKED\n", ""),),
+        (Edit("taskqueue/sql/recover.sql", "    FOR NO KEY UPDATE SKIP LOCKED\n", ""),),
         (INTERLEAVED,),
         guarded=True,
         on=PG,

@@ -28,7 +28,9 @@ def load(status: str, *, count: int = CROWD, first: int = 1, priority: int = 0, 
     wanted = {"path": "tests.tasks.noop", "status": status, "priority": priority, "eta": eta, **IN_STATUS[status]}
     execute(LOAD.format(count=count, first=first, **wanted))
     if status == "SUCCESS":
+        execute("ALTER TABLE django_tasks_retry_taskresult DISABLE TRIGGER USER")
         execute(RESULTS)
+        execute("ALTER TABLE django_tasks_retry_taskresult ENABLE TRIGGER USER")
     execute("ALTER TABLE django_tasks_retry_task ENABLE TRIGGER USER")
 
 

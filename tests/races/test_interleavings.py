@@ -35,7 +35,9 @@ VERBS = {
     "enqueue": lambda lease, pk: Task.objects.enqueue(tasks.noop, unique_key="key"),
     "prune": lambda lease, pk: list(taskqueue.prune(keep=dict.fromkeys(Status, 0.0))),
 }
-PASSES_BY = {"claim", "recover", "recover from the dead"}
+PASSES_BY = {
+    "claim", "recover", "recover from the dead", "renew", "renew by supervisor", "complete", "fail", "release", "prune",
+}  # fmt: skip
 """Verbs that leave alone what another holds at the moment."""
 
 STATES = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from django_tasks_retry.rules.ids import first_of, time_of, uuid7
 from django_tasks_retry.rules.names import short_id
 from django_tasks_retry.rules.repeat import next_slot
-from django_tasks_retry.taskqueue.engines.postgresql import FINISH_REPEATING
+from django_tasks_retry.taskqueue.engines.postgresql import FINISH
 from django_tasks_retry.taskqueue.ids import new_id
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -43,7 +43,7 @@ def test_it_lies_ahead_in_step_and_at_most_one_interval_away(slot, interval, now
 
 def formula() -> str:
     """The lines of repeat.sql that compute the slot, with the clock as a parameter."""
-    sql = FINISH_REPEATING
+    sql = FINISH[False, True]
     begin = sql.index("SELECT t.slot + interval")
     return sql[begin : sql.index("AS slot", begin)].replace("django_tasks_retry_now()", "%(now)s::timestamptz")
 

@@ -147,6 +147,6 @@ def test_a_statement_begins_with_its_verb_and_then_its_name(name):
     """Tools that watch a database call a statement by its first word."""
     text = Template((FOLDER / f"{name}.sql").read_text()).safe_substitute()
     first, second = named(text).split("\n")[0].split(" ", 1)
-    assert first in {"WITH", "INSERT", "SELECT"}
+    assert first in {"WITH", "INSERT", "SELECT", "DELETE", "UPDATE"}
     assert second.startswith(f"-- {name.partition('_')[0].capitalize()}")
     assert text.endswith(named(text).partition("\n")[2])

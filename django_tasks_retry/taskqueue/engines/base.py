@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ...models import Task
 from ..lanes import Lane
-from ..lease import Fence, Lease
+from ..lease import Claimed, Fence, Lease
 from ..receipts import Receipt
 from ..report import Report
 
@@ -57,25 +57,28 @@ class Engine(Protocol):
     def due_lanes(self) -> list[Lane]:
         """The lanes whose first task is due."""
 
-    def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> list[Lease]:
+    def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
         """Lease up to `limit` due tasks, lane by lane."""
 
-    def record(self, reports: Sequence[Report]) -> dict[int, Moved]:
-        """Make the reported moves whose lease holds. What was written, by the place of the report."""
+    def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
+        """Make the reported moves whose lease holds. What was written, by the place of the report.
+
+        Rows that others keep locked are passed over, unless the caller will `wait` for them.
+        """
 
     def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None) -> set[Fence]:
-        """Extend those that hold, and name them."""
+        """Extend those that hold and nobody keeps locked, and name them."""
 
     def renew_workers(
         self, worker_ids: Sequence[str], seconds: float, actor: str, known: Collection[UUID] | None
     ) -> set[UUID]:
-        """Extend what these workers hold, of what they know of; the tasks."""
+        """Extend what these workers hold, of what they know of and nobody keeps locked; the tasks."""
 
     def recover(self, loss: Loss, limit: int) -> list[Receipt]:
         """Take lost tasks back, or fail those whose budget is spent."""
 
-    def cancel(self, ids: Sequence[UUID], actor: str, reason: str) -> dict[UUID, bool]:
-        """End those of the tasks that are unfinished. By id, whether a worker was running it."""
+    def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
+        """End those of the tasks that are unfinished, as `record` does. By id, whether a worker was running it."""
 
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of failures.sql."""

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import BooleanField, CharField, F, Value
+from django.db.models import BooleanField, CharField, F, Q, Value
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce, Concat, Greatest
 
@@ -20,10 +20,24 @@ from ...querysets import TaskQuerySet
 from ...rules.failure import LOST
 from ...rules.status import Status
 from ...rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
-from ..database import as_moment, fetch, run
+from ..database import as_moment, fetch, fetch_stored, run
 from ..events import cancellation, events_of, result_of, write_events
 from ..lanes import Lane
-from ..lease import Fence, Lease, kept_by, lease_of, leased_by
+from ..lease import (
+    COLUMNS,
+    LEAN_COLUMNS,
+    MOMENTS,
+    Claimed,
+    Fence,
+    Lease,
+    as_uuid,
+    kept_by,
+    lean_lease,
+    leased_by,
+    read_claimed,
+    read_lease,
+    read_or,
+)
 from ..new_tasks import LAST_YEAR, as_dated, key_of
 from ..receipts import Receipt
 from ..report import LOST_FINGERPRINT, Report, error_record
@@ -43,6 +57,9 @@ CANCEL_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
 TABLE = Task._meta.db_table
 ESTIMATE = f"SELECT (SELECT max(rowid) FROM {TABLE}) - (SELECT min(rowid) FROM {TABLE}) + 1"  # noqa: S608
 # SQLite takes a partial index only where its condition stands in the question word for word, not as parameters.
+AGES = timedelta(days=36524)
+FENCED = ("id", "locked_by", "attempts", "lock_expires_at", "last_attempt_at")
+"""What a report is checked against. Claims write it, so it can be read whatever else the row holds."""
 AS_IN_THE_INDEX = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
 
 
@@ -87,17 +104,21 @@ class SQLite:
     # Claims
 
     def due_lanes(self) -> list[Lane]:
-        rows = fetch(LANES, None, self.using)
-        return [Lane(queue, priority, as_moment(eta)) for queue, priority, eta in rows]
+        long_ago = now(self.using) - AGES
+        return [
+            Lane(queue, priority, read_or(long_ago, floor_of, eta), as_moment(moment))
+            for queue, priority, eta, moment in fetch(LANES, None, self.using)
+        ]
 
-    def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> list[Lease]:
+    def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
         with self.writing() as moment:
-            tasks: list[Task] = []
-            for lane in lanes:
-                tasks += self.due_in(lane, terms)[: limit - len(tasks)]
             expires = moment + timedelta(seconds=terms.seconds)
+            rows: list[list[Any]] = []
+            for lane in lanes:
+                rows += self.due_in(lane, terms, limit - len(rows))
+            rows = [claimed(row, terms.worker_id, expires, moment) for row in rows]
             attempt = F("attempts") + CLAIM.attempts
-            self.tasks.filter(pk__in=[task.pk for task in tasks]).update(
+            self.tasks.filter(pk__in=[row[0] for row in rows]).update(
                 status=CLAIM.target,
                 attempts=attempt,
                 locked_by=terms.worker_id,
@@ -107,20 +128,34 @@ class SQLite:
                 last_attempt_at=moment,
                 updated_at=moment,
             )
-            leases = [claimed(task, terms.worker_id, expires, moment) for task in tasks]
-            write_events([e for lease in leases for e in events_of(CLAIM, lease, terms.worker_id, moment)], self.using)
-        return leases
+            taken = read_claimed(rows, self.read_lease)
+            events = [e for lease in taken.everything for e in events_of(CLAIM, lease, terms.worker_id, moment)]
+            write_events(events, self.using)
+        return taken
 
-    def due_in(self, lane: Lane, terms: Terms) -> TaskQuerySet:
+    def due_in(self, lane: Lane, terms: Terms, limit: int) -> list[list[Any]]:
         due = self.tasks.due().filter(queue=lane.queue, priority=lane.priority, backend=terms.backend)
-        unpaused = due.exclude(queue__in=Queue.objects.paused().values("name"))
-        return unpaused.filter(func_path__in=terms.known).order_by("eta", "id")
+        above = due.filter(Q(eta__gt=lane.floor_eta) | Q(id__gte=lane.floor_id), eta__gte=lane.floor_eta)
+        unpaused = above.exclude(queue__in=Queue.objects.paused().values("name"))
+        wanted = unpaused.filter(func_path__in=terms.known).order_by("eta", "id")[:limit]
+        return [list(row) for row in fetch_stored(wanted, COLUMNS, self.using) if is_uuid(row[0])]
+
+    def read_lease(self, row: Sequence[Any]) -> Lease:
+        values = dict(zip(COLUMNS, row, strict=True))
+        for name in ("id", "run_id"):
+            values[name] = as_uuid(values[name])
+        for name in MOMENTS:
+            values[name] = as_moment(values[name])
+        values["slot"] = values["slot"] and as_moment(values["slot"])
+        return read_lease(list(values.values()))
 
     # Reports
 
-    def record(self, reports: Sequence[Report]) -> dict[int, Moved]:
+    def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
+        """Nobody can lock a row, so there is nothing to pass over."""
         with self.writing() as moment:
-            accepted = accept(reports, self.tasks.in_bulk(report.lease.id for report in reports), moment)
+            tasks = self.tasks.only(*FENCED).in_bulk(report.lease.id for report in reports)
+            accepted = accept(reports, tasks, moment)
             # The results first: the guard wants to see them when the tasks finish.
             self.write_results(accepted)
             self.complete([each for each in accepted if each.is_completion], moment)
@@ -151,7 +186,9 @@ class SQLite:
             self.tasks.filter(pk=each.task.pk).update(**each.changes)
 
     def repeat(self, accepted: Sequence[AcceptedReport]) -> None:
-        occurrences = [each.next_occurrence for each in accepted if each.report.next_id]
+        repeating = {each.task.pk: each for each in accepted if each.report.next_id}
+        tasks = self.tasks.in_bulk(repeating) if repeating else {}
+        occurrences = [each.next_occurrence(tasks[pk]) for pk, each in repeating.items()]
         following = [task for task in occurrences if task.eta.year < LAST_YEAR]
         if following:
             self.insert(following)
@@ -182,22 +219,23 @@ class SQLite:
         with self.writing() as moment:
             running = self.tasks.running()
             lost = running.filter(locked_by=loss.dead) if loss.dead else running.lease_expired()
-            return [self.recover_one(task, loss, moment) for task in lost.order_by("locked_by", "pk")[:limit]]
+            rows = fetch_stored(lost.order_by("locked_by", "pk")[:limit], LEAN_COLUMNS, self.using)
+            return [self.recover_one(lean_lease(row), loss, moment) for row in rows if is_uuid(row[0])]
 
-    def recover_one(self, task: Task, loss: Loss, moment: datetime) -> Receipt:
-        move = LOSE if task.attempts_left > 0 else LOSE_FOR_GOOD
+    def recover_one(self, task: Lease, loss: Loss, moment: datetime) -> Receipt:
+        move = LOSE if task.spent < task.max_attempts else LOSE_FOR_GOOD
         changes: dict[str, Any] = {"status": move.target, "locked_by": None, "lock_expires_at": None}
         error = None
         if move is LOSE_FOR_GOOD:
             error = error_record(LOST, task) | {"ts": moment.isoformat(), "next_eta": None}
             changes |= {"finished_at": moment, "last_error": error, "fingerprint": LOST_FINGERPRINT}
             result_of(task, move.target, moment, error=error).save(using=self.using, force_insert=True)
-        self.tasks.filter(pk=task.pk).update(**changes, moved_by=loss.actor, updated_at=moment)
+        self.tasks.filter(pk=task.id).update(**changes, moved_by=loss.actor, updated_at=moment)
         data = {"cause": loss.cause, "worker": task.locked_by}, {"terminal": True, "error": LOST.as_dict()}
         write_events(events_of(move, task, loss.actor, moment, *data[: len(move.events)]), self.using)
-        return Receipt(lease_of(task), move.target, task.eta, moment, error, cause=loss.cause)
+        return Receipt(task, move.target, task.eta, moment, error, cause=loss.cause)
 
-    def cancel(self, ids: Sequence[UUID], actor: str, reason: str) -> dict[UUID, bool]:
+    def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
         with self.writing() as moment:
             tasks = list(self.tasks.unfinished().only(*CANCEL_COLUMNS).filter(pk__in=ids).order_by("pk"))
             error = cancellation(actor, reason)
@@ -234,13 +272,24 @@ def extended(moment: datetime, seconds: float) -> Greatest:
     return Greatest(F("lock_expires_at"), Value(moment + timedelta(seconds=seconds), InstantField()))
 
 
-def claimed(task: Task, worker_id: str, expires: datetime, moment: datetime) -> Lease:
-    """The lease on a task that was read before it was claimed."""
-    return lease_of(
-        task,
-        attempts=task.attempts + CLAIM.attempts,
-        locked_by=worker_id,
-        lock_expires_at=expires,
-        started_at=task.started_at or moment,
-        last_attempt_at=moment,
-    )
+def floor_of(eta: Any) -> datetime:
+    """A little below: as a text, a time without microseconds sorts before the same one with them."""
+    return as_moment(eta) - timedelta(seconds=1)
+
+
+def is_uuid(value: Any) -> bool:
+    """SQLite would store any text as an id; what is none cannot even be named, and stays where it is."""
+    return read_or(None, as_uuid, value) is not None
+
+
+def claimed(row: Sequence[Any], worker_id: str, expires: datetime, moment: datetime) -> list[Any]:
+    """A row that was read before it was claimed, as it is afterwards."""
+    values = dict(zip(COLUMNS, row, strict=True))
+    values |= {
+        "attempts": values["attempts"] + CLAIM.attempts,
+        "locked_by": worker_id,
+        "lock_expires_at": expires,
+        "started_at": values["started_at"] or moment,
+        "last_attempt_at": moment,
+    }
+    return list(values.values())

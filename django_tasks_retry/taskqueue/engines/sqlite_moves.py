@@ -38,7 +38,7 @@ class AcceptedReport:
 
     def __init__(self, place: int, report: Report, task: Task, moment: datetime) -> None:
         self.place, self.report, self.task, self.moment = place, report, task, moment
-        self.eta = task.eta if report.is_final else moment + timedelta(seconds=report.delay)
+        self.eta = report.lease.eta if report.is_final else moment + timedelta(seconds=report.delay)
 
     @property
     def is_completion(self) -> bool:
@@ -55,18 +55,18 @@ class AcceptedReport:
 
     @property
     def changes(self) -> dict[str, Any]:
-        return {
+        changes = {
             "status": self.report.move.target,
-            "eta": self.eta,
             "refunds": F("refunds") + self.report.move.refunds,
             "locked_by": None,
             "lock_expires_at": None,
             "moved_by": self.report.moved_by,
-            "last_error": self.error or self.task.last_error,
-            "fingerprint": self.report.fingerprint or self.task.fingerprint,
             "updated_at": self.moment,
-            "finished_at": self.moment if self.report.is_final else None,
         }
+        changes |= {"finished_at": self.moment} if self.report.is_final else {"eta": self.eta}
+        if self.report.error is not None:
+            changes |= {"last_error": self.error, "fingerprint": self.report.fingerprint}
+        return changes
 
     @property
     def events(self) -> list[TaskEvent]:
@@ -78,7 +78,6 @@ class AcceptedReport:
     def dates(self, kind: EventKind) -> dict[str, str]:
         return {"eta": self.eta.isoformat()} if kind in DATED else {}
 
-    @property
-    def next_occurrence(self) -> Task:
-        slot = next_slot(self.task.slot or self.task.eta, self.task.interval, self.moment)
-        return same_call(self.task, id=self.report.next_id, eta=slot, slot=slot)
+    def next_occurrence(self, task: Task) -> Task:
+        slot = next_slot(task.slot or task.eta, task.interval, self.moment)
+        return same_call(task, id=self.report.next_id, eta=slot, slot=slot)

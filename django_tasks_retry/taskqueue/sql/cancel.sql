@@ -8,7 +8,7 @@ WITH unfinished AS MATERIALIZED (
         AND t.status IN ('PENDING', 'RUNNING')
         AND NOT EXISTS (SELECT 1 FROM django_tasks_retry_taskresult AS r WHERE r.task_id = t.id)
     ORDER BY t.id
-    FOR UPDATE OF t
+    FOR NO KEY UPDATE OF t$skip_locked
 ), moved AS (
     UPDATE django_tasks_retry_task AS t
     SET status = 'CANCELLED',

@@ -23,7 +23,7 @@ WITH lane AS (
             AND t.backend = %(backend)s::text
         ORDER BY t.eta, t.id
         LIMIT %(limit)s::int
-        FOR UPDATE SKIP LOCKED
+        FOR NO KEY UPDATE SKIP LOCKED
     ) AS task
     LIMIT %(limit)s::int
 ), claimed AS (

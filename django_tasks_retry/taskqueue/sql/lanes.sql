@@ -17,4 +17,4 @@ WITH RECURSIVE lane (queue, priority, eta) AS (
         LIMIT 1
     ) AS next_lane
 )
-SELECT queue, priority, eta FROM lane WHERE eta <= django_tasks_retry_now()
+SELECT queue, priority, eta, django_tasks_retry_now() FROM lane WHERE eta <= django_tasks_retry_now()

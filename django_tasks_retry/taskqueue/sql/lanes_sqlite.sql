@@ -17,6 +17,6 @@ WITH RECURSIVE lane (id) AS (
     )
     FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
 )
-SELECT head.queue, head.priority, head.eta
+SELECT head.queue, head.priority, +head.eta, django_tasks_retry_now()
 FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
 WHERE head.eta <= django_tasks_retry_now()

@@ -9,7 +9,7 @@ WITH lost AS MATERIALIZED (
             THEN lock_expires_at <= django_tasks_retry_now() ELSE locked_by = %(dead)s::text END
     ORDER BY locked_by
     LIMIT %(limit)s::int
-    FOR UPDATE SKIP LOCKED
+    FOR NO KEY UPDATE SKIP LOCKED
 ), moved AS (
     UPDATE django_tasks_retry_task AS t
     SET status = CASE WHEN lost.has_budget THEN 'PENDING' ELSE 'FAILED' END,

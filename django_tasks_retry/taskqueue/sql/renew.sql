@@ -1,5 +1,5 @@
 -- Renew: move the expiry of leases that still hold. Touches no indexed column, so the update stays within its page.
--- Locks in the order of the report, as finish.sql does.
+-- Locks in the order of the report and passes over what others keep locked, as finish.sql does.
 WITH report AS (
     SELECT * FROM unnest(%(id)s::uuid[], %(worker)s::text[], %(attempt)s::int[], %(moved_by)s::text[])
         AS r (id, worker, attempt, moved_by)
@@ -13,7 +13,7 @@ WITH report AS (
             AND t.attempts = r.attempt
             AND t.lock_expires_at > django_tasks_retry_now()
         LIMIT 1
-        FOR UPDATE
+        FOR NO KEY UPDATE SKIP LOCKED
     ) AS mine
 )
 UPDATE django_tasks_retry_task AS t

@@ -1,6 +1,7 @@
 -- Renew all that some workers hold, for their supervisor. One statement, and so one message: a supervisor that vanishes
 -- in the middle of two would leave its tasks locked, where nobody could recover them, until the server gives it up.
--- Locks in the order of ids, as all do that write about many tasks.
+-- Locks in the order of ids, as all do that write about many tasks, and passes over what others keep locked: one row
+-- that somebody forgot in an open transaction must not cost the worker all its leases.
 WITH leased AS MATERIALIZED (
     SELECT t.id
     FROM django_tasks_retry_task AS t
@@ -9,7 +10,7 @@ WITH leased AS MATERIALIZED (
         AND t.lock_expires_at > django_tasks_retry_now()
         AND (%(known)s::uuid[] IS NULL OR t.id = ANY(%(known)s::uuid[]))
     ORDER BY t.id
-    FOR UPDATE
+    FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE django_tasks_retry_task AS t
 SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, post_save, pre_migrate, pre_save
 from django.utils.translation import gettext_lazy as _
 
 
@@ -16,4 +16,10 @@ class TasksRetryConfig(AppConfig):
         from . import bridge, checks, clock, compat, guard  # noqa: F401
 
         connection_created.connect(clock.register_on_sqlite, dispatch_uid="django_tasks_retry.clock")
+        connection_created.connect(guard.register_on_sqlite, dispatch_uid="django_tasks_retry.guard")
+        pre_migrate.connect(guard.remove_before_migrate, sender=self, dispatch_uid="django_tasks_retry.guard")
         post_migrate.connect(guard.install_after_migrate, sender=self, dispatch_uid="django_tasks_retry.guard")
+        for name in ("Task", "TaskResult", "TaskEvent"):
+            model, uid = self.get_model(name), f"django_tasks_retry.fixture.{name}"
+            pre_save.connect(guard.open_for_fixture, sender=model, dispatch_uid=uid)
+            post_save.connect(guard.close_after_fixture, sender=model, dispatch_uid=uid)

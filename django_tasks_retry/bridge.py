@@ -16,6 +16,7 @@ from asgiref.sync import sync_to_async
 from . import registry
 from .compat import TaskContext, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
 from .errors import InvalidPayload, TaskCancelled
+from .instants import in_project_time
 from .models import Task, TaskEvent
 from .registry import AnyTask
 from .rules.failure import capture
@@ -58,7 +59,7 @@ def variant(task: AnyTask, row: Task | Lease) -> AnyTask:
 
     Not by `task.using(...)`, which would check anew what is history: a queue that is no longer configured, say.
     """
-    eta = None if row.eta == row.created_at else row.eta
+    eta = None if row.eta == row.created_at else in_project_time(row.eta)
     if (
         task.run_after == eta
         and task.queue_name == row.queue
@@ -94,10 +95,10 @@ def new_result(
         task=variant(task, of),
         id=str(of.id),
         status=status,
-        enqueued_at=of.created_at,
-        started_at=of.started_at,
-        last_attempted_at=of.last_attempt_at,
-        finished_at=None if isinstance(of, Lease) else of.finished_at,
+        enqueued_at=in_project_time(of.created_at),
+        started_at=in_project_time(of.started_at),
+        last_attempted_at=in_project_time(of.last_attempt_at),
+        finished_at=None if isinstance(of, Lease) else in_project_time(of.finished_at),
         args=[],
         kwargs={},
         backend=of.backend,
@@ -161,7 +162,7 @@ def concluded(result: AnyResult, receipt: Receipt, report: Report | None) -> Any
     """The running result, brought up to date with what was recorded in the end."""
     status = receipt.final_status or Status.PENDING
     object.__setattr__(result, "status", IN_DJANGO[status])
-    object.__setattr__(result, "finished_at", receipt.ts)
+    object.__setattr__(result, "finished_at", in_project_time(receipt.ts))
     if status is Status.SUCCESS and report is not None and report.result is not None:
         object.__setattr__(result, "_return_value", json.loads(report.result))
     elif receipt.error is not None:

@@ -12,20 +12,17 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import DateTimeField, Func
-from django.utils import timezone
+from django.db.models import Func
+
+from .instants import InstantField, as_instant, sqlite_text
 
 FUNCTION = "django_tasks_retry_now"
-
-CREATE_POSTGRESQL = """\
-CREATE OR REPLACE FUNCTION django_tasks_retry_now() RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT pg_catalog.statement_timestamp() + interval ''{seconds} seconds'''\
-"""
+SERVER_TIME = "SELECT pg_catalog.statement_timestamp()"
 
 _shift = timedelta(0)
+_shifted_clock = SERVER_TIME
 _frozen: ContextVar[datetime | None] = ContextVar("frozen", default=None)
 
 
@@ -33,19 +30,17 @@ class Now(Func):
     """The queue's clock, read by the statement that uses it."""
 
     function = FUNCTION
-    output_field = DateTimeField()
+    output_field = InstantField()
 
 
 def now(using: str) -> datetime:
-    """One reading of the queue's clock, in the form that model fields take."""
+    """One reading of the queue's clock."""
     connection = connections[using]
     if connection.vendor == "sqlite":
-        aware = _frozen.get() or datetime.now(UTC) + _shift
-        return aware if settings.USE_TZ else timezone.make_naive(aware, connection.timezone)
+        return _frozen.get() or datetime.now(UTC) + _shift
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {FUNCTION}()")
-        value: datetime = cursor.fetchone()[0]
-        return value
+        return as_instant(cursor.fetchone()[0])
 
 
 @contextmanager
@@ -63,12 +58,27 @@ def frozen() -> Iterator[None]:
 
 def shift(delta: timedelta, using: str) -> None:
     """Move the clock by `delta` against real time. For tests only."""
-    global _shift
+    global _shift, _shifted_clock
     if connections[using].vendor == "sqlite":
         _shift = delta
         return
+    later = f"{SERVER_TIME} OPERATOR(pg_catalog.+) interval '{delta.total_seconds()} seconds'"
+    _shifted_clock = later if delta else SERVER_TIME
     with connections[using].cursor() as cursor:
-        cursor.execute(CREATE_POSTGRESQL.format(seconds=delta.total_seconds()))
+        cursor.execute(create_clock(body=_shifted_clock))
+
+
+def create_clock(schema: str = "", body: str = SERVER_TIME) -> str:
+    """The statement that puts PostgreSQL's clock in place; `schema` ends in a dot."""
+    return (
+        f"CREATE OR REPLACE FUNCTION {schema}{FUNCTION}() RETURNS timestamptz "
+        f"LANGUAGE sql STABLE PARALLEL SAFE AS $clock${body}$clock$"
+    )
+
+
+def known_clocks() -> set[str]:
+    """What the function may say: the server's time, or what tests in this process made of it."""
+    return {SERVER_TIME, _shifted_clock}
 
 
 def register_on_sqlite(connection: BaseDatabaseWrapper, **_: Any) -> None:
@@ -76,8 +86,3 @@ def register_on_sqlite(connection: BaseDatabaseWrapper, **_: Any) -> None:
     if connection.vendor == "sqlite":
         alias = connection.alias
         connection.connection.create_function(FUNCTION, 0, lambda: sqlite_text(now(alias)))
-
-
-def sqlite_text(moment: datetime) -> str:
-    """As Django writes a datetime to SQLite, always with microseconds so that texts compare as times."""
-    return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

@@ -16,6 +16,8 @@ from tests.router import CurrentDatabase
 from tests.worker.trouble import Server
 
 SLOW_ROOMS = ("soak", "mutants", "faults", "worker", "admin")
+MIRRORS = {"rules", "taskqueue", "contract", "guard", "scenarios", "backend", "testing", "admin"}
+"""The rooms that coverage is asked of. The others repeat what these do, and measuring them would take long."""
 ALIASES = {"sqlite": "default", "postgresql": "postgresql"}
 
 
@@ -37,6 +39,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # Many quick files at the end keep all processes of a parallel run busy until then.
         items.sort(key=lambda item: [room not in item.path.parts for room in SLOW_ROOMS])
     for item in items:
+        if MIRRORS.isdisjoint(item.path.parts):
+            item.add_marker(pytest.mark.no_cover)
         fixtures = getattr(item, "fixturenames", ())
         if "committed" in fixtures:
             item.add_marker(pytest.mark.django_db(transaction=True, databases=list(ALIASES.values())))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from ..instants import InstantField
 from ..querysets import QueueManager
 from .tasks import MAX_LENGTHS
 
@@ -13,7 +14,7 @@ class Queue(models.Model):
     """What operators decided about a queue. A queue without a row is simply running."""
 
     name = models.CharField(_("name"), max_length=MAX_LENGTHS["queue"], primary_key=True)
-    paused_at = models.DateTimeField(_("paused at"), null=True)
+    paused_at = InstantField(_("paused at"), null=True)
     paused_by = models.CharField(_("paused by"), max_length=160, default="")
     reason = models.CharField(_("reason"), max_length=200, default="")
 
@@ -43,10 +44,10 @@ class Worker(models.Model):
     processes = models.PositiveIntegerField(_("processes"))
     slots = models.PositiveIntegerField(_("slots"))
     running = models.PositiveIntegerField(_("running"), default=0)
-    started_at = models.DateTimeField(_("started at"))
-    heartbeat_at = models.DateTimeField(_("heartbeat at"))
-    stopped_at = models.DateTimeField(_("stopped at"), null=True)
-    stop_asked_at = models.DateTimeField(_("stop asked at"), null=True)
+    started_at = InstantField(_("started at"))
+    heartbeat_at = InstantField(_("heartbeat at"))
+    stopped_at = InstantField(_("stopped at"), null=True)
+    stop_asked_at = InstantField(_("stop asked at"), null=True)
     stop_asked_by = models.CharField(_("stop asked by"), max_length=160, default="")
 
     class Meta:
@@ -63,7 +64,7 @@ class TaskStat(models.Model):
     """Attempts that ended within one minute, by queue and function. Workers add to it; charts read it."""
 
     id = models.BigAutoField(primary_key=True)
-    minute = models.DateTimeField(_("minute"))
+    minute = InstantField(_("minute"))
     queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
     func_path = models.CharField(_("task"), max_length=MAX_LENGTHS["func_path"])
     completed = models.PositiveIntegerField(_("completed"), default=0)
@@ -87,7 +88,7 @@ class OperatorEvent(models.Model):
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(_("kind"), max_length=24)
     subject = models.CharField(_("subject"), max_length=MAX_LENGTHS["locked_by"])
-    ts = models.DateTimeField(_("time"))
+    ts = InstantField(_("time"))
     actor = models.CharField(_("actor"), max_length=160)
     reason = models.CharField(_("reason"), max_length=200, default="")
 

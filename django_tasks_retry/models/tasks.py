@@ -6,11 +6,11 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
-from django.db.models import F, Q
-from django.db.models.functions import Length
-from django.db.models.lookups import LessThanOrEqual
+from django.db.models import F, Q, Value
+from django.db.models.lookups import GreaterThanOrEqual, LessThan
 from django.utils.translation import gettext_lazy as _
 
+from ..instants import InstantField
 from ..querysets import TaskManager, Unfinished
 from ..rules.status import FINISHED, Status
 
@@ -31,6 +31,10 @@ IS_FAILED = Q(status=Status.FAILED.value)
 IS_FINISHED = Q(status__in=[status.value for status in FINISHED])
 
 
+LEASED = Q(locked_by__isnull=False, lock_expires_at__isnull=False)
+UNLEASED = Q(locked_by__isnull=True, lock_expires_at__isnull=True)
+
+
 def check(name: str, condition: Q) -> models.CheckConstraint:
     return models.CheckConstraint(name=f"dtr_{name}", condition=condition)
 
@@ -38,8 +42,19 @@ def check(name: str, condition: Q) -> models.CheckConstraint:
 MAX_LENGTHS = {"func_path": 255, "queue": 64, "locked_by": 128, "unique_key": 200}
 
 
-def fits(field: str) -> Q:
-    return Q(LessThanOrEqual(Length(field), MAX_LENGTHS[field]))
+EARLIEST, LATEST = "1900-01-01", "9100-01-01"
+"""Texts, which both databases compare with a time as it is stored."""
+
+LONGEST = 1e9
+"""Seconds. Infinity and NaN are larger, for PostgreSQL."""
+
+
+def in_range(*fields: str) -> Q:
+    """Times that every reader can hold, in whatever zone it lives."""
+    bounds = Q()
+    for field in fields:
+        bounds &= Q(GreaterThanOrEqual(F(field), Value(EARLIEST))) & Q(LessThan(F(field), Value(LATEST)))
+    return bounds
 
 
 def iff(first: Q, second: Q) -> Q:
@@ -69,26 +84,26 @@ class Task(models.Model):
     backoff = models.JSONField(_("backoff"), null=True)
     timeout = models.FloatField(_("timeout"), help_text=_("Seconds an attempt may take."))
     interval = models.FloatField(_("interval"), default=0, help_text=_("Seconds between repetitions; 0 for none."))
-    slot = models.DateTimeField(_("slot"), null=True, help_text=_("The instant a repeating task was meant to run."))
-    created_at = models.DateTimeField(_("created at"))
+    slot = InstantField(_("slot"), null=True, help_text=_("The instant a repeating task was meant to run."))
+    created_at = InstantField(_("created at"))
     # Where it stands in line.
     queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
     priority = models.SmallIntegerField(_("priority"), default=0)
-    eta = models.DateTimeField(_("not before"))
+    eta = InstantField(_("not before"))
     refunds = models.PositiveIntegerField(_("refunds"), default=0)
     # How far it has come. Every claim and report changes these; PostgreSQL logs an update from the first changed column
     # to the last one, so they stand together at the end.
     status = models.CharField(_("status"), max_length=9, choices=STATUS_CHOICES, default=Status.PENDING.value)
     attempts = models.PositiveIntegerField(_("attempts"), default=0)
-    started_at = models.DateTimeField(_("started at"), null=True)
-    last_attempt_at = models.DateTimeField(_("last attempt at"), null=True)
+    started_at = InstantField(_("started at"), null=True)
+    last_attempt_at = InstantField(_("last attempt at"), null=True)
     locked_by = models.CharField(_("locked by"), max_length=MAX_LENGTHS["locked_by"], null=True)
-    lock_expires_at = models.DateTimeField(_("lock expires at"), null=True)
+    lock_expires_at = InstantField(_("lock expires at"), null=True)
     moved_by = models.CharField(
         _("moved by"), max_length=160, null=True, help_text=_("Who made the last move; workers state their lease.")
     )
-    updated_at = models.DateTimeField(_("updated at"))
-    finished_at = models.DateTimeField(_("finished at"), null=True)
+    updated_at = InstantField(_("updated at"))
+    finished_at = InstantField(_("finished at"), null=True)
     last_error = models.JSONField(_("last error"), null=True)
     fingerprint = models.CharField(
         _("fingerprint"), max_length=16, null=True, help_text=_("Alike for failures that are alike; of the last one.")
@@ -114,23 +129,29 @@ class Task(models.Model):
         ]
         constraints = [
             check("status_known", Q(status__in=[status.value for status in Status])),
-            check(
-                "running_has_lease",
-                iff(IS_RUNNING, Q(locked_by__isnull=False) & Q(lock_expires_at__isnull=False)),
-            ),
-            check("lease_is_whole", iff(Q(locked_by__isnull=True), Q(lock_expires_at__isnull=True))),
+            # Few, and small: PostgreSQL reads each of them anew for every statement.
+            check("running_has_lease", (IS_RUNNING & LEASED) | (~IS_RUNNING & UNLEASED)),
             check("finished_has_time", iff(IS_FINISHED, Q(finished_at__isnull=False))),
             check("attempts_within_budget", Q(attempts__lte=F("max_attempts") + F("refunds"))),
             check("pending_has_budget", ~IS_PENDING | Q(attempts__lt=F("max_attempts") + F("refunds"))),
             check("running_spent_an_attempt", Q(attempts__gte=1) | ~(IS_RUNNING | IS_SUCCESS)),
             check("refunds_within_attempts", Q(refunds__gte=0) & Q(refunds__lte=F("attempts"))),
-            check("max_attempts_positive", Q(max_attempts__gte=1)),
             check("priority_in_range", Q(priority__gte=-100) & Q(priority__lte=100)),
-            check("interval_not_negative", Q(interval__gte=0)),
             check("repeating_has_slot", Q(interval=0) | Q(slot__isnull=False)),
-            check("timeout_positive", Q(timeout__gt=0)),
-            # SQLite does not enforce the length of a varchar.
-            check("texts_are_bounded", fits("queue") & fits("func_path") & fits("locked_by") & fits("unique_key")),
+            # What never changes (the arguments, say) is bounded by the guard when the task is written: a check would
+            # read it again at every move.
+            check(
+                "times_in_range",
+                in_range(
+                    "created_at", "eta", "slot", "updated_at", "started_at", "last_attempt_at", "lock_expires_at",
+                    "finished_at",
+                ),
+            ),
+            check(
+                "numbers_in_range",
+                Q(max_attempts__range=(1, 1_000_000)) & Q(timeout__gt=0, timeout__lte=LONGEST)
+                & (Q(interval=0) | Q(interval__range=(0.001, LONGEST))),
+            ),
             models.UniqueConstraint(
                 name="dtr_unique_key", fields=["queue", "unique_key"],
                 condition=Unfinished & Q(unique_key__isnull=False),
@@ -189,8 +210,8 @@ class TaskResult(models.Model):
     result = models.JSONField(_("result"), null=True)
     error = models.JSONField(_("error"), null=True)
     attempts = models.PositiveIntegerField(_("attempts"))
-    last_attempt_at = models.DateTimeField(_("last attempt at"), null=True)
-    finished_at = models.DateTimeField(_("finished at"))
+    last_attempt_at = InstantField(_("last attempt at"), null=True)
+    finished_at = InstantField(_("finished at"))
 
     class Meta:
         verbose_name = _("task result")
@@ -199,6 +220,7 @@ class TaskResult(models.Model):
         constraints = [
             check("result_is_final", IS_FINISHED),
             check("result_without_error", ~IS_SUCCESS | Q(error__isnull=True)),
+            check("result_times_in_range", in_range("last_attempt_at", "finished_at")),
         ]
 
     def __str__(self) -> str:
@@ -212,7 +234,7 @@ class TaskEvent(models.Model):
     # No constraint in the database: checking it costs more than writing the event.
     task = models.ForeignKey(Task, models.DO_NOTHING, db_constraint=False, related_name="events")
     kind = models.CharField(_("kind"), max_length=20)
-    ts = models.DateTimeField(_("time"))
+    ts = InstantField(_("time"))
     attempt = models.PositiveIntegerField(_("attempt"))
     actor = models.CharField(_("actor"), max_length=160)
     data = models.JSONField(_("data"), default=dict, encoder=DjangoJSONEncoder)

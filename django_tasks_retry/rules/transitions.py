@@ -45,36 +45,47 @@ class Move:
     refunds: int = 0
     budget: bool | None = None
     note: str = ""
+    writes: tuple[str, ...] = ()
+    """Which columns of HISTORY it may change."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.source or '—'} → {self.target}"
 
 
 KEPT = "+"
-"""Stands behind the name in `moved_by` where a lease begins or goes on: what keeps a lease cannot end it."""
+"""Stands behind the name in `moved_by` where a lease begins or goes on: what keeps a lease cannot end it.
+
+Once or twice in turn, so that every renewal changes `moved_by`, and an UPDATE that leaves it alone is none.
+"""
+
+HISTORY = ("started_at", "last_attempt_at", "last_error", "fingerprint", "progress")
+"""What a row tells of the attempts so far. A move changes what it is about, and leaves the rest."""
+
+ATTEMPT, FAILURE = ("started_at", "last_attempt_at"), ("last_error", "fingerprint")
 
 P, R, S, F, C = Status.PENDING, Status.RUNNING, Status.SUCCESS, Status.FAILED, Status.CANCELLED
 
 ENQUEUE = Move("enqueue", None, P, Who.ANYONE, note="no attempt spent, no lease")
-CLAIM = Move("claim", P, R, Who.CLAIMER, (EventKind.RUNNING,), attempts=1, note="only when due")
+CLAIM = Move("claim", P, R, Who.CLAIMER, (EventKind.RUNNING,), attempts=1, note="only when due", writes=ATTEMPT)
 CANCEL_PENDING = Move("cancel", P, C, Who.ANYONE, (EventKind.CANCELLED,), note="result row written")
 RESCHEDULE = Move("reschedule", P, P, Who.ANYONE, (EventKind.RESCHEDULED,), note="new eta, queue or priority")
-RENEW = Move("renew", R, R, Who.KEEPER, note="moves the expiry only")
+RENEW = Move("renew", R, R, Who.KEEPER, note="moves the expiry only", writes=("progress",))
 COMPLETE = Move("complete", R, S, Who.HOLDER, (EventKind.COMPLETED,), note="result row written")
 REQUEUE = Move(
     "fail, budget left", R, P, Who.HOLDER, (EventKind.FAILED, EventKind.REQUEUED), budget=True,
-    note="new eta by the backoff policy",
+    note="new eta by the backoff policy", writes=FAILURE,
 )  # fmt: skip
 GIVE_UP = Move(
-    "fail, budget spent or error not retryable", R, F, Who.HOLDER, (EventKind.FAILED,), note="result row written"
-)
+    "fail, budget spent or error not retryable", R, F, Who.HOLDER, (EventKind.FAILED,), note="result row written",
+    writes=FAILURE,
+)  # fmt: skip
 LOSE = Move(
     "lease lost, budget left", R, P, Who.FINDER, (EventKind.LEASE_LOST,), budget=True,
     note="keeps its eta; the attempt stays spent",
 )  # fmt: skip
 LOSE_FOR_GOOD = Move(
     "lease lost, budget spent", R, F, Who.FINDER, (EventKind.LEASE_LOST, EventKind.FAILED), budget=False,
-    note="result row written, code LEASE_LOST",
+    note="result row written, code LEASE_LOST", writes=FAILURE,
 )  # fmt: skip
 RELEASE = Move("release", R, P, Who.HOLDER, (EventKind.RELEASED,), refunds=1, note="the attempt is refunded")
 CANCEL_RUNNING = Move("cancel", R, C, Who.ANYONE, (EventKind.CANCELLED,), note="the lease is revoked")

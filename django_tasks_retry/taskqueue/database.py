@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import connections, router
 
 from ..conf import options
+from ..instants import read
 from ..models import Task
 
 
@@ -37,11 +39,17 @@ def as_array(values: Sequence[Any]) -> str:
     return '{"' + '","'.join(quoted) + '"}' if values else "{}"
 
 
-def as_moment(value: Any, using: str) -> datetime:
-    """A time as the models give it; SQLite answers raw statements with texts that name no time zone."""
-    read = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    zone = connections[using].timezone
-    return read.replace(tzinfo=zone) if read.tzinfo is None and zone is not None else read
+def as_moment(value: Any) -> datetime:
+    """A time as the models give it; SQLite answers raw statements with texts, in UTC."""
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
+
+
+def as_instants(rows: list[tuple[Any, ...]], using: str) -> list[tuple[Any, ...]]:
+    """The rows with their times in UTC, which a session in another zone does not give, nor SQLite."""
+    connection = connections[using]
+    if settings.USE_TZ and connection.vendor == "postgresql" and connection.timezone_name == "UTC":
+        return rows
+    return [tuple(read(each, connection) if isinstance(each, datetime) else each for each in row) for row in rows]
 
 
 def run(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, Any]]:
@@ -49,14 +57,14 @@ def run(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, A
     with connections[using].cursor() as cursor, unprepared(cursor):
         cursor.execute(sql, parameters)
         columns = [column[0] for column in cursor.description or ()]
-        return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+        return [dict(zip(columns, row, strict=True)) for row in as_instants(cursor.fetchall(), using)]
 
 
 def fetch(sql: str, parameters: Mapping[str, Any] | None, using: str) -> list[tuple[Any, ...]]:
     """Run one statement; its rows as they come."""
     with connections[using].cursor() as cursor, unprepared(cursor):
         cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
+        return as_instants(cursor.fetchall(), using)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from .. import registry
 from ..conf import check_queue, options
 from ..durations import as_seconds
 from ..errors import InvalidCall, InvalidPayload
+from ..instants import as_instant
 from ..models import MAX_LENGTHS, Task
 from ..rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
 from ..rules.names import path_of
@@ -22,10 +23,7 @@ from ..rules.policy import RetryPolicy, check_max_attempts, check_timeout, polic
 from .ids import new_id
 from .insert import insert
 from .lease import current_lease
-from .new_tasks import new_task
-
-FIRST_YEAR, LAST_YEAR = 1900, 9000
-"""Years that every time zone and both databases can store."""
+from .new_tasks import FIRST_YEAR, LAST_YEAR, new_task
 
 
 class Request(NamedTuple):
@@ -154,15 +152,15 @@ def checked_priority(priority: int) -> int:
 
 
 def checked_eta(eta: datetime) -> datetime:
-    if not isinstance(eta, datetime) or timezone.is_naive(eta) == settings.USE_TZ:
-        wanted = "an aware" if settings.USE_TZ else "a naive"
+    if not isinstance(eta, datetime) or (settings.USE_TZ and timezone.is_naive(eta)):
+        wanted = "an aware" if settings.USE_TZ else "a"
         raise InvalidCall(
             f"eta={eta!r}: give {wanted} datetime (USE_TZ is {settings.USE_TZ}), such as "
             "timezone.now() + timedelta(minutes=5), or a timedelta."
         )
     if not FIRST_YEAR <= eta.year <= LAST_YEAR:
         raise InvalidCall(f"eta={eta!r}: give a year from {FIRST_YEAR} to {LAST_YEAR}.")
-    return eta
+    return as_instant(eta)
 
 
 def checked_delay(delay: timedelta) -> float:

@@ -46,6 +46,11 @@ def result_of(task: Task, status: Status, ts: datetime, *, result: str | None = 
     )
 
 
+def cancellation(actor: str, reason: str) -> dict[str, str]:
+    """What the result of a cancelled task tells."""
+    return {"message": reason or "cancelled", "code": "CANCELLED", "actor": actor}
+
+
 def actor_of(by: Any) -> str:
     """A user becomes `user:<pk>`; code gives itself a name."""
     if by is None:

@@ -14,23 +14,23 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from ..clock import Now, now
+from ..clock import Now
 from ..errors import IllegalMove
-from ..models import Task, TaskEvent, TaskResult
+from ..models import Task, TaskEvent
 from ..querysets import TaskQuerySet
 from ..rules.payload import noted
-from ..rules.status import Status
-from ..rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, RESCHEDULE, EventKind
+from ..rules.transitions import RESCHEDULE, EventKind
 from .database import database
+from .engines import engine_for
 from .enqueue import checked_delay, checked_eta, checked_priority, checked_queue
-from .events import actor_of, event, events_of, result_of, write_events
+from .events import actor_of, event, events_of, write_events
 from .insert import insert
 from .new_tasks import same_call
 from .wakeup import announce_cancelled, announce_work
 
 CHUNK = 1000
 MOVED_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
-MOVED_TO = ("pk", "attempts", "queue", "priority", "eta")
+MOVED_TO = ("pk", "attempts", "queue", "priority", "eta", "updated_at")
 """What a move has to know. Whatever else a row holds, even what cannot be decoded, does not stand in its way."""
 
 
@@ -47,25 +47,10 @@ def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: st
     using, actor, reason, changed = database(backend), actor_of(by), noted(reason), Changed()
     for chunk in chunks(ids):
         with transaction.atomic(using=using):
-            tasks = locked(Task.objects.using(using).unfinished().only(*MOVED_COLUMNS), chunk)
-            moment = now(using)
-            TaskResult.objects.using(using).bulk_create(
-                [result_of(task, Status.CANCELLED, moment, error=cancellation(actor, reason)) for task in tasks]
-            )
-            update(tasks, using, actor, **CANCELLED, finished_at=moment, updated_at=moment)
-            moves = [(CANCEL_RUNNING if task.locked_by else CANCEL_PENDING, task) for task in tasks]
-            data = {"reason": reason}
-            write_events([e for move, task in moves for e in events_of(move, task, actor, moment, data)], using)
-            announce_cancelled({task.pk for task in tasks if task.locked_by}, using)
-        changed = tally(changed, chunk, [task.pk for task in tasks])
+            ended = engine_for(using).cancel(chunk, actor, reason)
+            announce_cancelled({task_id for task_id, was_running in ended.items() if was_running}, using)
+        changed = tally(changed, chunk, list(ended))
     return changed
-
-
-CANCELLED: dict[str, Any] = {"status": Status.CANCELLED, "locked_by": None, "lock_expires_at": None}
-
-
-def cancellation(actor: str, reason: str) -> dict[str, str]:
-    return {"message": reason or "cancelled", "code": "CANCELLED", "actor": actor}
 
 
 def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> list[Task]:
@@ -107,8 +92,8 @@ def reschedule(
                 tasks = locked(Task.objects.using(using).pending().only(*MOVED_COLUMNS), chunk)
                 update(tasks, using, actor, **wishes)
                 moved = list(Task.objects.using(using).filter(pk__in=[task.pk for task in tasks]).only(*MOVED_TO))
-                moment, why = now(using), {"reason": reason}
-                events = [e for t in moved for e in events_of(RESCHEDULE, t, actor, moment, place_of(t) | why)]
+                why = {"reason": reason}
+                events = [e for t in moved for e in events_of(RESCHEDULE, t, actor, t.updated_at, place_of(t) | why)]
                 write_events(events, using)
                 announce_work({task.queue for task in moved}, using)
         except IntegrityError as error:

@@ -9,11 +9,14 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
+from django.db.models import Case, Value, When
+
 from ..clock import Now
 from ..errors import LostReason
 from ..models import Task
 from ..querysets import TaskQuerySet
 from ..rules.status import Status
+from ..rules.transitions import KEPT
 from .database import database
 
 Fence: TypeAlias = tuple[UUID, str, int]
@@ -89,6 +92,11 @@ def leased_by(lease: Lease) -> TaskQuerySet:
     """The task, while this very lease on it holds."""
     tasks: TaskQuerySet = Task.objects.using(database(lease.backend))
     return tasks.filter(pk=lease.id, locked_by=lease.locked_by, attempts=lease.attempts, lock_expires_at__gt=Now())
+
+
+def kept_by(name: str) -> Case:
+    """What a renewal writes into `moved_by`, other than the last one."""
+    return Case(When(moved_by__endswith=KEPT * 2, then=Value(name + KEPT)), default=Value(name + KEPT * 2))
 
 
 def why_lost(leases: Sequence[Lease], using: str) -> dict[Fence, LostReason]:

@@ -12,6 +12,9 @@ from ..models import CALL_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, Task
 from ..rules.status import Status
 from .ids import new_id
 
+FIRST_YEAR, LAST_YEAR = 1900, 9000
+"""Years that every time zone and both databases can store."""
+
 CHUNK = 2000
 """Tasks that are written at once."""
 

@@ -9,9 +9,8 @@ from django.db import connections
 from ..clock import Now, frozen
 from ..errors import InvalidCall, LeaseLost
 from ..rules.payload import canonical, clip, storable
-from ..rules.transitions import KEPT
 from .database import database
-from .lease import Lease, leased_by, why_lost
+from .lease import Lease, kept_by, leased_by, why_lost
 
 NOTE_LIMIT = 500
 
@@ -25,7 +24,7 @@ def report_progress(lease: Lease, done: float, total: float | None = None, note:
     """Record the holder's progress; LeaseLost where the lease no longer holds."""
     progress = progress_of(done, total, note)
     with frozen():
-        written = leased_by(lease).update(progress=progress, moved_by=f"{lease.signature}{KEPT}", updated_at=Now())
+        written = leased_by(lease).update(progress=progress, moved_by=kept_by(lease.signature), updated_at=Now())
     if not written:
         raise_lost(lease)
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from django.db import connections
 
 from ..clock import Now, now
+from ..instants import adapted
 from ..models import TaskStat
 from .database import database
 
@@ -44,7 +45,7 @@ def add_stats(stats: Iterable[Stat], *, backend: str = "default") -> None:
     ordered, using = sorted(stats), database(backend)
     minute = now(using).replace(second=0, microsecond=0)
     connection = connections[using]
-    stamp = connection.ops.adapt_datetimefield_value(minute)
+    stamp = adapted(minute, connection)
     for start in range(0, len(ordered), ROWS_PER_STATEMENT):
         part = ordered[start : start + ROWS_PER_STATEMENT]
         values = [(stamp, s.queue, s.func_path, s.completed, s.retried, s.failed, s.seconds) for s in part]

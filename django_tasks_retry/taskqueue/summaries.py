@@ -15,6 +15,7 @@ from django.db import connections
 from django.db.models import Q
 
 from ..clock import Now, now
+from ..instants import adapted
 from ..models import Task
 from .database import as_moment, run
 from .engines import engine_for
@@ -62,7 +63,7 @@ def depths(using: str) -> list[Depth]:
     rows, current = run(DEPTHS, {"cap": CAP + 1, **READABLE_TIMES}, using), now(using)
     return [
         Depth(
-            row["queue"], row["priority"], readable_moment(row["eta"], using) or current, row["func_path"],
+            row["queue"], row["priority"], readable_moment(row["eta"]) or current, row["func_path"],
             row["backend"], row["due"],
         )
         for row in rows
@@ -73,29 +74,29 @@ READABLE_TIMES = {"first": "0001-01-02 00:00:00+00", "last": "9999-12-30 00:00:0
 """Times beyond these are no datetimes."""
 
 
-def readable_moment(value: Any, using: str) -> datetime | None:
+def readable_moment(value: Any) -> datetime | None:
     """None for what no datetime can hold: such a task is shown and cancelled, not waited for."""
     try:
-        return value and as_moment(value, using)
+        return value and as_moment(value)
     except ValueError:
         return None
 
 
 def failure_groups(using: str) -> list[FailureGroup]:
     """Failures by fingerprint, the latest first, each count up to CAP + 1."""
-    ops, current = connections[using].ops, now(using)
+    connection, current = connections[using], now(using)
     parameters: dict[str, Any] = {
         "cap": CAP + 1,
         "groups": GROUPS + 1,
-        "day_ago": ops.adapt_datetimefield_value(current - timedelta(days=1)),
-        "hour_ago": ops.adapt_datetimefield_value(current - timedelta(hours=1)),
+        "day_ago": adapted(current - timedelta(days=1), connection),
+        "hour_ago": adapted(current - timedelta(hours=1), connection),
     }
-    found = [read_group(row, using) for row in engine_for(using).failure_groups(parameters)]
+    found = [read_group(row) for row in engine_for(using).failure_groups(parameters)]
     return sorted(found, key=lambda group: group.last_failed_at, reverse=True)
 
 
-def read_group(row: Mapping[str, Any], using: str) -> FailureGroup:
-    times = {name: row[name] and as_moment(row[name], using) for name in ("first_failed_at", "last_failed_at")}
+def read_group(row: Mapping[str, Any]) -> FailureGroup:
+    times = {name: row[name] and as_moment(row[name]) for name in ("first_failed_at", "last_failed_at")}
     texts = {name: row[name] or "" for name in ("exception", "code", "message")}
     return FailureGroup(**{**row, **times, **texts, "sample": as_uuid(row["sample"])})
 

@@ -14,7 +14,7 @@ def start(options: WorkerOptions, log_format: str | None = None, verbosity: int 
     from .supervisor.supervisor import Supervisor
 
     logs.set_up(log_format, verbosity)
-    prepare_connections()
+    prepare_connections(options)
     refuse_unsafe_start(options)
     supervisor = Supervisor(options)
     logging.getLogger(__name__).info("%s", greeting(supervisor.id, options))

@@ -17,7 +17,8 @@ from ..compat import framework_logger
 
 logger = logging.getLogger("django_tasks_retry")
 LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARNING": "WARN", "ERROR": "ERROR", "CRITICAL": "CRIT"}
-PIPE_BUF = 4096
+PIECE = 1024
+"""Characters, of four bytes at the most: less than the 4,096 bytes that a pipe has room for when it is writable."""
 
 
 def printable(text: str) -> str:
@@ -68,21 +69,24 @@ class NonBlockingStreamHandler(logging.StreamHandler):  # type: ignore[type-arg]
     dropped = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not self.takes_a_line():
-            self.dropped += 1
-            return
-        if self.dropped:
-            dropped, self.dropped = self.dropped, 0
-            super().emit(logger.makeRecord(logger.name, logging.WARNING, "", 0, NOT_READ, (dropped,), None))
-        super().emit(record)
+        try:
+            if self.dropped and self.takes_more():
+                dropped, self.dropped = self.dropped, 0
+                self.emit(logger.makeRecord(logger.name, logging.WARNING, "", 0, NOT_READ, (dropped,), None))
+            self.write(self.format(record) + self.terminator)
+        except Exception:
+            self.handleError(record)
 
-    def format(self, record: logging.LogRecord) -> str:
-        """A pipe that takes anything at all takes this much without making us wait."""
-        text = super().format(record)
-        data = text.encode(errors="backslashreplace")
-        return text if len(data) < PIPE_BUF else data[: PIPE_BUF - 8].decode(errors="ignore") + " …"
+    def write(self, text: str) -> None:
+        """In pieces: a pipe that takes anything at all takes this much without making us wait."""
+        for start in range(0, len(text), PIECE):
+            if not self.takes_more():
+                self.dropped += 1
+                return
+            self.stream.write(text[start : start + PIECE])
+            self.flush()
 
-    def takes_a_line(self) -> bool:
+    def takes_more(self) -> bool:
         try:
             return bool(select.select([], [self.stream], [], 0)[1])
         except (OSError, TypeError, ValueError):  # closed, or no file at all: let the stream speak for itself

@@ -12,11 +12,15 @@ from ..errors import InvalidOptions
 from ..taskqueue import database
 from .options import WorkerOptions
 
-POSTGRESQL_TIMEOUTS = {"connect_timeout": 10, "tcp_user_timeout": 15_000, "keepalives_idle": 30}
+POSTGRESQL_TIMEOUTS = {"tcp_user_timeout": 15_000, "keepalives_idle": 30}
+SHORTEST_CONNECT, LONGEST_CONNECT = 2, 10
 
 
-def prepare_connections() -> None:
+def prepare_connections(options: WorkerOptions) -> None:
     """Each thread keeps its own connection; a dead network is noticed; no pool starts threads before a fork."""
+    # For each host in its turn: a lease must outlast some of them that do not answer.
+    patience = max(SHORTEST_CONNECT, min(LONGEST_CONNECT, int(queue_options(options.backend).lease / 4)))
+    timeouts = {"connect_timeout": patience, **POSTGRESQL_TIMEOUTS}
     for alias in connections:
         connection = connections[alias]
         connection.close()
@@ -24,7 +28,7 @@ def prepare_connections() -> None:
         connection.settings_dict["CONN_HEALTH_CHECKS"] = True
         if connection.vendor == "postgresql":
             given = {key: value for key, value in connection.settings_dict["OPTIONS"].items() if key != "pool"}
-            connection.settings_dict["OPTIONS"] = POSTGRESQL_TIMEOUTS | given
+            connection.settings_dict["OPTIONS"] = timeouts | given
 
 
 def refuse_unsafe_start(options: WorkerOptions) -> None:

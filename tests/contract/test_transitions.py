@@ -11,8 +11,9 @@ import pytest
 from django.db import connections, transaction
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.clock import now, sqlite_text
+from django_tasks_retry.clock import now
 from django_tasks_retry.errors import Abort, IllegalMove, LeaseLost
+from django_tasks_retry.instants import sqlite_text
 from django_tasks_retry.models import Task, TaskResult
 from django_tasks_retry.rules.status import FINISHED, Status
 from django_tasks_retry.rules.transitions import LEGAL_PAIRS
@@ -82,7 +83,7 @@ def as_faithful_as_can_be(task: Task, lease: Lease, target: Status, using: str) 
         renewing = task.status == Status.RUNNING
         attempts = task.attempts if renewing else task.attempts + 1
         changes |= {"locked_by": lease.locked_by, "lock_expires_at": moment + timedelta(seconds=90)}
-        changes |= {"attempts": attempts, "moved_by": f"{lease.locked_by}:{attempts}+"}
+        changes |= {"attempts": attempts, "moved_by": f"{lease.locked_by}:{attempts}{'++' if renewing else '+'}"}
     return changes
 
 

@@ -39,7 +39,7 @@ def test_the_demo_ends_with_a_table_of_what_happened(database_url):
 
 
 def timeline(output: str, title: str) -> list[str]:
-    story = output.split(f"{title} · ")[1].split("\n\n")[0]
+    story = output.split(f"{title} · ")[1].partition("\n\n")[0]
     return [line.split()[2] for line in story.splitlines()[1:]]
 
 

@@ -68,6 +68,29 @@ FAULTS = {
     "F64": "function missing",
     "F65": "arguments that do not fit",
     "F66": "odd exceptions",
+    "F67": "the clocks go back",
+    "F68": "the clocks go forward",
+    "F69": "a database in another time zone",
+    "F70": "a result without its end",
+    "F71": "a stray result beside a batch",
+    "F72": "an event without its move",
+    "F73": "a history that is rewritten",
+    "F74": "operators of a session's own",
+    "F75": "dump and restore",
+    "F76": "a clock that is gone or shifted",
+    "F77": "deleted, replaced, truncated",
+    "F78": "fixtures",
+    "F79": "rows that nobody could read",
+    "F120": "code of a task where others are served",
+    "F121": "signals and sockets in forked processes",
+    "F122": "sessions used behind Django's back",
+    "F123": "what a child must flush",
+    "F124": "event loop ended, or cancelled through",
+    "F125": "cancelled before the start",
+    "F126": "a log that nobody reads",
+    "F127": "main thread hangs",
+    "F128": "claims ahead of long tasks",
+    "F129": "a first host that swallows packets",
     "F150": "console asked for what may not be seen",
     "F151": "reasons that quote secrets",
     "F152": "console made to work",
@@ -78,7 +101,7 @@ FAULTS = {
     "F157": "names in commands to paste",
 }
 DOES_NOT_APPLY = {
-    "F24": "daylight saving: tasks repeat by intervals; there is no wall-clock schedule",
+    "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",
 }
 ON_POSTGRESQL_ALONE = {
     "F14": "a file has no connections",
@@ -93,6 +116,10 @@ ON_POSTGRESQL_ALONE = {
     "F46": "shown where the server goes down with its disk",
     "F49": "SQLite lets one writer in at a time",
     "F51": "SQLite remakes tables under a lock on the file",
+    "F74": "SQLite has no search_path",
+    "F75": "SQLite is restored by a copy of the file",
+    "F122": "a session on SQLite is closed after each use",
+    "F129": "SQLite has no server",
 }
 
 

@@ -1,4 +1,4 @@
-"""Points inside a worker where something may be made to go wrong, once: `FAILPOINT="Books.write:before:kill"`.
+"""Points inside a worker where something may be made to go wrong, once: `FAILPOINT="Outbox.write:before:kill"`.
 
 The product knows nothing of them: without the variable nothing is changed, not even a check is left behind.
 Workers that are given the variable install the app of armed.py (tests/worker/settings.py).

@@ -6,7 +6,8 @@ import pytest
 
 from tests.faults.coverage import DOES_NOT_APPLY, FAULTS, ON_POSTGRESQL_ALONE, shown
 
-KNOWN = [*range(1, 18), *range(20, 26), *range(30, 53), *range(60, 67), *range(150, 158)]
+MODELLED = [*range(1, 18), *range(20, 26), *range(30, 53), *range(60, 67)]
+"""The faults that the product was designed for. What was found beside them has numbers from F67 on."""
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +16,7 @@ def tests() -> dict[str, list[str]]:
 
 
 def test_the_list_of_faults_is_whole():
-    assert sorted(FAULTS | DOES_NOT_APPLY) == [f"F{number:02}" for number in KNOWN]
+    assert {f"F{number:02}" for number in MODELLED} <= (FAULTS | DOES_NOT_APPLY).keys()
     assert ON_POSTGRESQL_ALONE.keys() < FAULTS.keys()
 
 

@@ -16,7 +16,7 @@ from tests.faults.failpoints import ACTIONS, POINTS, WHENS
 from tests.worker.harness import wait_for
 
 EVERY = list(product(POINTS, WHENS))
-SAMPLE = [("Books.write", "before"), ("Child.take_on", "after")]
+SAMPLE = [("Outbox.write", "before"), ("Child.start_attempts", "after")]
 NAMES = {"kill": "F01_kill", "stop": "F03_stop", "term": "F11_term", "raise": "an_error_of_our_own"}
 CODES = {"kill": (0, -9), "stop": (0,), "term": (0, -15), "raise": (0, 1)}
 

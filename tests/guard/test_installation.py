@@ -9,6 +9,7 @@ from django.db import connections, models, transaction
 from django_tasks_retry import checks, guard
 from django_tasks_retry.errors import GuardMissing
 from django_tasks_retry.models import Task
+from django_tasks_retry.rules.status import Status
 
 NAMES = {
     "sqlite": sorted(guard.sqlite_statements()),
@@ -168,6 +169,6 @@ def test_a_remade_table_gets_its_guard_back_after_migrate(committed):
 def test_the_guard_names_the_rule_that_was_broken(database):
     from tests.steps import task_in
 
-    task, _ = task_in(guard.Status.SUCCESS)
+    task, _ = task_in(Status.SUCCESS)
     with pytest.raises(Exception, match="IllegalMove: a finished task never changes"), transaction.atomic(database):
         Task.objects.filter(pk=task.pk).update(priority=1)

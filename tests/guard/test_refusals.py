@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db import connections
 from django.db.models import F
 from django.utils import timezone
 
@@ -218,15 +217,10 @@ def test_a_requeue_without_budget(database):
 @pytest.mark.parametrize("status", [Status.PENDING, Status.RUNNING])
 def test_an_unfinished_row_deleted(database, status):
     task, _ = task_in(status)
-    if connections[database].vendor == "sqlite":  # Django's flush deletes row by row there
-        Task.objects.filter(pk=task.pk)._raw_delete(database)
-        assert not Task.objects.filter(pk=task.pk).exists()
-        return
     with refused_by_the_database(task, database):
         Task.objects.filter(pk=task.pk)._raw_delete(database)
 
 
-@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("row", [TaskEvent, TaskResult])
 def test_the_history_of_a_task_deleted_before_the_task(database, row):
     task, _ = task_in(Status.SUCCESS)

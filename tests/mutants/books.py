@@ -26,17 +26,18 @@ BOOKS = (
         "a cancellation is told after its transaction",
         (
             Edit(
-                "taskqueue/intervene.py",
+                "taskqueue/engines/sqlite.py",
                 "            write_events([e for move, task in moves",
                 "        write_events([e for move, task in moves",
             ),
             Edit(
                 "taskqueue/intervene.py",
-                "            announce_cancelled({",
-                "        announce_cancelled({",
+                "with transaction.atomic(using=using):\n            ended",
+                "if True:\n            ended",
             ),
         ),
         (PROMISES + "test_a_move_whose_events_cannot_be_written_is_not_made",),
+        on=SQLITE,
     ),
     Mutant(
         "a claim is told after its transaction",

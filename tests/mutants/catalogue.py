@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.books import BOOKS
 from tests.mutants.budgets import BUDGETS, CLOCKS
+from tests.mutants.children import CHILDREN
 from tests.mutants.claiming import CLAIMING, KEYS_AND_ORDER
 from tests.mutants.console import CONSOLE
+from tests.mutants.guarding import GUARD, INSTANTS
 from tests.mutants.leases import FENCES, LEASES
 from tests.mutants.workers import ANSWERS, LIVES, STATES, WAKING
 
@@ -21,5 +23,8 @@ MUTANTS = (
     *STATES,
     *LIVES,
     *WAKING,
+    *CHILDREN,
     *CONSOLE,
+    *INSTANTS,
+    *GUARD,
 )

@@ -136,7 +136,7 @@ KEYS_AND_ORDER = (
     ),
     Mutant(
         "operators do not lock what they cancel",
-        (Edit("taskqueue/intervene.py", '.order_by("pk").select_for_update()', '.order_by("pk")'),),
+        (Edit("taskqueue/sql/cancel.sql", "    FOR UPDATE OF t\n", ""),),
         (INTERLEAVED,),
         on=PG,
     ),
@@ -144,11 +144,11 @@ KEYS_AND_ORDER = (
         "the guard is not put back on a table that was remade",
         (
             Edit(
-                "guard.py",
+                "guard/installation.py",
                 "    if not missing(using):\n",
                 "    if using in INSTALLED or INSTALLED.append(using):\n",
             ),
-            Edit("guard.py", '\nFRESH = "', '\nINSTALLED = []\nFRESH = "'),
+            Edit("guard/installation.py", "\nFORGET_STRAYS = ", "\nINSTALLED = []\nFORGET_STRAYS = "),
         ),
         (PROMISES + "test_a_table_that_was_remade_has_its_guard_again_after_migrate",),
         on=SQLITE,

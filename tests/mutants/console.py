@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import PG, UNNAMED, Edit, Mutant
+from tests.mutants.mutant import PG, SQLITE, UNNAMED, Edit, Mutant
 
 LIMITS = "tests/admin/test_limits.py::"
 FUZZ = "tests/admin/test_fuzz.py::"
@@ -102,7 +102,8 @@ CONSOLE = (
     ),
     Mutant(
         "cancelling reads what it does not need",
-        (Edit("taskqueue/intervene.py", ".unfinished().only(*MOVED_COLUMNS)", ".unfinished()"),),
+        (Edit("taskqueue/engines/sqlite.py", ".unfinished().only(*CANCEL_COLUMNS)", ".unfinished()"),),
         (UNREADABLE + "test_it_is_cancelled_among_others",),
+        on=SQLITE,
     ),
 )

@@ -90,8 +90,8 @@ LEASES = (
             Edit("taskqueue/sql/renew.sql", "GREATEST(t.lock_expires_at, ", "GREATEST("),
             Edit(
                 "taskqueue/engines/sqlite.py",
-                'return Greatest(F("lock_expires_at"), moment + timedelta(seconds=seconds))',
-                "return moment + timedelta(seconds=seconds)",
+                'return Greatest(F("lock_expires_at"), Value(moment + timedelta(seconds=seconds), InstantField()))',
+                "return Value(moment + timedelta(seconds=seconds), InstantField())",
             ),
         ),
         (MODEL,),
@@ -117,9 +117,14 @@ LEASES = (
         "cancel keeps the lease",
         (
             Edit(
-                "taskqueue/intervene.py",
-                '"status": Status.CANCELLED, "locked_by": None, "lock_expires_at": None',
-                '"status": Status.CANCELLED',
+                "taskqueue/sql/cancel.sql",
+                "SET status = 'CANCELLED',\n        locked_by = NULL,\n        lock_expires_at = NULL,\n",
+                "SET status = 'CANCELLED',\n",
+            ),
+            Edit(
+                "taskqueue/engines/sqlite.py",
+                "status=Status.CANCELLED,\n                locked_by=None,\n                lock_expires_at=None,\n",
+                "status=Status.CANCELLED,\n",
             ),
         ),
         (MODEL,),

@@ -55,7 +55,8 @@ def main(wanted: list[str]) -> int:
     passed = [counted([cells[n] for cells in table.values()]) for n in range(len(titles))]
     shown("passed", passed)
     if "--write" in wanted:
-        PAGE.write_text(json.dumps({"titles": titles, "rows": table, "passed": passed}, indent=1, ensure_ascii=False))
+        told = {"titles": titles, "rows": table, "passed": passed}
+        PAGE.write_text(f"{json.dumps(told, indent=1, ensure_ascii=False)}\n")
     return 0
 
 

@@ -54,7 +54,7 @@ class Neighbour:
         if not self.packages:
             return __version__
         ask = "import importlib.metadata as m, sys; sys.stdout.write(m.version(sys.argv[1]))"
-        return subprocess.run([self.python(), "-c", ask, self.name], capture_output=True, text=True).stdout
+        return subprocess.run([self.python(), "-c", ask, self.name], capture_output=True, text=True, check=False).stdout
 
 
 def newest_python() -> str:
@@ -79,7 +79,7 @@ class House:
         return [self.neighbour.python(), str(HERE / self.neighbour.script), *words]
 
     def tell(self, *words: str) -> str:
-        done = subprocess.run(self.command(*words), env=self.variables, capture_output=True, text=True)
+        done = subprocess.run(self.command(*words), env=self.variables, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{self.neighbour.name} {' '.join(words)}:\n{done.stderr[-2000:]}")
         return done.stdout

@@ -2,18 +2,20 @@
 
 I1 nothing lost or unheard of · I2 one legal life per task · I3 attempts are counted and reported by their holder ·
 I4 leases of a task do not overlap · I5 success or failure only after the journal says so, no attempt runs twice ·
-I6 the row is the sum of its events · I7 urgent tasks are picked up soon. (I8, hygiene: vitals.py.)
+I6 the row is the sum of its events · I7 urgent tasks are picked up soon.
+(I8, hygiene: vitals.py. I9 to I12, what one task may cost the others: bounds.py.)
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from tests.soak.bounds import check_bounds
 from tests.soak.history import Event, History
+from tests.soak.violation import Violation
 
 FINAL = {"SUCCESS", "FAILED", "CANCELLED"}
 MOVES = {
@@ -24,8 +26,8 @@ MOVES = {
     ("RUNNING", "cancelled"): "CANCELLED",
     ("RUNNING", "completed"): "SUCCESS",
     ("RUNNING", "failed for good"): "FAILED",
-    ("RUNNING", "failed"): "requeueing",
-    ("requeueing", "requeued"): "PENDING",
+    ("RUNNING", "failed"): "requeuing",
+    ("requeuing", "requeued"): "PENDING",
     ("RUNNING", "released"): "PENDING",
     ("RUNNING", "lease_lost"): "lost",
     ("lost", "failed for good"): "FAILED",
@@ -35,15 +37,12 @@ MOVES = {
 }
 REPORTS = ("completed", "failed", "released")
 MILLISECOND = 0.001
+ARRIVAL_SECONDS = 0.05
+"""A statement bears the time of its arrival: it may have waited this much for the one whose outcome it then saw."""
 OVERDUE_SECONDS, SOON_SECONDS = 5.0, 2.0
 ENOUGH = 100  # to speak of 99 %
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    rule: str
-    task: UUID
-    text: str
+UNCALLED = {"LEASE_LOST", "UNREADABLE", "BAD_ARGUMENTS"}
+"""Codes of attempts that ended before the function was called."""
 
 
 def check(history: History) -> list[Violation]:
@@ -55,7 +54,7 @@ def check(history: History) -> list[Violation]:
         found += overlapping_leases(history, task, events)
         found += unwitnessed(history, task, events)
         found += wrong_row(history, task, events)
-    return found + list(slow_pick_up(history))
+    return found + list(slow_pick_up(history)) + list(check_bounds(history))
 
 
 def lost_or_unheard_of(history: History) -> Iterator[Violation]:
@@ -109,7 +108,7 @@ def overlapping_leases(history: History, task: UUID, events: list[Event]) -> Ite
     claimed, holder, latest = 0.0, "", 0.0
     for event in events:
         if event.kind == "running":
-            if event.at < latest:
+            if event.at < latest - ARRIVAL_SECONDS:
                 yield Violation("I4", task, f"attempt {event.attempt} was claimed before the one before it ended")
             claimed, holder = event.at, event.actor
         taken = event.kind == "lease_lost" and not speaks_for(event.actor, holder)
@@ -132,7 +131,7 @@ def unwitnessed(history: History, task: UUID, events: list[Event]) -> Iterator[V
     for event in events:
         if event.kind == "completed" and ends.get(event.attempt, float("inf")) > event.at + MILLISECOND:
             yield Violation("I5", task, f"attempt {event.attempt} was completed before its end")
-        if event.kind == "failed" and event.data["error"]["code"] != "LEASE_LOST" and event.attempt not in starts:
+        if event.kind == "failed" and event.data["error"]["code"] not in UNCALLED and event.attempt not in starts:
             yield Violation("I5", task, f"attempt {event.attempt} failed and had never started")
 
 

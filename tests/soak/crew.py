@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from tests.pg import LIBC, PR_SET_PDEATHSIG
 from tests.soak.database import children_of
 
 ROOT = Path(__file__).parents[2]
 SKEWS = (-3600, 3600, 0)
+PIPE_BYTES = 4096
 
 
 def skewing_library(folder: Path) -> Path | None:
@@ -42,13 +46,14 @@ class Supervisor:
     variables: dict[str, str]
     number: int = 0
     shim: Path | None = None
+    is_spared: bool = False
     starts: int = 0
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         self.starts += 1
         command = [sys.executable, "-m", "django", "runworker", "--name", self.name, *self.arguments]
-        with self.output.open("wb") as log:
+        with self.open_log() as log:
             self.process = subprocess.Popen(
                 command,
                 env=os.environ | self.variables | self.clock(),
@@ -59,6 +64,9 @@ class Supervisor:
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
+
+    def open_log(self) -> BinaryIO:
+        return self.output.open("wb")
 
     def clock(self) -> dict[str, str]:
         """An hour behind, an hour ahead, or right."""
@@ -102,6 +110,26 @@ class Supervisor:
         self.signal_all(signal.SIGKILL)
         if self.process:
             self.process.wait(10)
+
+
+@dataclass(slots=True)
+class PipedSupervisor(Supervisor):
+    """Writes its log into a small pipe, which is read while `is_read` is set."""
+
+    is_read: threading.Event = field(default_factory=threading.Event)
+
+    def open_log(self) -> BinaryIO:
+        self.is_read.set()
+        reading, writing = os.pipe()
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        threading.Thread(target=self.copy, args=(reading, self.output), daemon=True).start()
+        return os.fdopen(writing, "wb")
+
+    def copy(self, reading: int, output: Path) -> None:
+        with output.open("wb") as log, os.fdopen(reading, "rb", buffering=0) as pipe:
+            while self.is_read.wait() and (data := pipe.read(PIPE_BYTES)):
+                log.write(data)
+                log.flush()
 
 
 @dataclass(slots=True)

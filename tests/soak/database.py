@@ -39,7 +39,7 @@ class PostgreSQL:
     def direct(self) -> dict[str, Any]:
         """For the soak itself, which waits for nobody: it may have to wake up the one it would wait for."""
         place = self.place()
-        return place | {"OPTIONS": place["OPTIONS"] | {"options": "-c statement_timeout=5s"}}
+        return place | {"OPTIONS": place["OPTIONS"] | {"options": "-c statement_timeout=5s -c lock_timeout=300ms"}}
 
     def restart_hard(self) -> None:
         """As after a power cut: all its processes are gone at once, and the log is replayed."""

@@ -7,21 +7,29 @@ import os
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.soak import journal
-from tests.soak.crew import Network, Supervisor, skewing_library
+from tests.soak.calm import Calm, lawful_producer
+from tests.soak.crew import Network, PipedSupervisor, Supervisor, skewing_library
 from tests.soak.database import DATABASES, PostgreSQL, SQLite, tried
 from tests.soak.history import History, read_events, read_rows
+from tests.soak.hostile import HostileProducer, grant_role
+from tests.soak.locks import RowLocks
 from tests.soak.nemesis import Nemesis
+from tests.soak.renewals import Lookout
 from tests.soak.vitals import Sample, grown, left_open, sample, unexplained
 
 TURN_SECONDS = 0.02
 PEACE_SECONDS = 60.0
 TABLES = ("task", "taskevent", "taskresult")
+PIPED_CHILDREN = 1
+CALM_TASKS = {"postgresql": 300, "sqlite": 100}
+TIMEOUT, TIMEOUT_GRACE = 20.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ class Outcome:
 
     history: History
     nemesis: Nemesis
+    refused: Counter[str]
     operator_deeds: dict[str, int]
     fire_seconds: float
     peace_seconds: float
@@ -67,7 +76,8 @@ class Round:
 
 def set_up(plan: Plan, database: PostgreSQL | SQLite) -> None:
     """This process reaches the database directly."""
-    options = {"LEASE": plan.lease, "RETRY_BASE": 0.1, "RETRY_CAP": 1.0}
+    retry = {"RETRY_BASE": 0.1, "RETRY_CAP": 1.0}
+    options = {"LEASE": plan.lease, "TIMEOUT": TIMEOUT, "TIMEOUT_GRACE": TIMEOUT_GRACE} | retry
     os.environ |= {
         "DJANGO_SETTINGS_MODULE": "tests.soak.settings",
         "SOAK_DATABASE": json.dumps(database.direct()),
@@ -79,15 +89,23 @@ def set_up(plan: Plan, database: PostgreSQL | SQLite) -> None:
 
     django.setup()
     call_command("migrate", verbosity=0)
+    if isinstance(database, PostgreSQL):
+        grant_role(database)
 
 
 def crew_of(plan: Plan, place: dict[str, Any]) -> list[Supervisor]:
-    arguments = ("--processes", str(plan.children), "--threads", str(plan.threads), "--async-slots", "10")
-    arguments += ("--poll", "100ms", "--grace", "10s")
+    """The workers of the plan, and a small one whose log nobody reads at times. The first and that one live long."""
     variables = {"SOAK_DATABASE": json.dumps(place)}
     # On SQLite the host's clock is the queue's, and it has but one.
     shim = skewing_library(plan.folder) if plan.database == "postgresql" else None
-    return [Supervisor(f"worker{n + 1}", plan.folder, arguments, variables, n, shim) for n in range(plan.supervisors)]
+
+    def worker(kind: type[Supervisor], number: int, children: int, is_spared: bool) -> Supervisor:
+        arguments = ("--processes", str(children), "--threads", str(plan.threads), "--async-slots", "10")
+        arguments += ("--poll", "100ms", "--grace", "10s")
+        return kind(f"worker{number + 1}", plan.folder, arguments, variables, number, shim, is_spared)
+
+    crew = [worker(Supervisor, number, plan.children, number == 0) for number in range(plan.supervisors)]
+    return [*crew, worker(PipedSupervisor, plan.supervisors, PIPED_CHILDREN, True)]
 
 
 def soak(plan: Plan) -> Outcome:
@@ -100,7 +118,8 @@ def soak(plan: Plan) -> Outcome:
         for supervisor in crew:
             supervisor.start()
         server = database if isinstance(database, PostgreSQL) else None
-        return Fire(plan, Nemesis(plan.seed, plan.lease, crew, network, server)).run()
+        locks = RowLocks(server) if server else None
+        return Fire(plan, Nemesis(plan.seed, plan.lease, crew, network, server, locks), database).run()
     finally:
         for supervisor in crew:
             supervisor.end()
@@ -110,13 +129,18 @@ def soak(plan: Plan) -> Outcome:
 
 
 class Fire:
-    def __init__(self, plan: Plan, nemesis: Nemesis) -> None:
+    def __init__(self, plan: Plan, nemesis: Nemesis, database: PostgreSQL | SQLite) -> None:
         from tests.soak.people import Operator, Producer, Watch
 
         self.plan, self.nemesis = plan, nemesis
         self.producer = Producer(plan.tasks, plan.lease, random.Random(f"{plan.seed} tasks"))
-        self.operator = Operator(random.Random(f"{plan.seed} operator"))
+        self.hostile = HostileProducer(database, random.Random(f"{plan.seed} hostile"))
+        lawful = lawful_producer(CALM_TASKS[plan.database], plan.lease, random.Random(f"{plan.seed} calm"))
+        self.operator = Operator(random.Random(f"{plan.seed} operator"), self.hostile.tried)
         self.watch = Watch()
+        self.lookout = Lookout(plan.lease)
+        unread = [one for one in nemesis.crew if isinstance(one, PipedSupervisor)]
+        self.calm = Calm(plan.lease, lawful, self.hostile, nemesis.locks, unread, self.look)
         self.samples: list[Sample] = []
         self.left: int | None = None
         self.is_nearly_done = False
@@ -129,21 +153,31 @@ class Fire:
         self.nemesis.make_peace()
         complaints = self.rest()
         peace = time.monotonic() - self.began - fire
-        complaints += grown(self.samples) + self.hygiene() + self.stop()
+        complaints += self.stay_calm() if not complaints else []
+        complaints += [*self.operator.failures, *grown(self.samples), *self.hygiene(), *self.stop()]
         history = self.history(wall)
-        return Outcome(history, self.nemesis, dict(self.operator.deeds), fire, peace, complaints, self.samples)
+        refused, done = self.hostile.refused, dict(self.operator.deeds)
+        return Outcome(history, self.nemesis, refused, done, fire, peace, complaints, self.samples)
 
     def history(self, wall: float) -> History:
+        known = [self.producer, self.watch, self.hostile, self.calm.producer]
+        away = [(one.began, one.ended) for one in self.nemesis.outages if not one.who] + self.calm.stalls
         return History(
             self.plan.lease,
-            self.producer.acknowledged | self.watch.acknowledged,
-            self.producer.unsure | self.watch.unsure,
-            read_rows(),
+            {task: number for one in known for task, number in one.acknowledged.items()},
+            {number for one in known for number in one.unsure},
+            read_rows(self.hostile.numbers),
             read_events(),
             journal.read(self.plan.folder / "journal"),
             wall,
             self.watch.enqueued,
-            [(one.began + wall, one.ended + wall) for one in self.nemesis.outages if not one.who],
+            [(began + wall, ended + wall) for began, ended in away],
+            dict(self.hostile.tried),
+            set(self.nemesis.locks.held) if self.nemesis.locks else set(),
+            [(began + wall, ended + wall) for began, ended in filter(None, [self.calm.window])],
+            list(self.lookout.seen.values()),
+            TIMEOUT_GRACE,
+            self.plan.database == "sqlite",
         )
 
     def wall_clock(self) -> float:
@@ -158,6 +192,8 @@ class Fire:
             Round(0.2, self.operator.turn),
             Round(0.25, self.fill),
             Round(1.0, self.watch.turn),
+            Round(1.0, self.hostile.turn),
+            Round(1.0, self.look),
             Round(1.0, self.take_samples),
             Round(30.0, self.say_how_far, self.began + 30.0),
         ]
@@ -171,6 +207,9 @@ class Fire:
         self.left = tried(self.unfinished)
         self.is_nearly_done = self.producer.is_done and self.left is not None and self.left < 20
         self.producer.turn(self.left)
+
+    def look(self) -> None:
+        tried(self.lookout.look)
 
     def take_samples(self) -> None:
         now = time.monotonic()
@@ -201,7 +240,13 @@ class Fire:
             if time.monotonic() > deadline:
                 return [f"I7 {tried(self.unfinished)} tasks did not finish in {PEACE_SECONDS:g} s of peace"]
             time.sleep(0.05)
+            self.look()
         return []
+
+    def stay_calm(self) -> list[str]:
+        is_done = self.calm.run(lambda: tried(self.unfinished) == 0, time.monotonic() + PEACE_SECONDS)
+        found = [] if is_done else [f"I7 {tried(self.unfinished)} tasks did not finish in {PEACE_SECONDS:g} s of calm"]
+        return found + self.calm.complaints()
 
     def hygiene(self) -> list[str]:
         if self.nemesis.server is None:
@@ -215,7 +260,8 @@ class Fire:
                 "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
             )
             open_now, idle = cursor.fetchone()
-        budget = self.plan.supervisors * (2 + self.plan.children * (self.plan.threads + 2))
+        children = self.plan.supervisors * self.plan.children + PIPED_CHILDREN
+        budget = len(self.nemesis.crew) * 2 + children * (self.plan.threads + 2)
         return left_open(open_now, budget, idle, min(self.dead_rows() for _ in range(5)))
 
     def dead_rows(self) -> int:
@@ -239,5 +285,5 @@ class Fire:
         for log in sorted(self.plan.folder.glob("*.log")):
             text = log.read_text()
             complaints += [f"I8 a traceback in {log}"] if "\nTraceback" in text else []
-            complaints += unexplained(text.splitlines())
+            complaints += unexplained(text.splitlines(), self.hostile.tried)
         return complaints

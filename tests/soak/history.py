@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from tests.soak.journal import Line
+from tests.soak.renewals import Sighting
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Row:
     refunds: int
     outcome: str | None
     retry_of: UUID | None = None
+    name: str = ""  # of the function
+    code: str | None = None  # of the error that it ended with
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +48,30 @@ class History:
     wall: float = 0.0
     canaries: dict[UUID, float] = field(default_factory=dict)  # when each was enqueued
     outages: list[tuple[float, float]] = field(default_factory=list)  # of the database, for all
+    hostile: dict[UUID, str] = field(default_factory=dict)  # of which kind each row is that no client of ours wrote
+    locked: set[UUID] = field(default_factory=set)  # tasks whose rows somebody kept locked
+    calm: list[tuple[float, float]] = field(default_factory=list)  # while nothing was broken
+    sightings: list[Sighting] = field(default_factory=list)
+    timeout_grace: float = 1.0
+    one_writer: bool = False  # at a time: who waits for the others to write may lose a short lease
 
     def in_order(self, began: float, ended: float) -> bool:
         """Whether the database could be reached all the time."""
         return not any(began < end and start < ended for start, end in self.outages)
 
 
-def read_rows() -> dict[UUID, Row]:
-    from django_tasks_retry.models import Task
+def read_rows(hostile: Mapping[UUID, int]) -> dict[UUID, Row]:
+    """The arguments of hostile rows are not looked at; their numbers are known."""
+    from django.db.models.fields.json import KT
 
-    columns = ("pk", "args", "status", "attempts", "refunds", "outcome__status", "retry_of_id")
+    from django_tasks_retry.models import Task, TaskResult
+
+    ordinary = Task.objects.exclude(pk__in=hostile).values_list("pk", "args").iterator(5000)
+    numbers = {pk: args[0] for pk, args in ordinary} | hostile
+    codes = dict(TaskResult.objects.values_list("task_id", KT("error__code")).iterator(5000))
+    columns = ("pk", "func_path", "status", "attempts", "refunds", "outcome__status", "retry_of_id")
     found = Task.objects.values_list(*columns).iterator(5000)
-    return {pk: Row(args[0], *rest) for pk, args, *rest in found}
+    return {pk: Row(numbers[pk], *rest, path.rpartition(".")[2], codes.get(pk)) for pk, path, *rest in found}
 
 
 def read_events() -> dict[UUID, list[Event]]:

@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.soak.crew import Network, Supervisor
+from tests.soak.crew import Network, PipedSupervisor, Supervisor
 from tests.soak.database import PostgreSQL, tried
+from tests.soak.locks import RowLocks
 
 Deed = Callable[[], str | None]
 TAKE_OVER_SECONDS = 2.0  # past the lease, until others have what a lost supervisor's children held
@@ -44,6 +45,7 @@ class Nemesis:
     crew: Sequence[Supervisor]
     network: Network | None = None
     server: PostgreSQL | None = None
+    locks: RowLocks | None = None
     deeds: Counter[str] = field(default_factory=Counter)
     diary: list[tuple[float, str]] = field(default_factory=list)
     killed: dict[int, float] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Nemesis:
             (10.0, self.kill_supervisor),
             (1.0, self.freeze_child),
             (10.0, self.freeze_worker),
+            (15.0, self.leave_log_unread),
         ]
         if self.network is None:
             return processes
@@ -76,6 +79,7 @@ class Nemesis:
             (1.0, self.end_backend),
             (8.0, self.kill_backend),
             (20.0, self.restart_server),
+            (2.0, self.lock_row),
         ]
 
     def plan(self, habit: Habit) -> None:
@@ -131,8 +135,8 @@ class Nemesis:
         return str(pid)
 
     def kill_supervisor(self) -> str:
-        """The first one is spared: what leaks shows only in a long life."""
-        supervisor = self.chance.choice(self.crew[1:] or self.crew)
+        """The first one is spared: what leaks shows only in a long life. So is one whose log is not read for long."""
+        supervisor = self.chance.choice([one for one in self.crew if not one.is_spared] or self.crew)
         killed, now = supervisor.pid, time.monotonic()
         for pid in supervisor.children():
             self.killed.setdefault(-pid, now)
@@ -165,6 +169,16 @@ class Nemesis:
             send(pid, signal.SIGSTOP)
         self.later(seconds, lambda: [send(pid, signal.SIGCONT) for pid in pids], supervisor.name)
         return f"{supervisor.name} and its children for {seconds:.1f}s"
+
+    def leave_log_unread(self) -> str | None:
+        """Mostly for a few seconds; sometimes for longer than a main thread may hang."""
+        supervisor = next((one for one in self.crew if isinstance(one, PipedSupervisor)), None)
+        if supervisor is None or not supervisor.is_read.is_set():
+            return None
+        seconds = 15.0 if self.chance.random() < 0.3 else self.chance.uniform(2.0, 5.0)
+        supervisor.is_read.clear()
+        self.later(seconds, supervisor.is_read.set, supervisor.name)
+        return f"{supervisor.name} for {seconds:.1f}s"
 
     # Network and database
 
@@ -214,6 +228,16 @@ class Nemesis:
             return None
         self.down_since = self.down_since or time.monotonic()
         return str(pid)
+
+    def lock_row(self) -> str | None:
+        """Somebody opens a transaction, locks a few running tasks, and goes for a coffee."""
+        assert self.locks is not None
+        seconds = self.lease * self.chance.uniform(2.0, 5.0)
+        transaction = self.locks.hold(self.chance.randint(1, 3))
+        if transaction is None:
+            return None
+        self.later(seconds, transaction.close)
+        return f"for {seconds:.1f}s"
 
     def restart_server(self) -> str:
         assert self.server is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -26,6 +27,7 @@ class Producer:
     next_number: int = 0
     acknowledged: dict[UUID, int] = field(default_factory=dict)
     unsure: set[int] = field(default_factory=set)
+    request: Callable[[int, random.Random, float], Request] = tasks.request
 
     @property
     def is_done(self) -> bool:
@@ -38,7 +40,7 @@ class Producer:
     def enqueue(self) -> int:
         numbers = range(self.next_number, min(self.next_number + BATCH, self.wanted))
         self.next_number = numbers.stop
-        requests = [tasks.request(number, self.chance, self.lease) for number in numbers]
+        requests = [self.request(number, self.chance, self.lease) for number in numbers]
         rows = tried(lambda: enqueue_many(requests))
         if rows is None:
             self.unsure |= set(numbers)
@@ -49,13 +51,19 @@ class Producer:
 
 @dataclass(slots=True)
 class Operator:
-    """Cancels what waits or runs, and retries what has finished, a few at a time."""
+    """Cancels what waits or runs, and retries what has finished, a few at a time. Knows what cannot be retried."""
 
     chance: random.Random
+    unreadable: Container[UUID] = ()
     deeds: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
 
     def turn(self) -> None:
-        tried(self.chance.choice([self.cancel, self.cancel_running, self.retry]))
+        deed = self.chance.choice([self.cancel, self.cancel_running, self.retry])
+        try:
+            tried(deed)
+        except Exception as error:  # noqa: BLE001 - whatever a hostile row does to an operator is to be known
+            self.failures[f"I9 an operator could not {deed.__name__}: {error!r:.200}"] += 1
 
     def cancel(self) -> None:
         self.deeds["cancelled"] += len(cancel(self.some(Task.objects.pending(), 1), by="operator").done)
@@ -65,7 +73,8 @@ class Operator:
 
     def retry(self) -> None:
         newest = Task.objects.finished().order_by("-pk")
-        self.deeds["retried"] += len(retry(self.some(newest, 2), by="operator"))
+        chosen = [task for task in self.some(newest, 2) if task not in self.unreadable]
+        self.deeds["retried"] += len(retry(chosen, by="operator"))
 
     def some(self, found, most: int) -> list[UUID]:
         ids = list(found.values_list("pk", flat=True)[:50])

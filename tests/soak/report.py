@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from uuid import UUID
 
-from tests.soak.checker import Violation, pick_ups
+from tests.soak.bounds import MOST_RELEASES, most_within_window, releases_by_choice
+from tests.soak.checker import pick_ups
 from tests.soak.fire import Outcome, Plan
 from tests.soak.history import Event, History
 from tests.soak.recovery import CHILD, SUPERVISOR, waits_after_kills
+from tests.soak.violation import Violation
 from tests.soak.vitals import growth
 
 BROKEN = {
@@ -23,6 +25,8 @@ BROKEN = {
     "end_backend": "backends ended",
     "kill_backend": "server crashes by a killed backend",
     "restart_server": "hard restarts of the server",
+    "lock_row": "times running rows locked for 2 to 5 leases",
+    "leave_log_unread": "times a log left unread",
 }
 
 
@@ -31,13 +35,18 @@ def report(plan: Plan, outcome: Outcome, violations: list[Violation]) -> Iterato
     yield (
         f"soak · {plan.database} · seed {plan.seed} · {len(history.rows):,} tasks · lease {plan.lease:g} s · "
         f"{plan.supervisors} supervisors x {plan.children} children x {plan.threads} threads · "
-        f"{outcome.fire_seconds:.0f} s of fire, {outcome.peace_seconds:.1f} s until quiet"
+        f"{outcome.fire_seconds:.0f} s of fire, {outcome.peace_seconds:.1f} s until quiet, "
+        f"{len(history.rows) / (outcome.fire_seconds + outcome.peace_seconds):.1f} tasks/s"
     )
     broken = outcome.nemesis.deeds
     yield "survived: " + ", ".join(f"{broken[key]} {words}" for key, words in BROKEN.items() if broken[key])
     statuses = Counter(row.status for row in history.rows.values())
     yield f"finished: {listed(statuses)}; by an operator: {listed(outcome.operator_deeds)}"
     yield f"violations: {listed(Counter(v.rule for v in violations)) or 'none'}" + bound(history, violations)
+    yield judged(violations)
+    yield from hostile_ends(outcome)
+    yield releases(history)
+    yield calm(history)
     yield from duplicates(history)
     yield from latencies(outcome)
     yield from held(outcome)
@@ -52,6 +61,41 @@ def listed(counts) -> str:
 def bound(history: History, violations: list[Violation]) -> str:
     """None seen in n means, at 95 % confidence, less than 3/n."""
     return "" if violations or not history.rows else f" (95 % sure: fewer than {3 / len(history.rows):.0e} per task)"
+
+
+def judged(violations: list[Violation]) -> str:
+    rules = Counter(violation.rule for violation in violations)
+    return (
+        f"lost {rules['I1']}, finished twice {rules['I2']}, overlapping leases {rules['I4']}, "
+        f"neighbours that paid {rules['I10']}, renewed without progress {rules['I11']}, "
+        f"given back in a circle {rules['I12']}"
+    )
+
+
+def hostile_ends(outcome: Outcome) -> Iterator[str]:
+    rows = [outcome.history.rows[task] for task in outcome.history.hostile if task in outcome.history.rows]
+    ends = Counter(row.code or row.status for row in rows)
+    yield f"hostile rows: {len(rows)} stored, {outcome.refused.total()} refused; ended {listed(ends)}"
+    yield f"  of a kind that was refused: {', '.join(sorted(outcome.refused))}"
+
+
+def releases(history: History) -> str:
+    total = [sum(event.kind == "released" for event in events) for events in history.events.values()]
+    by_choice = [most_within_window(releases_by_choice(events)) for events in history.events.values()]
+    reasons = Counter(
+        event.data.get("reason") for events in history.events.values() for event in events if event.kind == "released"
+    )
+    return (
+        f"released: at most {max(total, default=0)} times per task; by the worker's choice at most "
+        f"{max(by_choice, default=0)} times a minute ({MOST_RELEASES} allowed); {listed(reasons)}"
+    )
+
+
+def calm(history: History) -> str:
+    seconds = sum(ended - began for began, ended in history.calm)
+    longest = max((one.renewed - one.claimed for one in history.sightings), default=0.0)
+    renewed = f"longest renewal {longest:.1f} s after a claim"
+    return f"{seconds:.1f} s of calm, {len(history.locked)} rows locked in all, {renewed}"
 
 
 def duplicates(history: History) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Three cohorts of tasks: short ones, ones about as long as a lease, and ones that misbehave."""
+"""The tasks of the soak: short ones, ones about as long as a lease, ones that misbehave, and those of cohorts.py."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from typing import Any
 from django_tasks_retry import retry
 from django_tasks_retry.compat import task
 from django_tasks_retry.taskqueue import Request, current_lease
-from tests.soak import journal
-
-
-def note(word: str) -> None:
-    journal.write(word, current_lease.get())
-
-
-BUDGET = 60  # a task that is killed again and again must not run out of attempts
+from tests.soak.cohorts import (
+    BUDGET,
+    FORKS,
+    OVERRUN_SECONDS,
+    SLOW_ENDS,
+    block,
+    cancel_others,
+    end_slowly,
+    fork,
+    note,
+    overrun,
+)
 
 
 @task
@@ -81,11 +85,37 @@ UNSTORABLE = {"NUL": "\0", "huge": "x" * 5_000_000}
 
 
 def request(number: int, chance: random.Random, lease: float) -> Request:
-    """80 % short, 15 % of 0.3 to 1.2 leases, 5 % that misbehave."""
+    """80 % short, 14 % of 0.3 to 1.2 leases, 5 % that misbehave, 1 % that are hard to serve."""
     dice = chance.random()
     if dice < 0.01:
         return Request(return_unstorable, [number, chance.choice(list(UNSTORABLE))])
     if dice < 0.05:
         return Request(misbehave, [number, chance.choice(list(MISDEEDS))])
-    seconds = chance.uniform(0.3, 1.2) * lease if dice < 0.20 else chance.uniform(0, 0.02)
+    if dice < 0.06:
+        return hard_request(number, chance, lease)
+    return plain_request(number, chance, lease, is_long=dice < 0.20)
+
+
+def lawful_request(number: int, chance: random.Random, lease: float) -> Request:
+    """For a while without faults: of these none ends its process."""
+    dice = chance.random()
+    return hard_request(number, chance, lease) if dice < 0.1 else plain_request(number, chance, lease, dice < 0.5)
+
+
+def plain_request(number: int, chance: random.Random, lease: float, is_long: bool) -> Request:
+    seconds = chance.uniform(0.3, 1.2) * lease if is_long else chance.uniform(0, 0.02)
     return Request(chance.choice([work, awork]), [number, seconds])
+
+
+def hard_request(number: int, chance: random.Random, lease: float) -> Request:
+    match chance.choices(["fork", "end slowly", "block", "cancel", "overrun"], [6, 6, 3, 3, 1])[0]:
+        case "fork":
+            return Request(fork, [number, chance.choice(list(FORKS))])
+        case "end slowly":
+            return Request(end_slowly, [number, chance.choice(list(SLOW_ENDS)), chance.uniform(0.5, 2.0) * lease])
+        case "block":
+            return Request(block, [number, chance.uniform(0.5, 2.0) * lease])
+        case "cancel":
+            return Request(cancel_others, [number])
+        case _:
+            return Request(overrun, [number, OVERRUN_SECONDS + 4 * lease])

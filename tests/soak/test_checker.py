@@ -7,10 +7,12 @@ from uuid import UUID
 
 import pytest
 
+from tests.soak.bounds import MOST_RELEASES
 from tests.soak.checker import check
 from tests.soak.history import Event, History, Row
 from tests.soak.journal import Line
 from tests.soak.recovery import too_slow
+from tests.soak.renewals import Sighting
 from tests.soak.vitals import Sample, grown, left_open, unexplained
 
 TASK, OTHER = UUID(int=1), UUID(int=2)
@@ -59,6 +61,37 @@ def line(history: History, n: int, **changes) -> None:
     history.lines[TASK][n] = replace(history.lines[TASK][n], **changes)
 
 
+def hostile_row(history: History, status: str = "FAILED", code: str | None = "UNREADABLE") -> None:
+    """A row that cannot be read, claimed once and failed without a start."""
+    error = {"terminal": True, "error": {"code": code}}
+    last = Event(102.0, "failed", 1, ONE, error) if status == "FAILED" else Event(102.0, "completed", 1, ONE, {})
+    history.hostile[OTHER] = "arguments nested 5000 deep"
+    history.acknowledged[OTHER] = 6
+    history.rows[OTHER] = Row(6, status, 1, 0, status, name="work", code=code)
+    history.events[OTHER] = [Event(101.0, "running", 1, ONE, {}), last]
+    if status == "SUCCESS":
+        history.lines[OTHER] = [Line(1.1, "start", 1, ONE, 7), Line(1.2, "end", 1, ONE, 7)]
+
+
+def sighting(history: History, renewed: float, timeout: float = 20.0) -> None:
+    """Of the last attempt, which was claimed at 105.0, started at 105.1 and ended at 105.9."""
+    history.sightings.append(Sighting(TASK, 3, 105.0, renewed, timeout))
+
+
+def given_back(history: History, times: int, seconds: float, reason: str = "waited behind long tasks") -> None:
+    """A task that is claimed and given back, then done."""
+    events = []
+    for n in range(times):
+        events += [Event(200 + n * seconds, "running", n + 1, ONE, {})]
+        events += [Event(200.5 + n * seconds, "released", n + 1, ONE, {"reason": reason})]
+    ended, last = 200 + times * seconds, times + 1
+    events += [Event(ended, "running", last, ONE, {}), Event(ended + 1, "completed", last, ONE, {})]
+    history.acknowledged[OTHER], history.events[OTHER] = 6, events
+    history.rows[OTHER] = Row(6, "SUCCESS", last, times, "SUCCESS", name="work")
+    at = ended - history.wall
+    history.lines[OTHER] = [Line(at + 0.1, "start", last, ONE, 7), Line(at + 0.9, "end", last, ONE, 7)]
+
+
 def many_canaries(history: History, enqueued: float) -> None:
     for n in range(100, 200):
         task = UUID(int=n)
@@ -80,7 +113,7 @@ DOCTORED = {
     "I3 an attempt skipped": lambda h: event(h, 5, attempt=4),
     "I3 reported by another": lambda h: event(h, 6, actor=TWO),
     "I4 taken while the lease held": lambda h: event(h, 1, actor="two-2-b"),
-    "I4 claimed before the end": lambda h: event(h, 5, at=102.5),
+    "I4 claimed before the end": lambda h: event(h, 5, at=102.9),
     "I5 completed without an end": lambda h: h.lines[TASK].pop(),
     "I5 failed without a start": lambda h: h.lines[TASK].pop(1),
     "I5 completed before its end": lambda h: line(h, 3, at=6.5),
@@ -91,6 +124,15 @@ DOCTORED = {
     "I6 an uncounted refund": lambda h: row(h, refunds=1),
     "I7 overdue": lambda h: h.canaries.update({TASK: 94.0}),
     "I7 not soon": lambda h: many_canaries(h, enqueued=97.5),
+    "I9 a hostile row that was run": lambda h: hostile_row(h, "SUCCESS", None),
+    "I9 a hostile row that cost its worker": lambda h: hostile_row(h, code="LEASE_LOST"),
+    "I9 a function that does not fail": lambda h: row(h, name="fork"),
+    "I10 an attempt lost without a fault": lambda h: h.calm.append((100.5, 101.5)),
+    "I11 claimed and not started": lambda h: (h.lines[TASK].clear(), sighting(h, renewed=120.1)),
+    "I11 past its timeout": lambda h: (h.lines[TASK].pop(), sighting(h, renewed=131.5)),
+    "I11 past a short timeout": lambda h: (h.lines[TASK].pop(), sighting(h, renewed=112.0, timeout=0.5)),
+    "I11 ended and not recorded": lambda h: sighting(h, renewed=231.0),
+    "I12 given back in a circle": lambda h: given_back(h, MOST_RELEASES + 1, seconds=5.0),
     "I6 too early": lambda h: event(h, 4, data={"eta": "1970-01-01T00:01:46+00:00"}),
 }
 
@@ -100,6 +142,41 @@ def test_a_doctored_history_is_found_out(doctored):
     history = good()
     DOCTORED[doctored](history)
     assert doctored.split()[0] in {violation.rule for violation in check(history)}
+
+
+PERMITTED = {
+    "a hostile row that fails alone": lambda h: hostile_row(h),
+    "a lost attempt in a calm without it": lambda h: h.calm.append((101.5, 110.0)),
+    "the attempt of a task whose row was locked": lambda h: (h.calm.append((100.5, 101.5)), h.locked.add(TASK)),
+    "the attempt of a task while its host stood still": lambda h: (
+        h.calm.append((100.5, 101.5)),
+        h.outages.append((99.5, 100.9)),
+    ),
+    "a lease that ran out where one alone can write": lambda h: (
+        h.calm.append((100.5, 101.5)),
+        event(h, 1, data={"cause": "lease expired"}),
+    ),
+    "a start within the bound": lambda h: (h.lines[TASK].clear(), sighting(h, renewed=114.9)),
+    "a run within its timeout": lambda h: (h.lines[TASK].pop(), sighting(h, renewed=131.0)),
+    "a record within the bound": lambda h: sighting(h, renewed=230.0),
+    "as many releases as are allowed": lambda h: given_back(h, MOST_RELEASES, seconds=5.0),
+    "many releases over a long time": lambda h: given_back(h, 3 * MOST_RELEASES, seconds=11.0),
+    "many releases by faults": lambda h: given_back(h, 20, 2.0, "its process was killed by SIGKILL"),
+}
+RULES = {"I9", "I10", "I11", "I12"}
+
+
+@pytest.mark.parametrize("permitted", PERMITTED)
+def test_what_the_bounds_permit_passes(permitted):
+    history = good()
+    PERMITTED[permitted](history)
+    history = replace(history, one_writer="one alone" in permitted)
+    assert [violation for violation in check(history) if violation.rule in RULES] == []
+
+
+def test_a_process_that_dies_costs_attempts_also_where_one_alone_can_write():
+    history = replace(good(), one_writer=True, calm=[(100.5, 101.5)])
+    assert "I10" in {violation.rule for violation in check(history)}
 
 
 def test_many_urgent_tasks_that_are_picked_up_soon_pass():
@@ -139,6 +216,15 @@ def test_errors_that_nobody_caused_are_found_out():
     assert unexplained(caused) == []
     for line in ("child one-1-a/1 ended: its process exited with code 1", "failed    work 33f155a36f69 · KeyError"):
         assert len(unexplained([*caused, f"10:00:00 ERROR {line}"])) == 1
+
+
+def test_the_failure_of_a_hostile_row_is_explained_and_that_of_another_is_not():
+    said = [
+        f"10:00:00 ERROR failed    work {str(TASK)[:18]} queue=default attempt=1/60 · TypeError: too many",
+        f"10:00:00 ERROR tests.soak.tasks.work {TASK} fails: The task's row cannot be read.",
+    ]
+    assert unexplained(said, [TASK]) == []
+    assert len(unexplained(said, [UUID(int=1 << 100)])) == 2
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from uuid import UUID
 
 LONG_LIFE_SECONDS = 30.0
 MOST_GROWTH = 1.1
@@ -18,8 +19,13 @@ EXPLAINED = (
     re.compile(r"child \S+ ended: its process was killed by SIGKILL$"),  # by the nemesis
     re.compile(r"child \S+ ended: its process exited with code 3$"),  # by a task
     re.compile(r"child \S+ ended: its process exited with code 70$"),  # by its own decision, its leases being lost
-    re.compile(r"failed +return_unstorable "),
+    re.compile(r"failed +(return_unstorable|overrun|end_slowly) "),
+    re.compile(r"child \S+ hangs: "),  # in a write to a log that nobody reads
+    re.compile(r"task_finished of \S+ could not be sent"),  # while the database was away
 )
+
+
+FAILED_ROW = re.compile(r"(?:failed +work ([0-9a-f-]{18}) |tests\.soak\.tasks\.work ([0-9a-f-]{18})\S+ fails: )")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +72,17 @@ def grown(samples: Iterable[Sample]) -> list[str]:
     ]
 
 
-def unexplained(lines: Iterable[str]) -> list[str]:
+def unexplained(lines: Iterable[str], hostile: Iterable[UUID] = ()) -> list[str]:
     """Errors that a worker reports and that nobody had caused."""
+    ids = {str(task)[:18] for task in hostile}
     errors = [found[1] for line in lines if (found := ERROR.match(line))]
-    return [f"I8 unexplained: {error[:300]}" for error in errors if not any(one.match(error) for one in EXPLAINED)]
+    return [f"I8 unexplained: {error[:300]}" for error in errors if not is_explained(error, ids)]
+
+
+def is_explained(error: str, hostile: set[str]) -> bool:
+    """By what the nemesis or a task did, or as the failure of a hostile row."""
+    row = FAILED_ROW.match(error)
+    return any(one.match(error) for one in EXPLAINED) or bool(row and (row[1] or row[2]) in hostile)
 
 
 def left_open(connections: int, budget: int, transactions: int, dead_rows: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 import pytest
@@ -52,6 +53,8 @@ def test_a_stuck_task_is_handed_back_after_the_grace(start, effects):
         assert (task.attempts, task.refunds) == (1, 1)
         assert story(task) == ["running", "released"]
         assert event_of(task, "released").data["reason"] == "the worker shut down"
+        assert len(re.findall(rf"released .*{str(task.pk)[:18]}.* the worker shut down", worker.output)) == 1
+    assert "0 done, 0 retried, 0 failed, 2 released" in worker.output
 
 
 @pytest.mark.fault("F12")

@@ -74,10 +74,10 @@ def format_percentage(part: float, whole: float) -> str:
 
 def format_duration(seconds: float) -> str:
     """Two units at most: 850 ms, 1.2 s, 3 min 2 s, 2 h 14 min, 3 d 4 h."""
-    if not math.isfinite(seconds):
-        return "∞"
-    if seconds < 0:
-        seconds = 0.0
+    return format_finite(max(0.0, seconds)) if math.isfinite(seconds) else "∞"
+
+
+def format_finite(seconds: float) -> str:
     if seconds < 1:
         return _("%(ms)s ms") % {"ms": round(seconds * 1000)}
     if seconds < 10:

@@ -74,6 +74,9 @@ class Engine(Protocol):
     def recover(self, loss: Loss, limit: int) -> list[Receipt]:
         """Take lost tasks back, or fail those whose budget is spent."""
 
+    def cancel(self, ids: Sequence[UUID], actor: str, reason: str) -> dict[UUID, bool]:
+        """End those of the tasks that are unfinished. By id, whether a worker was running it."""
+
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of failures.sql."""
 

@@ -7,12 +7,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from ...models import CALL_COLUMNS, Task
+from django.db import IntegrityError, connections
+
+from ...models import CALL_COLUMNS, Task, TaskResult
 from ...rules.failure import LOST
 from ...rules.payload import dump
 from ...rules.status import Status
 from ...rules.transitions import KEPT
 from ..database import as_array, as_text, fetch, run
+from ..events import cancellation
 from ..lanes import Lane
 from ..lease import COLUMNS as LEASE_COLUMNS
 from ..lease import Fence, Lease, read_lease
@@ -71,7 +74,10 @@ RECOVER = read_sql(
     "recover",
     lease=", ".join(f"{'lost' if name.startswith('lock') else 't'}.{name}" for name in LEASE_COLUMNS),
 )
+CANCEL = read_sql("cancel")
+CLEAR_STRAYS = read_sql("clear_strays")
 FAILURES = read_sql("failures", **{name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")})
+RESULT_KEY = f"{TaskResult._meta.db_table}_pkey"
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
 ESTIMATE = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(table)s)"
 
@@ -84,6 +90,16 @@ class PostgreSQL:
 
     def fetch(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         return fetch(sql, parameters, self.using)
+
+    def fetch_past_strays(self, sql: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Where a result was left beside a running task, it is cleared away: it must not stop the whole batch."""
+        try:
+            return self.fetch(sql, parameters)
+        except IntegrityError as error:
+            if RESULT_KEY not in str(error) or connections[self.using].in_atomic_block:
+                raise
+        self.fetch(CLEAR_STRAYS)
+        return self.fetch(sql, parameters)
 
     # New tasks
 
@@ -143,7 +159,7 @@ class PostgreSQL:
         ]
         parameters = {"reports": as_text([row_of(report) for report in reports]), "events": as_text(events)}
         sql = FINISH_REPEATING if any(report.next_id for report in reports) else FINISH
-        return {n: Moved(eta, ts) for n, eta, ts in self.fetch(sql, parameters)}
+        return {n: Moved(eta, ts) for n, eta, ts in self.fetch_past_strays(sql, parameters)}
 
     def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None) -> set[Fence]:
         # In the order of their ids, so that two that write about the same tasks cannot deadlock.
@@ -179,9 +195,13 @@ class PostgreSQL:
         }
         return [
             Receipt(lease, Status(status), lease.eta, ts, error and json.loads(error), cause=loss.cause)
-            for status, ts, error, *columns in self.fetch(RECOVER, parameters)
+            for status, ts, error, *columns in self.fetch_past_strays(RECOVER, parameters)
             for lease in [read_lease(columns)]
         ]
+
+    def cancel(self, ids: Sequence[UUID], actor: str, reason: str) -> dict[UUID, bool]:
+        error, data = dump(cancellation(actor, reason)), dump({"reason": reason})
+        return dict(self.fetch(CANCEL, {"ids": list(ids), "actor": actor, "error": error, "data": data}))
 
     # Summaries and wake-ups
 

@@ -14,16 +14,17 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce, Concat, Greatest
 
 from ...clock import Now, frozen, now
+from ...instants import InstantField
 from ...models import Queue, Task, TaskResult
 from ...querysets import TaskQuerySet
 from ...rules.failure import LOST
 from ...rules.status import Status
-from ...rules.transitions import CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
+from ...rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
 from ..database import as_moment, fetch, run
-from ..events import events_of, result_of, write_events
+from ..events import cancellation, events_of, result_of, write_events
 from ..lanes import Lane
-from ..lease import Fence, Lease, lease_of, leased_by
-from ..new_tasks import as_dated, key_of
+from ..lease import Fence, Lease, kept_by, lease_of, leased_by
+from ..new_tasks import LAST_YEAR, as_dated, key_of
 from ..receipts import Receipt
 from ..report import LOST_FINGERPRINT, Report, error_record
 from .base import Loss, Moved, Terms
@@ -36,6 +37,9 @@ FAILURES = read_sql(
     "failures",
     **{name: f"json_extract(task.last_error, '$.{name}')" for name in ("exception", "code", "message")},
 )
+CANCEL_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
+"""What cancelling has to know. Whatever else a row holds, even what cannot be decoded, does not stand in its way."""
+
 TABLE = Task._meta.db_table
 ESTIMATE = f"SELECT (SELECT max(rowid) FROM {TABLE}) - (SELECT min(rowid) FROM {TABLE}) + 1"  # noqa: S608
 # SQLite takes a partial index only where its condition stands in the question word for word, not as parameters.
@@ -84,7 +88,7 @@ class SQLite:
 
     def due_lanes(self) -> list[Lane]:
         rows = fetch(LANES, None, self.using)
-        return [Lane(queue, priority, as_moment(eta, self.using)) for queue, priority, eta in rows]
+        return [Lane(queue, priority, as_moment(eta)) for queue, priority, eta in rows]
 
     def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> list[Lease]:
         with self.writing() as moment:
@@ -99,7 +103,7 @@ class SQLite:
                 locked_by=terms.worker_id,
                 lock_expires_at=expires,
                 moved_by=Concat(Value(f"{terms.worker_id}:"), Cast(attempt, CharField()), Value(KEPT)),
-                started_at=Coalesce(F("started_at"), moment),
+                started_at=Coalesce(F("started_at"), Value(moment, InstantField())),
                 last_attempt_at=moment,
                 updated_at=moment,
             )
@@ -147,7 +151,8 @@ class SQLite:
             self.tasks.filter(pk=each.task.pk).update(**each.changes)
 
     def repeat(self, accepted: Sequence[AcceptedReport]) -> None:
-        following = [each.next_occurrence for each in accepted if each.report.next_id]
+        occurrences = [each.next_occurrence for each in accepted if each.report.next_id]
+        following = [task for task in occurrences if task.eta.year < LAST_YEAR]
         if following:
             self.insert(following)
 
@@ -159,7 +164,7 @@ class SQLite:
             return {
                 lease.fence
                 for lease in leases
-                if leased_by(lease).update(lock_expires_at=expiry, moved_by=f"{actor or lease.signature}{KEPT}")
+                if leased_by(lease).update(lock_expires_at=expiry, moved_by=kept_by(actor or lease.signature))
             }
 
     def renew_workers(
@@ -170,7 +175,7 @@ class SQLite:
             if known is not None:
                 leased = leased.filter(pk__in=known)
             ids = set(leased.values_list("pk", flat=True))
-            leased.filter(pk__in=ids).update(lock_expires_at=extended(moment, seconds), moved_by=f"{actor}{KEPT}")
+            leased.filter(pk__in=ids).update(lock_expires_at=extended(moment, seconds), moved_by=kept_by(actor))
         return ids
 
     def recover(self, loss: Loss, limit: int) -> list[Receipt]:
@@ -192,6 +197,26 @@ class SQLite:
         write_events(events_of(move, task, loss.actor, moment, *data[: len(move.events)]), self.using)
         return Receipt(lease_of(task), move.target, task.eta, moment, error, cause=loss.cause)
 
+    def cancel(self, ids: Sequence[UUID], actor: str, reason: str) -> dict[UUID, bool]:
+        with self.writing() as moment:
+            tasks = list(self.tasks.unfinished().only(*CANCEL_COLUMNS).filter(pk__in=ids).order_by("pk"))
+            error = cancellation(actor, reason)
+            TaskResult.objects.using(self.using).bulk_create(
+                [result_of(task, Status.CANCELLED, moment, error=error) for task in tasks]
+            )
+            self.tasks.filter(pk__in=[task.pk for task in tasks]).update(
+                status=Status.CANCELLED,
+                locked_by=None,
+                lock_expires_at=None,
+                moved_by=actor,
+                updated_at=moment,
+                finished_at=moment,
+            )
+            moves = [(CANCEL_RUNNING if task.locked_by else CANCEL_PENDING, task) for task in tasks]
+            data = {"reason": reason}
+            write_events([e for move, task in moves for e in events_of(move, task, actor, moment, data)], self.using)
+        return {task.pk: task.locked_by is not None for task in tasks}
+
     # Summaries and wake-ups
 
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -206,7 +231,7 @@ class SQLite:
 
 def extended(moment: datetime, seconds: float) -> Greatest:
     """The expiry of a renewed lease, never earlier than it was."""
-    return Greatest(F("lock_expires_at"), moment + timedelta(seconds=seconds))
+    return Greatest(F("lock_expires_at"), Value(moment + timedelta(seconds=seconds), InstantField()))
 
 
 def claimed(task: Task, worker_id: str, expires: datetime, moment: datetime) -> Lease:

@@ -18,7 +18,7 @@ WITH report AS (
 )
 UPDATE django_tasks_retry_task AS t
 SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
-    moved_by = r.moved_by
+    moved_by = r.moved_by || CASE WHEN right(t.moved_by, 2) = '++' THEN '' ELSE '+' END
 FROM accepted AS r
 WHERE t.id = r.id
 RETURNING t.id, t.locked_by, t.attempts

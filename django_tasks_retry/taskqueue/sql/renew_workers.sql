@@ -13,7 +13,7 @@ WITH leased AS MATERIALIZED (
 )
 UPDATE django_tasks_retry_task AS t
 SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
-    moved_by = %(moved_by)s
+    moved_by = %(moved_by)s::text || CASE WHEN right(t.moved_by, 2) = '++' THEN '' ELSE '+' END
 FROM leased
 WHERE t.id = leased.id
 RETURNING t.id

@@ -1,4 +1,5 @@
 -- Repeat: the clause of finish.sql by which repeating tasks that succeeded enqueue their next occurrence.
+-- A series ends with the times that can be stored: one row from the far future must not stop its batch.
 , repeated AS (
     INSERT INTO django_tasks_retry_task (
         id, $copied, status, attempts, refunds, eta, slot, created_at, updated_at
@@ -11,5 +12,5 @@
             1, floor(EXTRACT(epoch FROM django_tasks_retry_now() - t.slot) / t.interval::numeric) + 1
         )::float8 AS slot
     ) AS s
-    WHERE m.next_id IS NOT NULL
+    WHERE m.next_id IS NOT NULL AND s.slot < '9000-01-01'
 )

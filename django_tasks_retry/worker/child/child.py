@@ -41,6 +41,7 @@ from .thread_executor import ThreadExecutor
 from .watch import EXIT_FENCED, Watch
 
 LONGEST_WAIT = 1.0
+FENCE_SECONDS = 0.25
 LONG_LINE, LINGER_SECONDS = 50, 0.002
 
 
@@ -90,7 +91,8 @@ class Child:
 
     def read_messages(self) -> None:
         while not self.channel.closed:
-            for message in self.channel.receive():
+            self.watch.enforce_fence()
+            for message in self.channel.receive(timeout=FENCE_SECONDS):
                 if isinstance(message, Ping):
                     self.channel.send(Pong())
                 else:

@@ -39,7 +39,7 @@ class Claimer:
 
     def release_unanswered(self, attempts: Iterable[Attempt]) -> None:
         """After a lost answer: leases in our name that we know nothing of go back, their attempts refunded."""
-        if not self.answer_lost:
+        if not self.answer_lost or not self.database.is_available:
             return
         known = {attempt.lease.id for attempt in attempts}
         try:

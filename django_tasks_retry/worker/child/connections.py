@@ -6,6 +6,7 @@ use is noticed, also where it is used behind Django's back. A session that was u
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 from contextlib import suppress
@@ -17,8 +18,10 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+from ..logs import log_exception
 from ..shared.database import discard
 
+logger = logging.getLogger(__name__)
 KEPT_AS_MADE = ("autocommit", "isolation_level", "read_only", "deferrable", "row_factory", "cursor_factory")
 """What a task may change on the driver's connection, where no statement resets it."""
 
@@ -106,8 +109,13 @@ class FreshConnections:
         pass
 
     def __exit__(self, *_: object) -> None:
+        """Never the task's failure: a session that cannot be reset is closed."""
         for session in self.sessions:
-            session.reset()
+            try:
+                session.reset()
+            except Exception:
+                log_exception(logger, "a database session could not be reset and is closed", level=logging.WARNING)
+                session.discard()
 
     def discard(self) -> None:
         for session in self.sessions:

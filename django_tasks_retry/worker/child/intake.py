@@ -62,7 +62,7 @@ class Intake:
         for claimer, room in ((self.functions, self.function_room), (self.coroutines, self.coroutine_room)):
             claimer.release_unanswered(self.attempts.values())
             limit = self.limited(room())
-            if limit > 0 and claimer.is_due:
+            if limit > 0 and claimer.is_due and self.database.is_available:
                 asked = monotonic()  # leases run from before the answer arrives
                 leases = claimer.claim(limit)
                 if self.tasks_left is not None:

@@ -84,8 +84,8 @@ def unblock_signals() -> None:
 def become_ordinary() -> None:
     for number in SUPERVISORS_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     unblock_signals()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # last: what it raises in here would be dropped
     let_go_of_sessions()
 
 

@@ -40,7 +40,7 @@ class Watch:
         for attempt in self.attempts.values():
             if attempt.is_running:
                 self.check(attempt, now)
-            elif not attempt.started:
+            elif not attempt.started and not attempt.is_async:
                 starved = starved or now - attempt.claimed > STARVED_SECONDS
         if starved:
             self.release_starved(now)
@@ -88,8 +88,15 @@ class Watch:
             self.interrupt(attempt, TaskTimeout(message))
         if attempt.interruption is None and now >= valid_until - self.margin:
             self.interrupt(attempt, TaskCancelled("The lease could not be renewed; another worker may take the task."))
-        if now >= valid_until and now >= max(attempt.claimed, self.inflight.renewals_asked_at) + self.lease:
-            # Nobody renews anything of ours. Where it is this lease alone, the supervisor replaces us in good order.
+
+    def enforce_fence(self) -> None:
+        """Called by a thread that waits for nothing but messages: nobody renews our leases, so nothing may go on.
+
+        Where it is one lease alone that was not renewed, the supervisor replaces us in good order.
+        """
+        now, asked = monotonic(), self.inflight.renewals_asked_at
+        running = [attempt for attempt in list(self.attempts.values()) if attempt.is_running]
+        if any(now >= max(attempt.claimed, asked) + self.lease for attempt in running):
             os._exit(EXIT_FENCED)
 
     def valid_until(self, attempt: Attempt) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ class Channel:
         self.unsent = b""
         self.closed = False
         self.sending = threading.Lock()
+        self.readable = select.poll()
+        self.readable.register(end, select.POLLIN)
 
     def send(self, message: Message) -> bool:
         """Losing a message to a peer that is gone is no error: its end is noticed elsewhere.
@@ -35,8 +38,10 @@ class Channel:
                     self.unsent = self.unsent[self.socket.send(self.unsent) :]
             return taken
 
-    def receive(self) -> Iterator[Message]:
-        """The messages that have arrived; waits for the first bytes where the socket does."""
+    def receive(self, timeout: float = 0.0) -> Iterator[Message]:
+        """The messages that have arrived; waits for the first bytes as long as it is told to."""
+        if timeout and not self.readable.poll(timeout * 1000):
+            return
         try:
             data = self.socket.recv(65536)
         except BlockingIOError:

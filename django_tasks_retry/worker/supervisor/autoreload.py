@@ -1,20 +1,30 @@
-"""Notices that code has changed, for development: the worker drains and starts anew."""
+"""Notices that code has changed, for development: the worker drains and restarts, once the code can be loaded."""
 
 from __future__ import annotations
 
+import logging
 import os
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 
 from django.utils.autoreload import get_child_arguments, iter_all_python_module_files
 
+from ..logs import indented
 from ..shared.timer import Every
+
+logger = logging.getLogger(__name__)
+LOOK_SECONDS = 1.0
+COMMAND = "runworker"
+LAST_LINES = 8
 
 
 class Autoreloader:
     def __init__(self, *, wanted: bool) -> None:
         self.wanted = wanted
-        self.looking = Every(1.0)
+        self.looking = Every(LOOK_SECONDS)
         self.times: dict[Path, float] = {}
         self.must_restart = False
 
@@ -26,6 +36,15 @@ class Autoreloader:
         before, self.times = self.times, times
         return next((path for path, time in times.items() if before and before.get(path, time) != time), None)
 
+    def restart(self, asks_to_stop: Callable[[], bool]) -> None:
+        """Replace this process by a new one with the same arguments. Code that cannot be loaded is waited for."""
+        while (error := loading_error()) and not asks_to_stop():
+            logger.error("the code cannot be loaded; mend it, and the worker restarts:\n%s", indented(error))
+            while self.changed_file() is None and not asks_to_stop():
+                sleep(LOOK_SECONDS / 10)
+        if not asks_to_stop():
+            os.execv(sys.executable, get_child_arguments())  # noqa: S606 - our own command line
+
 
 def modified(path: Path) -> float:
     try:
@@ -34,7 +53,10 @@ def modified(path: Path) -> float:
         return 0.0
 
 
-def restart() -> None:
-    """Replace this process by a new one with the same arguments."""
+def loading_error() -> str:
+    """What a new process says that only loads the project; empty where it can."""
     arguments = get_child_arguments()
-    os.execv(sys.executable, arguments)  # noqa: S606 - our own command line
+    if COMMAND in arguments:
+        arguments = [*arguments[: arguments.index(COMMAND)], "check", "--fail-level", "CRITICAL"]
+    checked = subprocess.run(arguments, capture_output=True, text=True, check=False)  # noqa: S603 - our own command line
+    return "\n".join(checked.stderr.splitlines()[-LAST_LINES:]) if checked.returncode else ""

@@ -40,6 +40,8 @@ class ChildProcess:
     is_killed: bool = False
     overdue: set[tuple[UUID, int]] = field(default_factory=set)
     """Attempts past their timeout, by task and attempt, whose failure is yet to be recorded."""
+    released: set[tuple[UUID, int]] = field(default_factory=set)
+    """Attempts that never started and were given back by the supervisor."""
     given_up: set[UUID] = field(default_factory=set)
     """Tasks whose attempt here counts no more, whatever still runs of it."""
     share: int | None = None

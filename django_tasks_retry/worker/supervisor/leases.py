@@ -34,9 +34,7 @@ class LeaseRenewal:
     def renew(self, children: Sequence[ChildProcess]) -> None:
         """Renew what the children look after, and tell them what they no longer hold."""
         asked = monotonic()
-        earning = {
-            child: [entry for entry in child.entries() if self.earns_renewal(entry, asked)] for child in children
-        }
+        earning = {child: self.earning_entries(child, asked) for child in children}
         known = {entry.task_id for entries in earning.values() for entry in entries}
         renewed: set[UUID] = set()
         if known:
@@ -50,6 +48,9 @@ class LeaseRenewal:
         for child, entries in earning.items():
             child.inflight.note_renewals(asked, [entry for entry in entries if entry.task_id in renewed])
             child.send(LeasesRenewed())
+
+    def earning_entries(self, child: ChildProcess, now: float) -> list[Entry]:
+        return [entry for entry in child.entries() if self.earns_renewal(entry, now)]
 
     def renew_known(self, known: set[UUID], workers: list[str]) -> set[UUID]:
         seconds = self.options.lease

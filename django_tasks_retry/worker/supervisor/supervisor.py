@@ -24,7 +24,8 @@ from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.messages import ClaimNow, Counted, Goodbye, Leaving, Message
 from ..shared.outcomes import OutcomeRecorder
 from ..shared.stats import StatsWriter
-from .autoreload import Autoreloader, restart
+from ..shared.timer import Every
+from .autoreload import Autoreloader
 from .child_process import ChildProcess
 from .finished_signals import SignalProcess
 from .heartbeat import Heartbeat
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 TICK_SECONDS = 0.2
 SHUTDOWN_SECONDS = 5.0
 REGISTER_SECONDS = 10.0
+COMPLAIN_SECONDS = 10.0
 SUMMARY = {"done": "done", "retry": "retried", "failed": "failed", "released": "released"}
 
 
@@ -63,6 +65,7 @@ class Supervisor:
         self.autoreloader = Autoreloader(wanted=options.reload)
         self.selector = selectors.DefaultSelector()
         self.signals = SignalInbox()
+        self.complaining = Every(COMPLAIN_SECONDS)
         self.stop_by: float | None = None
         self.exit_code = 0
 
@@ -105,7 +108,9 @@ class Supervisor:
         try:
             duty()
         except Exception:
-            log_exception(logger, "the supervisor could not %s; it goes on", duty.__name__.replace("_", " "))
+            level = logging.ERROR if self.complaining.is_due() else logging.DEBUG
+            said = duty.__name__.replace("_", " ")
+            log_exception(logger, "the supervisor could not %s; it goes on", said, level=level)
             sleep(TICK_SECONDS)
 
     # Duties
@@ -283,7 +288,7 @@ class Supervisor:
         self.heartbeat.deregister()
         self.listener.close()
         if self.autoreloader.must_restart:
-            restart()
+            self.autoreloader.restart(lambda: self.signals.asks_to_stop)
 
     def close_in_child(self) -> None:
         """In a forked child: let go of what belongs to the supervisor."""

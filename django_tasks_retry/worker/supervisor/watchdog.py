@@ -31,7 +31,6 @@ class Watchdog:
     def __init__(self, backend: str, database: DatabaseCaller, leases: LeaseRenewal, orphans: OrphanRecovery) -> None:
         self.options = queue_options(backend)
         self.database, self.leases, self.orphans = database, leases, orphans
-        self.released: set[tuple[ChildProcess, UUID, int]] = set()
 
     def tick(self, children: Sequence[ChildProcess]) -> None:
         for child in children:
@@ -88,18 +87,16 @@ class Watchdog:
 
     def release_revoked(self, children: Sequence[ChildProcess]) -> None:
         """What was claimed long ago and now cannot start any more goes back, refunded."""
-        now = monotonic()
-        stale = {
-            (child, entry.task_id, entry.attempts)
-            for child in children
-            for entry in child.entries(State.CLAIMED)
-            if entry.revoked and now - entry.claimed > START_SECONDS + REVOKE_SECONDS
-        }
-        fresh = stale - self.released
-        if not fresh or not self.database.is_available:
-            return
-        with suppress(Unavailable):
-            for child in {child for child, *_ in fresh}:
-                unstarted = {(task_id, attempts) for owner, task_id, attempts in fresh if owner is child}
-                self.orphans.release_unstarted(child, unstarted)
-            self.released = stale
+        for child in children if self.database.is_available else ():
+            stale = revoked_long_ago(child)
+            with suppress(Unavailable):
+                if unstarted := stale - child.released:
+                    self.orphans.release_unstarted(child, unstarted)
+                child.released = stale
+
+
+def revoked_long_ago(child: ChildProcess) -> set[tuple[UUID, int]]:
+    """Attempts, by task and attempt, that did not start and now never will: the child has had time to see it."""
+    latest = monotonic() - START_SECONDS - REVOKE_SECONDS
+    entries = child.entries(State.CLAIMED)
+    return {(entry.task_id, entry.attempts) for entry in entries if entry.revoked and entry.claimed < latest}

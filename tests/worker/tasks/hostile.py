@@ -13,13 +13,19 @@ import threading
 import time
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import connections, transaction
 
 from django_tasks_retry import Retry, Snooze, retry
 from django_tasks_retry.compat import task
 from django_tasks_retry.signals import child_ending, child_started
+from tests.router import CurrentDatabase
 
-from .marks import gate, mark
+from .marks import gate, mark, marked
+
+
+def database() -> Any:
+    return connections[CurrentDatabase.current]
+
 
 # What runs in which thread
 
@@ -211,7 +217,7 @@ def interrupt_a_process() -> int | None:
 
 
 def use_database_in_process() -> None:
-    with connection.cursor() as cursor:
+    with database().cursor() as cursor:
         cursor.execute("SELECT 1")
     mark("used in a process of its own")
 
@@ -220,13 +226,13 @@ def use_database_in_process() -> None:
 @retry(max_attempts=1)
 def fork_in_a_transaction() -> int | None:
     """What is forked here has the sockets of nobody, and may use a database of its own accord."""
-    with transaction.atomic():
-        with connection.cursor() as cursor:
+    with transaction.atomic(using=CurrentDatabase.current):
+        with database().cursor() as cursor:
             cursor.execute("SELECT 1")
         process = multiprocessing.get_context("fork").Process(target=use_database_in_process)
         process.start()
         process.join(10)
-        with connection.cursor() as cursor:
+        with database().cursor() as cursor:
             cursor.execute("SELECT 1")
     return process.exitcode
 
@@ -245,15 +251,15 @@ def leave_a_grandchild() -> int:
 @task
 @retry(max_attempts=1)
 def leave_in_session(what: str) -> None:
-    connection.ensure_connection()
-    raw: Any = connection.connection
+    database().ensure_connection()
+    raw: Any = database().connection
     match what:
         case "transaction begun with the driver":
             raw.execute("BEGIN")
         case "setting made with the driver":
             raw.execute("SET statement_timeout = '7777'")
         case "setting made by a function":
-            with connection.cursor() as cursor:
+            with database().cursor() as cursor:
                 cursor.callproc("set_config", ["statement_timeout", "7777", False])
         case "row factory":
             from psycopg.rows import dict_row
@@ -264,12 +270,12 @@ def leave_in_session(what: str) -> None:
         case "temporary table":
             raw.execute("CREATE TEMPORARY TABLE auth_group (id int)")
         case "execute wrapper":
-            connection.execute_wrappers.append(refuse)
+            database().execute_wrappers.append(refuse)
         case "savepoint in an aborted transaction":
             raw.execute("BEGIN")
             try:
                 raw.execute("SELECT 1 / 0")
-            except Exception:
+            except Exception:  # noqa: BLE001 - swallowed, as users do
                 mark("aborted")
 
 
@@ -292,7 +298,7 @@ LEFT_IN_SESSION = (
 @task
 @retry(max_attempts=1)
 def look_at_session() -> list[Any]:
-    with connection.cursor() as cursor:
+    with database().cursor() as cursor:
         cursor.execute("SHOW statement_timeout")
         [timeout] = cursor.fetchone()
         cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid <> 0")
@@ -323,14 +329,16 @@ if "TELL_PROCESSES" in os.environ:
 @task
 @retry(max_attempts=1)
 def hang_the_main_thread() -> None:
-    """As a write to a pipe that nobody reads would, in the one thread that records outcomes."""
+    """As a write to a pipe that nobody reads would, in the one thread that records outcomes. Once."""
     from django_tasks_retry.worker.child.outbox import Outbox
 
     def hang(_: Any) -> None:
         mark("main thread hangs")
         time.sleep(3600)
 
+    mark("begin to hang")
+    if marked("begin to hang") > 1:
+        return
     Outbox.write = hang  # type: ignore[method-assign,assignment]
-    mark("hung")
     while not gate("never").exists():
         time.sleep(0.01)

@@ -1,0 +1,27 @@
+"""The contract inside the database: triggers made from the table of legal moves.
+
+A stray `save()`, an admin form or a psql session meets the same rules as the service layer. A worker's report must
+state its lease in `moved_by`; the triggers compare it with the lease in the row, by the queue's own clock.
+
+Installed after every `migrate`, because SQLite drops a table's triggers whenever it remakes the table.
+"""
+
+from .fixtures import close_after_fixture, open_for_fixture
+from .installation import ensure, install, install_after_migrate, missing, remove_before_migrate
+from .postgresql import postgresql_functions, postgresql_seals, postgresql_triggers
+from .sqlite import register_on_sqlite, sqlite_statements
+
+__all__ = [
+    "close_after_fixture",
+    "ensure",
+    "install",
+    "install_after_migrate",
+    "missing",
+    "open_for_fixture",
+    "postgresql_functions",
+    "postgresql_seals",
+    "postgresql_triggers",
+    "register_on_sqlite",
+    "remove_before_migrate",
+    "sqlite_statements",
+]

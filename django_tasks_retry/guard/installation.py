@@ -1,0 +1,68 @@
+"""Installing the guard, and missing it where it is not whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import connections, router, transaction
+
+from ..errors import GuardMissing
+from ..models import Task
+from .conditions import EVENT, RESULT, TASK, exists, unfinished
+from .postgresql import install_on_postgresql, missing_on_postgresql
+from .sqlite import install_on_sqlite, missing_on_sqlite, remove_from_sqlite
+
+# Results beside unfinished tasks, from a time without this guard. Their tasks could never end.
+LEFT = exists(f"{TASK} AS t", f"t.id = {RESULT}.task_id AND {unfinished('t')}")
+FORGET_STRAYS = f"DELETE FROM {RESULT} WHERE {LEFT}"  # noqa: S608 - names of our own
+
+
+def install(using: str) -> None:
+    """Put the guard in place where it is missing, disabled or of another version."""
+    if not missing(using):
+        return
+    connection = connections[using]
+    with transaction.atomic(using=using):
+        if connection.vendor == "sqlite":
+            install_on_sqlite(connection)
+        else:
+            install_on_postgresql(connection)
+        with connection.cursor() as cursor:
+            cursor.execute(FORGET_STRAYS)
+
+
+def missing(using: str) -> set[str]:
+    """The names of the triggers that are absent, disabled or of another version; and of the clock."""
+    connection = connections[using]
+    if connection.vendor == "sqlite":
+        return missing_on_sqlite(connection)
+    return missing_on_postgresql(connection)
+
+
+def ensure(using: str) -> None:
+    """Refuse to go on without the guard."""
+    absent = missing(using)
+    if absent:
+        raise GuardMissing(
+            f"Database {using!r} does not enforce the task contract: {', '.join(sorted(absent))} missing, disabled or "
+            "of another version. Run manage.py migrate, which installs the guard."
+        )
+
+
+def remove_before_migrate(using: str, plan: Sequence[tuple[Any, bool]] = (), **_: Any) -> None:
+    """Receiver of `pre_migrate`, where tables of ours may be remade. Installed again afterwards."""
+    ours = any(migration.app_label == Task._meta.app_label for migration, _ in plan)
+    if ours and connections[using].vendor == "sqlite":
+        remove_from_sqlite(connections[using])
+
+
+def install_after_migrate(using: str, **_: Any) -> None:
+    """Receiver of `post_migrate`."""
+    connection = connections[using]
+    if not router.allow_migrate_model(using, Task) or connection.vendor not in {"sqlite", "postgresql"}:
+        return
+    with connection.cursor() as cursor:
+        tables = set(connection.introspection.table_names(cursor))
+    if {TASK, RESULT, EVENT} <= tables:
+        install(using)

@@ -1,0 +1,203 @@
+"""The guard on SQLite: triggers for each row, for there are no others."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import Any, NamedTuple
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.base.operations import BaseDatabaseOperations
+
+from ..clock import FUNCTION
+from ..models import FIXED_COLUMNS, MAX_LENGTHS
+from . import conditions
+from .conditions import (
+    EVENT,
+    EXPONENTIAL,
+    FRESH,
+    LARGEST,
+    RESULT,
+    REWRITTEN,
+    SHAPES,
+    TASK,
+    exists,
+    finished,
+    unfinished,
+)
+
+FLUSHING = "django_tasks_retry_flushing()"
+FLUSH = BaseDatabaseOperations.execute_sql_flush.__code__
+
+
+class Question(NamedTuple):
+    """About a task, asked by a trigger of another table, through a function of the connection.
+
+    A trigger that names another table keeps that one from being remade, as migrations do: SQLite renames no table
+    while a trigger names one that is gone.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    where: str
+
+    def about(self, row: str) -> str:
+        return f"{self.name}({', '.join(f'{row}.{column}' for column in self.columns)})"
+
+    @property
+    def sql(self) -> str:
+        given = ", ".join(f"? AS {column}" for column in self.columns)
+        return f"SELECT {exists(f'{TASK} AS t, (SELECT {given}) AS asked', self.where)}"
+
+
+IS_KEPT = Question("django_tasks_retry_is_kept", ("task_id",), "t.id = asked.task_id")
+IS_FINISHED = Question("django_tasks_retry_is_finished", ("task_id",), f"t.id = asked.task_id AND {finished('t')}")
+MAY_END = Question("django_tasks_retry_may_end", ("task_id", "status", "attempts"), conditions.may_end_so("asked", "t"))
+IS_TOLD = Question(
+    "django_tasks_retry_is_told", ("task_id", "kind", "attempt", "ts"), conditions.event_agrees("asked", "t")
+)
+
+
+def register_on_sqlite(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    """Receiver of `connection_created`."""
+    if connection.vendor != "sqlite":
+        return
+    raw = connection.connection
+    raw.create_function(FLUSHING.rstrip("()"), 0, is_flushing)
+    for question in (IS_KEPT, IS_FINISHED, MAY_END, IS_TOLD):
+        raw.create_function(question.name, len(question.columns), partial(answer, raw, question.sql))
+
+
+def answer(raw: Any, sql: str, *values: Any) -> Any:
+    return raw.execute(sql, values).fetchone()[0]
+
+
+def is_flushing() -> bool:
+    """Whether this is Django's own flush, which empties all tables one after the other. Asked before a refusal only."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not FLUSH:
+        frame = frame.f_back
+    return frame is not None
+
+
+def trigger(name: str, when: str, condition: str, action: str) -> tuple[str, str]:
+    condition = condition.replace("IS DISTINCT FROM", "IS NOT")  # which SQLite has known for longer
+    return name, f"CREATE TRIGGER {name} {when} WHEN {condition} BEGIN {action}; END"
+
+
+def refusal(name: str, when: str, refuse_if: str, message: str) -> tuple[str, str]:
+    return trigger(name, f"BEFORE {when}", refuse_if, f"SELECT RAISE(ABORT, '{message}')")
+
+
+def sqlite_statements() -> dict[str, str]:
+    return dict([*on_tasks(), *on_results(), *on_events()])
+
+
+TIMES = ("created_at", "updated_at", "eta", "slot")
+CLEAR = f"DELETE FROM {RESULT} WHERE task_id = NEW"  # noqa: S608 - names of our own
+TAKEN = f"t.id <> NEW.id AND t.queue = NEW.queue AND t.unique_key = NEW.unique_key AND {unfinished('t')}"
+
+
+def on_tasks() -> list[tuple[str, str]]:
+    illegal = f"NOT {finished('OLD')} AND ({conditions.legal(FUNCTION + '()')}) IS NOT TRUE"
+    no_result = f"{finished('NEW')} AND NOT {exists(f'{RESULT} AS r', conditions.result_agrees('r', 'NEW'))}"
+    deleted = f"{unfinished('OLD')} AND NOT {FLUSHING}"
+    fixed = ", ".join(FIXED_COLUMNS)
+    return [
+        refusal("dtr_guard_insert", f"INSERT ON {TASK}", f"NOT ({FRESH})", conditions.UNFRESH),
+        refusal("dtr_guard_payload", f"INSERT ON {TASK}", f"({sound_payload()}) IS NOT TRUE", conditions.UNSOUND),
+        refusal("dtr_guard_call", f"UPDATE OF {fixed} ON {TASK}", REWRITTEN, conditions.FIXED),
+        refusal("dtr_guard_final", f"UPDATE ON {TASK}", finished("OLD"), conditions.FINAL),
+        refusal("dtr_guard_move", f"UPDATE ON {TASK}", illegal, conditions.ILLEGAL),
+        refusal("dtr_guard_result", f"UPDATE ON {TASK}", no_result, conditions.NO_RESULT),
+        refusal("dtr_guard_delete", f"DELETE ON {TASK}", deleted, conditions.UNFINISHED_DELETE),
+        *against_replacing(),
+        *against_long_texts(),
+    ]
+
+
+def sound_payload() -> str:
+    shapes = [f"json_type(NEW.{column}) = '{shape}'" for column, shape in SHAPES.items()]
+    named = "json_type(NEW.backoff, '$.function') = 'text'"
+    backoffs = [f"json_type(NEW.backoff, '$.{key}') IS NOT NULL" for key in EXPONENTIAL]
+    backoff = f"json_type(NEW.backoff) = 'array' OR {named} OR ({' AND '.join(backoffs)})"
+    times = [f"(NEW.{column} IS NULL OR NEW.{column} LIKE '____-__-__ __:__:__%')" for column in TIMES]
+    size = " + ".join(f"COALESCE(length(NEW.{column}), 0)" for column in (*SHAPES, "backoff"))
+    return " AND ".join([*times, *shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {LARGEST}"])
+
+
+def against_long_texts() -> list[tuple[str, str]]:
+    """SQLite does not enforce the length of a varchar."""
+    too_long = " OR ".join(f"length(NEW.{column}) > {limit}" for column, limit in MAX_LENGTHS.items())
+    return [
+        refusal("dtr_guard_texts", f"INSERT ON {TASK}", too_long, conditions.TOO_LONG),
+        refusal("dtr_guard_texts_moved", f"UPDATE OF queue, locked_by ON {TASK}", too_long, conditions.TOO_LONG),
+    ]
+
+
+def against_replacing() -> list[tuple[str, str]]:
+    """INSERT OR REPLACE and UPDATE OR REPLACE delete what is in their way, without a trigger."""
+    taken = f"(NEW.unique_key IS NOT NULL AND {exists(f'{TASK} AS t', TAKEN)})"
+    inserted = f"{exists(TASK, 'id = NEW.id')} OR {taken}"
+    moved = f"NEW.queue IS NOT OLD.queue AND {unfinished('NEW')} AND {taken}"
+    return [
+        refusal("dtr_guard_replace", f"INSERT ON {TASK}", inserted, conditions.REPLACED),
+        refusal("dtr_guard_replace_moved", f"UPDATE OF queue ON {TASK}", moved, conditions.REPLACED),
+    ]
+
+
+def on_results() -> list[tuple[str, str]]:
+    """There is no check at the end of a transaction, so a result may come before its task ends, and only then.
+
+    One that was left beside an unfinished task stands in nobody's way: it goes with the next move.
+    """
+    stray = exists(RESULT, "task_id = NEW.task_id")
+    left = f"{unfinished('NEW')} AND {exists(RESULT, 'task_id = NEW.id')}"
+    return [
+        refusal("dtr_guard_outcome_insert", f"INSERT ON {RESULT}", f"NOT {MAY_END.about('NEW')}", conditions.NO_END),
+        refusal("dtr_guard_outcome", f"UPDATE ON {RESULT}", "TRUE", conditions.APPEND_ONLY),
+        refusal(
+            "dtr_guard_outcome_delete",
+            f"DELETE ON {RESULT}",
+            f"{IS_FINISHED.about('OLD')} AND NOT {FLUSHING}",
+            conditions.HISTORY_DELETE,
+        ),
+        trigger("dtr_guard_stray", f"BEFORE INSERT ON {RESULT}", stray, f"{CLEAR}.task_id"),
+        trigger("dtr_guard_left", f"AFTER UPDATE ON {TASK}", left, f"{CLEAR}.id"),
+    ]
+
+
+def on_events() -> list[tuple[str, str]]:
+    repeats = exists(f"{EVENT} AS e", conditions.event_repeats("NEW", "e"))
+    refused = f"NOT {IS_TOLD.about('NEW')} OR {repeats} OR {exists(EVENT, 'id = NEW.id')}"
+    kept = f"{IS_KEPT.about('OLD')} AND NOT {FLUSHING}"
+    return [
+        refusal("dtr_guard_event_insert", f"INSERT ON {EVENT}", refused, conditions.NO_MOVE),
+        refusal("dtr_guard_event", f"UPDATE ON {EVENT}", "TRUE", conditions.APPEND_ONLY),
+        refusal("dtr_guard_event_delete", f"DELETE ON {EVENT}", kept, conditions.HISTORY_DELETE),
+    ]
+
+
+# Those of earlier versions that are made under another name now.
+FORMER = ("dtr_guard_event_update", "dtr_guard_result_update")
+
+
+def remove_from_sqlite(connection: BaseDatabaseWrapper) -> None:
+    """So that tables can be remade. SQLite renames none while a trigger names one that is gone."""
+    with connection.cursor() as cursor:
+        for name in (*FORMER, *sqlite_statements()):
+            cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+
+
+def install_on_sqlite(connection: BaseDatabaseWrapper) -> None:
+    remove_from_sqlite(connection)
+    with connection.cursor() as cursor:
+        for sql in sqlite_statements().values():
+            cursor.execute(sql)
+
+
+def missing_on_sqlite(connection: BaseDatabaseWrapper) -> set[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        found = dict(cursor.fetchall())
+    return {name for name, sql in sqlite_statements().items() if found.get(name) != sql}

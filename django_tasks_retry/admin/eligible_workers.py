@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from django.utils.translation import gettext as _
+
 from ..models import Worker
 from ..rules.queues import matches
 from .display.formatting import one_line
@@ -16,8 +18,14 @@ def serves_queue(worker: Worker, queue: str) -> bool:
 
 
 def knows_task(worker: Worker, func_path: str) -> bool:
-    """A worker that lists no functions is assumed to know them all."""
-    return not worker.tasks or func_path in worker.tasks
+    return func_path in worker.tasks
+
+
+def no_tasks_advice(func_path: str = "") -> str:
+    """What a worker without tasks most likely lacks: the app, or the module that workers import."""
+    app = one_line(func_path.partition(".")[0] or _("your app"), 80)
+    text = _("Add %(app)s to INSTALLED_APPS, define its tasks in its tasks.py, and restart the worker.")
+    return text % {"app": app}
 
 
 def runworker_command(queue: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from django_tasks_retry import clock, taskqueue
+from django_tasks_retry import clock, registry, taskqueue
 from django_tasks_retry.models import Task, TaskStat, Worker
 from tests.admin import shop
 
@@ -77,7 +77,7 @@ def sign_on() -> None:
     for n, worker in enumerate(WORKERS):
         taskqueue.register_worker(
             worker, "default", host=f"web-{n + 1}.example", pid=4711 + n, version="1.0", queues=["default", "emails"],
-            exclude=[], tasks=[], processes=2, slots=8, running=0,
+            exclude=[], tasks=registry.known_paths(), processes=2, slots=8, running=0,
         )  # fmt: skip
 
 

@@ -76,10 +76,11 @@ def check_plan(sql: str, using: str) -> None:
         assert "DISTINCT" not in sql
 
 
-def test_the_list_asks_at_most_three_questions_and_none_reads_the_table(full, operator):
+def test_the_list_asks_at_most_three_questions_a_look_and_none_reads_the_table(full, operator):
     for query in LISTS:
         statements = asked(operator, f"{BASE}/task/{query}", full)
-        assert len(statements) <= 3, (query, statements)
+        looked_twice = sum("OFFSET 25" in sql for sql in statements) > 1  # nothing among the newest: more are looked at
+        assert len(statements) <= (6 if looked_twice else 3), (query, statements)
         for sql in statements:
             check_plan(sql, full)
 

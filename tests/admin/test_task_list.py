@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_tasks_retry.admin.tasks import changelist
+from django_tasks_retry.admin.tasks import changelist, filters
 from django_tasks_retry.models import Task
 from django_tasks_retry.rules.names import short_id
 from tests import tasks
@@ -143,3 +143,52 @@ def test_a_task_of_long_ago_is_still_found(database, operator, travel):
     task = Task.objects.enqueue(tasks.noop, eta=timedelta(days=30))
     travel(86400 * 20)
     assert found(operator, status="scheduled") == {str(task.pk)}
+
+
+class TestHowFarTheListLooks:
+    """A filter that no index serves looks at the newest tasks, says so, and goes on from there when asked."""
+
+    @pytest.fixture
+    def old(self, database, monkeypatch) -> Task:
+        """One that was cancelled, below thirty that were not."""
+        monkeypatch.setattr(filters, "LOOK_BACK", 5)
+        monkeypatch.setattr(filters, "LOOK_FURTHER_BACK", 10)
+        task = Task.objects.enqueue(tasks.noop, queue="bulk")
+        Task.objects.enqueue_many([(tasks.noop,)] * 30)
+        task.cancel()
+        return task
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            {"status": "cancelled"}, {"queue": "bulk"}, {"queue": "bulk", "window": "7d"}, {"q": "queue:bulk"},
+            {"status": "cancelled", "window": "24h"},
+        ],
+    )  # fmt: skip
+    def test_links_lead_to_every_match_however_old(self, query, old, operator):
+        url, seen = LIST, set()
+        for _ in range(5):
+            response = operator.get(url, query)
+            seen |= {task.pk for task in response.context["cl"].result_list}
+            further = response.context["cl"].further_query
+            if further is None:
+                break
+            assert "Look further back" in response.content.decode()
+            url, query = LIST + further, {}
+        assert seen == {old.pk}
+
+    def test_it_says_how_far_it_looked(self, old, operator):
+        shown = operator.get(LIST, {"queue": "bulk"}).content.decode()
+        assert "Searched the newest 10 tasks, enqueued since" in shown
+
+    def test_it_looks_further_by_itself_only_where_it_found_nothing(self, old, operator):
+        newest = Task.objects.enqueue(tasks.noop, queue="bulk")
+        shown = operator.get(LIST, {"queue": "bulk"})
+        assert {task.pk for task in shown.context["cl"].result_list} == {newest.pk}
+        assert "Searched the newest 5 tasks" in shown.content.decode()
+
+    def test_a_window_that_was_looked_through_is_complete(self, old, operator, travel):
+        travel(3600)
+        Task.objects.enqueue_many([(tasks.noop,)] * 3)
+        shown = operator.get(LIST, {"queue": "bulk", "window": "15m"}).context["cl"]
+        assert (shown.result_count, shown.further_query, shown.notice) == (0, None, "")

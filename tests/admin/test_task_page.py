@@ -9,6 +9,7 @@ import pytest
 
 from django_tasks_retry import Abort, taskqueue
 from django_tasks_retry.models import Task, Worker
+from django_tasks_retry.taskqueue import Stat
 from tests import tasks
 from tests.admin import scene
 
@@ -24,7 +25,7 @@ def why(client, task: Task) -> str:
     return re.sub(r"</?code>", "", said).strip()
 
 
-def serve(queues=("*",), exclude=(), known=()) -> None:
+def serve(queues=("*",), exclude=(), known=("tests.tasks.noop",)) -> None:
     taskqueue.register_worker(
         f"w-{Worker.objects.count()}", "default", host="h", pid=1, version="1", queues=list(queues),
         exclude=list(exclude), tasks=list(known), processes=1, slots=4, running=0,
@@ -67,6 +68,14 @@ class TestWhyATaskWaits:
         serve(known=["some.other"])
         serve(known=["some.other"])
         assert "none of the 2 workers of its queue knows tests.tasks.noop" in why(operator, task)
+
+    def test_the_workers_know_no_function_at_all(self, database, operator):
+        task = Task.objects.enqueue(tasks.noop)
+        serve(known=[])
+        said = why(operator, task)
+        assert "the worker of its queue knows no task at all" in said
+        assert "INSTALLED_APPS" in said
+        assert "w-0 knows no task at all" in html.unescape(operator.get(f"{BASE}/overview/").content.decode())
 
     def test_others_are_ahead(self, database, operator):
         serve()
@@ -201,6 +210,29 @@ class TestTheOverview:
         taskqueue.claim("w")
         travel(1000)
         assert "1 task lost its worker" in operator.get(f"{BASE}/overview/").content.decode()
+
+
+class TestAQueueThatFails:
+    @pytest.fixture
+    def failing(self, database) -> None:
+        taskqueue.add_stats([Stat("default", "f", failed=9, retried=1)])
+        taskqueue.add_stats([Stat("emails", "f", completed=9, failed=1)])
+        serve()
+
+    def test_it_is_not_shown_as_well(self, failing, operator):
+        states = {queue.name: queue.is_failing for queue in operator.get(f"{BASE}/overview/").context["queues"]}
+        assert states["default"]
+        assert not states["emails"]
+        assert "Failing" in operator.get(f"{BASE}/queue/").content.decode()
+
+    def test_the_overview_warns_and_leads_to_the_failures(self, failing, operator):
+        shown = html.unescape(operator.get(f"{BASE}/overview/").content.decode())
+        assert "Queue default: at least half of the latest attempts failed." in shown
+        assert f'href="{BASE}/failuregroup/">Show' in shown
+
+    def test_its_line_is_red(self, failing, operator):
+        [queue] = [each for each in operator.get(f"{BASE}/overview/").context["queues"] if each.name == "default"]
+        assert {shape.kind for shape in queue.spark} == {"failed"}
 
 
 class TestFailures:

@@ -69,8 +69,8 @@ CONSOLE = (
         on=PG,
     ),
     Mutant(
-        "a task of a backend that is gone is retried",
-        (Edit("admin/bulk/actions.py", "stored.filter(backend__in=configured_backends())", "stored"),),
+        "a retry is refused without saying that the backend is gone",
+        (Edit("admin/tasks/single_actions.py", "task.backend not in configured_backends()", "not task.backend"),),
         (FUZZ + "TestABackendThatIsGone::test_a_retry_is_refused_with_words",),
     ),
     Mutant(

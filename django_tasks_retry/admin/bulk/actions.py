@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, OperationalError, transaction
 from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -49,8 +50,21 @@ class Action:
         return str(self.after % {"count": count, "number": format_number(count)})
 
 
-CANNOT_COPY = (*UNREADABLE, IntegrityError)
-"""A task that cannot be read, or whose call no constraint would let in today."""
+@contextmanager
+def refused_copies() -> Iterator[None]:
+    """Turns what a task that cannot be read, or that no constraint would let in today, raises into CannotCopy."""
+    try:
+        yield
+    except (*UNREADABLE, IntegrityError) as error:
+        raise CannotCopy from error
+    except OperationalError as error:
+        if "malformed JSON" not in str(error):  # SQLite's word for infinity
+            raise
+        raise CannotCopy from error
+
+
+class CannotCopy(Exception):
+    """The call cannot be read, or not be written again."""
 
 
 def retry(ids: Sequence[UUID], **options: Any) -> list[UUID]:
@@ -58,22 +72,21 @@ def retry(ids: Sequence[UUID], **options: Any) -> list[UUID]:
     stored = Task.objects.using(taskqueue.database(options["backend"])).filter(pk__in=ids)
     known = list(stored.filter(backend__in=configured_backends()).order_by("pk").values_list("pk", flat=True))
     try:
-        with transaction.atomic(using=stored.db):
-            return retried(known, **options)
-    except CANNOT_COPY:
+        return retried(known, stored.db, **options)
+    except CannotCopy:
         return [task_id for each in known for task_id in retry_if_readable(each, stored.db, **options)]
 
 
 def retry_if_readable(task_id: UUID, using: str, **options: Any) -> list[UUID]:
     try:
-        with transaction.atomic(using=using):
-            return retried([task_id], **options)
-    except CANNOT_COPY:
+        return retried([task_id], using, **options)
+    except CannotCopy:
         return []
 
 
-def retried(ids: Sequence[UUID], **options: Any) -> list[UUID]:
-    return [task.retry_of_id for task in taskqueue.retry(ids, **options) if task.retry_of_id]
+def retried(ids: Sequence[UUID], using: str, **options: Any) -> list[UUID]:
+    with refused_copies(), transaction.atomic(using=using):
+        return [task.retry_of_id for task in taskqueue.retry(ids, **options) if task.retry_of_id]
 
 
 def cancel(ids: Sequence[UUID], **options: Any) -> list[UUID]:

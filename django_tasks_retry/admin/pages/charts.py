@@ -14,6 +14,7 @@ from .activity import Bucket
 
 WIDTH, HEIGHT = 1000.0, 120.0
 GAP = 0.18
+SPARK_HEIGHT = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +86,24 @@ def bar_label(bucket: Bucket) -> str:
 
 
 def sparkline(buckets: Sequence[Bucket], points: int = 20) -> list[Shape]:
-    """A small chart: attempts only, in as many bars as there is room for."""
+    """A small chart: attempts, the failed ones below and in red, in as many bars as there is room for."""
     size = max(len(buckets) // points, 1)
-    sums = [sum(bucket.attempts for bucket in buckets[i : i + size]) for i in range(0, len(buckets), size)]
-    top, slot = max(sums, default=0), 100 / max(len(sums), 1)
+    parts = [buckets[i : i + size] for i in range(0, len(buckets), size)]
+    sums = [(sum(b.attempts for b in part), sum(b.failed + b.retried for b in part)) for part in parts]
+    top, slot = max((attempts for attempts, _failed in sums), default=0), 100 / max(len(sums), 1)
     return [
-        Shape(
-            f"{n * slot:.2f}",
-            f"{20 - max(value / top * 20, 1):.2f}",
-            f"{slot * 0.8:.2f}",
-            f"{max(value / top * 20, 1):.2f}",
-            "success",
-            "",
-        )
-        for n, value in enumerate(sums)
-        if value
+        shape
+        for n, (attempts, failed) in enumerate(sums)
+        if attempts
+        for shape in spark_bars(n * slot, slot * 0.8, attempts / top * SPARK_HEIGHT, failed / top * SPARK_HEIGHT)
+    ]
+
+
+def spark_bars(x: float, width: float, attempts: float, failed: float) -> list[Shape]:
+    attempts, failed = max(attempts, 1.0), max(failed, 1.0) if failed else 0.0
+    heights = (("success", attempts - failed, SPARK_HEIGHT - attempts), ("failed", failed, SPARK_HEIGHT - failed))
+    return [
+        Shape(f"{x:.2f}", f"{max(y, 0):.2f}", f"{width:.2f}", f"{height:.2f}", kind, "")
+        for kind, height, y in heights
+        if height > 0
     ]

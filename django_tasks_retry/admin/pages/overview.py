@@ -20,7 +20,7 @@ from ..scope import Scope, current_scope
 from .activity import SCALES, read_activity
 from .charts import attempts_chart
 from .failures import failure_rows
-from .queue_summary import QueueSummary, find_problems, summarize_queues
+from .queue_summary import Problem, QueueSummary, find_problems, summarize_queues
 
 MAX_GROUPS = 5
 
@@ -61,7 +61,10 @@ class OverviewAdmin(TaskPermissionMixin):
                 *self.queue_cards(scope, queues, workers),
                 *self.total_cards(groups, workers, stored),
             ],
-            "problems": find_problems(queues, depths, workers, summaries.expired_leases(scope.using)),
+            "problems": [
+                (problem, self.problem_url(problem))
+                for problem in find_problems(queues, depths, workers, summaries.expired_leases(scope.using))
+            ],
             "chart": attempts_chart(activity.total),
             "scale": activity.scale,
             "scales": [(name, scale.label, name == chosen) for name, scale in SCALES.items()],
@@ -100,6 +103,11 @@ class OverviewAdmin(TaskPermissionMixin):
 
     def changelist_url(self, model: str) -> str:
         return self.url("changelist", model=model)
+
+    def problem_url(self, problem: Problem) -> str:
+        """The page that shows more of it; empty where there is none."""
+        query = f"?{urlencode(problem.params)}" if problem.params else ""
+        return f"{self.changelist_url(problem.page)}{query}" if problem.page else ""
 
     def task_list_url(self, status: str) -> str:
         return f"{self.changelist_url('task')}?{urlencode({'status': status})}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.utils.translation import gettext as _
@@ -15,7 +15,7 @@ from ...taskqueue.summaries import CAP, Depth
 from ..display.actors import actor_names
 from ..display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
 from ..display.redact import visible_reason
-from ..eligible_workers import knows_task, runworker_command, serves_queue
+from ..eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue
 from ..scope import Scope, queue_names
 from .activity import Activity, Bucket
 from .charts import Shape, sparkline
@@ -41,6 +41,7 @@ class QueueSummary:
     workers: int
     rate: str
     failing: str
+    is_failing: bool
     spark: list[Shape]
 
     @property
@@ -54,10 +55,12 @@ class QueueSummary:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, and the command that solves it."""
+    """What is wrong, the command that solves it, and the page that shows more."""
 
     text: str
     command: str = ""
+    page: str = ""
+    params: Mapping[str, str] = field(default_factory=dict)
 
 
 def summarize_queues(
@@ -104,6 +107,7 @@ def summarize_queue(
         workers=sum(serves_queue(worker, name) for worker in workers),
         rate=attempts_per_minute(buckets[-RECENT:], activity),
         failing=failure_rate(buckets),
+        is_failing=is_failing(buckets[-RECENT:]),
         spark=sparkline(buckets),
     )
 
@@ -111,6 +115,12 @@ def summarize_queue(
 def attempts_per_minute(buckets: Sequence[Bucket], activity: Activity) -> str:
     minutes = activity.scale.step.total_seconds() / 60 * len(buckets)
     return format_decimal(sum(bucket.attempts for bucket in buckets) / minutes)
+
+
+def is_failing(buckets: Sequence[Bucket]) -> bool:
+    """Whether at least half of the latest attempts failed."""
+    failed = sum(bucket.failed + bucket.retried for bucket in buckets)
+    return bool(failed) and failed * 2 >= sum(bucket.attempts for bucket in buckets)
 
 
 def failure_rate(buckets: Sequence[Bucket]) -> str:
@@ -122,7 +132,9 @@ def find_problems(
     queues: Sequence[QueueSummary], depths: Sequence[Depth], workers: Sequence[Worker], expired: int
 ) -> list[Problem]:
     problems = [problem for queue in queues if (problem := queue_problem(queue)) is not None]
-    problems += unknown_task_problems(depths, workers)
+    problems += [failing_problem(queue) for queue in queues if queue.is_failing]
+    problems += [no_tasks_problem(worker) for worker in workers if not worker.tasks]
+    problems += unknown_task_problems(depths, [worker for worker in workers if worker.tasks])
     if expired:
         problems.append(expired_lease_problem(expired))
     return problems
@@ -132,13 +144,25 @@ def queue_problem(queue: QueueSummary) -> Problem | None:
     values = {"queue": queue.name, "due": queue.due_text}
     if queue.due and queue.pause:
         values |= {"by": queue.pause.by, "reason": queue.pause.reason or "—"}
-        return Problem(_("Queue %(queue)s: %(due)s waiting, paused by %(by)s (%(reason)s).") % values)
+        return Problem(_("Queue %(queue)s: %(due)s waiting, paused by %(by)s (%(reason)s).") % values, page="queue")
     if queue.due and not queue.workers:
         return Problem(
             _("Queue %(queue)s: %(due)s waiting, but no running worker. Start one:") % values,
             runworker_command(queue.key),
+            "task",
+            {"queue": queue.key, "status": "ready"},
         )
     return None
+
+
+def failing_problem(queue: QueueSummary) -> Problem:
+    text = _("Queue %(queue)s: at least half of the latest attempts failed.")
+    return Problem(text % {"queue": queue.name}, page="failuregroup")
+
+
+def no_tasks_problem(worker: Worker) -> Problem:
+    text = _("Worker %(worker)s knows no task at all, so it runs none.") % {"worker": one_line(worker.pk, 128)}
+    return Problem(f"{text} {no_tasks_advice()}", page="worker")
 
 
 def unknown_task_problems(depths: Sequence[Depth], workers: Sequence[Worker]) -> list[Problem]:
@@ -149,7 +173,9 @@ def unknown_task_problems(depths: Sequence[Depth], workers: Sequence[Worker]) ->
         serving = [worker for worker in workers if serves_queue(worker, depth.queue)]
         if depth.due and serving and not any(knows_task(worker, depth.oldest_func_path) for worker in serving):
             values = {"path": one_line(depth.oldest_func_path), "queue": one_line(depth.queue, 64)}
-            problems[depth.oldest_func_path] = Problem(text % values)
+            problems[depth.oldest_func_path] = Problem(
+                text % values, page="task", params={"task": depth.oldest_func_path, "status": "ready"}
+            )
     return list(problems.values())
 
 

@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy
 from ...clock import Now
 from ...models import Task
 from ...querysets import TaskQuerySet
+from ...rules.ids import time_of
 from ...rules.names import short_id, short_name
 from ...rules.status import Status
 from ..bulk.actions import CANCEL, RETRY, RUN_NOW, Action
@@ -29,13 +30,13 @@ from ..display.redact import redact_text
 from ..reading import unreadable_columns
 from ..scope import console_database, current_scope
 from . import detail, filters, search
-from .changelist import LIST_COLUMNS, CappedPaginator, TaskChangeList
+from .changelist import LIST_COLUMNS, CappedPaginator, TaskChangeList, enqueued_time
 from .single_actions import SingleActionAdmin
 
 
 @admin.register(Task)
 class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
-    list_display = ["short_id", "name", "display_status", "spent", "queue_name", "timing", "error"]
+    list_display = ["short_id", "name", "display_status", "spent", "queue_name", "enqueued", "timing"]
     list_display_links = ["short_id", "name"]
     list_filter = filters.FILTERS
     list_per_page = 25
@@ -100,9 +101,13 @@ class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
         return format_html('<code title="{}">{}</code>', task.pk, short_id(task.pk))
 
     @admin.display(description=gettext_lazy("task"))
-    def name(self, task: Task) -> SafeString:
-        path = one_line(task.func_path, 255)
-        return format_html('<span class="dtr-name" title="{}">{}</span>', path, short_name(path))
+    def name(self, task: Any) -> SafeString:
+        """Its function, and below it the last error, in one line each."""
+        path, error = one_line(task.func_path, 255), error_line(task)
+        name = format_html('<span class="dtr-name" title="{}">{}</span>', path, short_name(path))
+        if not error:
+            return name
+        return format_html('{}<span class="dtr-error dtr-one-line" title="{}">{}</span>', name, error, error)
 
     @admin.display(description=gettext_lazy("status"))
     def display_status(self, task: Any) -> SafeString:
@@ -116,18 +121,16 @@ class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
     def queue_name(self, task: Task) -> str:
         return one_line(task.queue, 64)
 
+    @admin.display(description=gettext_lazy("enqueued"))
+    def enqueued(self, task: Any) -> SafeString:
+        """From its id, which is read anyway and cannot be unreadable."""
+        moment = time_of(task.pk)
+        full = enqueued_time(task.pk)
+        return format_html('<time datetime="{}" title="{}">{}</time>', moment.isoformat(), full, full[5:])
+
     @admin.display(description=gettext_lazy("due or duration"))
     def timing(self, task: Any) -> str:
         return _("cannot be read") if unreadable_columns(task) else timing(task, task.seen_at)
-
-    @admin.display(description=gettext_lazy("last error"))
-    def error(self, task: Any) -> SafeString:
-        if not (task.error_class or task.error_code):
-            return SafeString("")
-        text = short_name(task.error_class or "") or task.error_code
-        if task.error_message not in {None, "", task.error_code}:
-            text = f"{text}: {redact_text(task.error_message[:2000])}"
-        return format_html('<span class="dtr-error">{}</span>', one_line(text, 120))
 
     # Actions
 
@@ -190,6 +193,16 @@ def with_valid_selection(posted: QueryDict) -> Any:
     valid = posted.copy()
     valid.setlist(ACTION_CHECKBOX_NAME, ids or ([""] if posted.get("select_across") == "1" else []))
     return valid
+
+
+def error_line(task: Any) -> str:
+    """The last error, as far as the user may see it; empty where there is none."""
+    if not (task.error_class or task.error_code):
+        return ""
+    text = short_name(task.error_class or "") or task.error_code
+    if task.error_message not in {None, "", task.error_code}:
+        text = f"{text}: {redact_text(task.error_message[:2000])}"
+    return one_line(text, 200)
 
 
 def warn_of_search(request: HttpRequest, parsed: search.Search) -> None:

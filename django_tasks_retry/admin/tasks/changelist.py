@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
@@ -16,7 +17,7 @@ from django.utils.translation import gettext as _
 from ...models import Task
 from ...rules.ids import time_of
 from ...taskqueue.summaries import CAP
-from ..display.formatting import format_capped
+from ..display.formatting import format_capped, format_number
 from ..reading import read_rows
 from ..statement_timeout import is_timeout, statement_timeout
 from . import filters
@@ -45,21 +46,28 @@ class TaskChangeList(ChangeList):
     """Bounded in how far it looks back, and in how long the database may take."""
 
     too_broad = False
+    looked_at = 0
+    floor: UUID | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.title = capfirst(str(self.opts.verbose_name_plural))
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> Any:
-        tasks = super().get_queryset(request, exclude_parameters)
         self.active_filters = filters.filter_params(self)
-        self.floor = filters.look_back_floor(self.active_filters, tasks.db)
-        return tasks if self.floor is None else tasks.filter(pk__gte=self.floor)
+        return super().get_queryset(request, exclude_parameters)
 
     def get_results(self, request: HttpRequest) -> None:
+        """Of the newest tasks; where none of them matches, of more."""
+        every, self.floor = self.queryset, None
         try:
             with statement_timeout(self.root_queryset.db):
-                super().get_results(request)
+                for self.looked_at in (filters.LOOK_BACK, filters.LOOK_FURTHER_BACK):
+                    self.floor = filters.look_back_floor(self.active_filters, every.db, self.looked_at)
+                    self.queryset = every if self.floor is None else every.filter(pk__gte=self.floor)
+                    super().get_results(request)
+                    if self.result_count or self.floor is None:
+                        break
                 self.result_list = read_rows(self.result_list, LIST_COLUMNS, ANNOTATIONS)
         except OperationalError as error:
             if not is_timeout(error):
@@ -86,13 +94,25 @@ class TaskChangeList(ChangeList):
         return self.get_query_string({"older": str(self.result_list[-1].pk)}, ["p"])
 
     @property
+    def further_query(self) -> str | None:
+        """Where the list ends with what was looked at, the query string that looks further back."""
+        is_complete = self.floor is None or self.too_broad or getattr(self.paginator, "more", False)
+        if is_complete or self.page_num != max(self.paginator.num_pages, 1):
+            return None
+        return self.get_query_string({"older": str(self.floor)}, ["p"])
+
+    @property
     def notice(self) -> str:
         if self.too_broad:
             return _("The query took too long. Narrow the search: choose a status or a shorter period.")
         if self.floor is None:
             return ""
-        text = _("Searched the newest %(count)s tasks, enqueued since %(time)s.")
-        return text % {"count": format_capped(filters.LOOK_BACK, filters.LOOK_BACK), "time": enqueued_time(self.floor)}
+        values = {"count": format_number(self.looked_at), "since": enqueued_time(self.floor)}
+        below = filters.parse_uuid(self.active_filters.get("older", ""))
+        if below:
+            text = _("Searched %(count)s tasks, enqueued from %(since)s to %(until)s.")
+            return text % {**values, "until": enqueued_time(below)}
+        return _("Searched the newest %(count)s tasks, enqueued since %(since)s.") % values
 
 
 def enqueued_time(task_id: Any) -> str:

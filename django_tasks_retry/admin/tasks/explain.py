@@ -20,7 +20,7 @@ from ...taskqueue import alive_workers, summaries
 from ..display.actors import actor_names
 from ..display.formatting import error_name, format_capped, format_elapsed, format_relative, one_line
 from ..display.redact import visible_reason
-from ..eligible_workers import knows_task, runworker_command, serves_queue
+from ..eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue
 from ..reading import unreadable_columns
 from ..scope import Scope
 
@@ -108,6 +108,8 @@ def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
             % {"queue": one_line(task.queue, 64)},
             command=runworker_command(task.queue),
         )
+    if not any(worker.tasks for worker in serving):
+        return Explanation(no_tasks_sentence(task, len(serving)))
     if not any(knows_task(worker, task.func_path) for worker in serving):
         return Explanation(unknown_task_sentence(task, len(serving)))
     ahead = summaries.ahead_of(task, scope.using)
@@ -119,6 +121,15 @@ def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
         )
         return Explanation(text % {"count": format_capped(ahead), "queue": one_line(task.queue, 64)})
     return Explanation(_("It is due and next in line: the next free worker will run it."))
+
+
+def no_tasks_sentence(task: Task, serving: int) -> str:
+    text = ngettext(
+        "It is due, but the worker of its queue knows no task at all.",
+        "It is due, but none of the %(count)s workers of its queue knows any task at all.",
+        serving,
+    )
+    return f"{text % {'count': serving}} {no_tasks_advice(task.func_path)}"
 
 
 def unknown_task_sentence(task: Task, serving: int) -> str:

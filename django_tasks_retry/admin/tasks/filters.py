@@ -27,6 +27,9 @@ from . import search
 LOOK_BACK = 25_000
 """How many of the newest tasks are looked at for a filter that no index serves."""
 
+LOOK_FURTHER_BACK = 250_000
+"""How many are looked at where there is none among those. The list offers to go on from there."""
+
 WINDOWS = {
     "15m": (timedelta(minutes=15), _("Last 15 minutes")),
     "1h": (timedelta(hours=1), _("Last hour")),
@@ -127,8 +130,7 @@ class WindowFilter(ConsoleFilter):
     def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
         if value not in WINDOWS:
             return tasks.none()
-        since = current_scope().now - WINDOWS[value][0]
-        return tasks.filter(pk__gte=first_of(int(since.timestamp() * 1000)))
+        return tasks.filter(pk__gte=window_start(value))
 
 
 class OlderFilter(ConsoleFilter):
@@ -193,15 +195,24 @@ def apply_filters(tasks: TaskQuerySet, params: Mapping[str, str], *, can_see_pay
     return search.apply_search(tasks, parsed, has_status="status" in params, can_see_payload=can_see_payload)
 
 
-def look_back_floor(params: Mapping[str, str], using: str) -> UUID | None:
-    """The oldest id that is looked at, where no index serves the filters; None where one does."""
+def look_back_floor(params: Mapping[str, str], using: str, limit: int | None = None) -> UUID | None:
+    """The oldest id that is looked at, where no index serves the filters; None where all that match are found."""
     active = {each for each in FILTERS if params.get(each.parameter_name)}
     parsed = search.parse(params.get("q", ""))
     if parsed.has_index or any(each.has_index(params[each.parameter_name]) for each in active):
         return None
     if parsed.is_empty and active <= {WindowFilter, OlderFilter}:
         return None
-    return summaries.newest_before(LOOK_BACK, using, parse_uuid(params.get("older", "")))
+    floor = summaries.newest_before(limit or LOOK_BACK, using, parse_uuid(params.get("older", "")))
+    return None if floor and floor <= window_start(params.get("window", "")) else floor
+
+
+def window_start(window: str) -> UUID:
+    """The first id of a window; where there is none, the first of all."""
+    if window not in WINDOWS:
+        return UUID(int=0)
+    since = current_scope().now - WINDOWS[window][0]
+    return first_of(int(since.timestamp() * 1000))
 
 
 def filter_params(changelist: ChangeList) -> dict[str, str]:

@@ -6,7 +6,7 @@ from tests.plans.rows import IN_STATUS, LOAD, RESULTS
 
 from .server import Server
 
-TASK = "django_tasks_retry_task"
+TABLES = ("django_tasks_retry_task", "django_tasks_retry_taskresult")
 KINDS = {
     "future": {"status": "PENDING", "priority": 0, "eta": "1 day"},
     "future, more urgent": {"status": "PENDING", "priority": 50, "eta": "1 day"},
@@ -18,8 +18,10 @@ KINDS = {
 def load(server: Server, database: str, kind: str, count: int) -> None:
     chosen = {"path": "benchmarks.tasks.noop", **KINDS[kind]}
     with server.connect(database) as connection:
-        connection.execute(f"ALTER TABLE {TASK} DISABLE TRIGGER USER")
+        for table in TABLES:
+            connection.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
         connection.execute(LOAD.format(count=count, first=1, **chosen, **IN_STATUS[str(chosen["status"])]))
         if kind == "finished":
             connection.execute(RESULTS)
-        connection.execute(f"ALTER TABLE {TASK} ENABLE TRIGGER USER")
+        for table in TABLES:
+            connection.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")

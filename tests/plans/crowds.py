@@ -24,14 +24,17 @@ def execute(sql: str) -> None:
 
 def load(status: str, *, count: int = CROWD, first: int = 1, priority: int = 0, eta: str = "-1 hour") -> None:
     """Rows at once, past the guard, which would refuse tasks that begin as anything but PENDING."""
-    execute("ALTER TABLE django_tasks_retry_task DISABLE TRIGGER USER")
+    guard("DISABLE")
     wanted = {"path": "tests.tasks.noop", "status": status, "priority": priority, "eta": eta, **IN_STATUS[status]}
     execute(LOAD.format(count=count, first=first, **wanted))
     if status == "SUCCESS":
-        execute("ALTER TABLE django_tasks_retry_taskresult DISABLE TRIGGER USER")
         execute(RESULTS)
-        execute("ALTER TABLE django_tasks_retry_taskresult ENABLE TRIGGER USER")
-    execute("ALTER TABLE django_tasks_retry_task ENABLE TRIGGER USER")
+    guard("ENABLE")
+
+
+def guard(verb: str) -> None:
+    for table in TABLES.split(", "):
+        execute(f"ALTER TABLE {table} {verb} TRIGGER USER")
 
 
 def analyze() -> None:

@@ -20,10 +20,10 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"no heartbeat: {error}. Is runworker started with --heartbeat-file {file}?\n")
         return 1
-    if age > max_age:
-        sys.stderr.write(
-            f"the last heartbeat is {age:.0f} s old, more than {max_age:g} s: the worker hangs or is gone\n"
-        )
+    if abs(age) > max_age:
+        # A worker that lives writes a new one within a second of the clock being set back.
+        when = f"is {age:.0f} s old" if age > 0 else f"lies {-age:.0f} s in the future"
+        sys.stderr.write(f"the last heartbeat {when}, more than {max_age:g} s: the worker hangs or is gone\n")
         return 1
     return 0
 

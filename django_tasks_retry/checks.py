@@ -124,6 +124,19 @@ def check_schedules(**_: Any) -> list[CheckMessage]:
     ]
 
 
+@register(Tags.models)
+def check_task_modules(**_: Any) -> list[CheckMessage]:
+    """A warning: the module may be none of ours, and `migrate` must go on."""
+    return [
+        checks.Warning(
+            f"{module} cannot be imported, so workers will not know the tasks in it ({why}).",
+            hint="Mend it. Where it belongs to another task queue that this project does not use, silence this check.",
+            id="django_tasks_retry.W006",
+        )
+        for module, why in registry.unimportable().items()
+    ]
+
+
 @register()
 def check_command_name(**_: Any) -> list[CheckMessage]:
     """Of two apps with a command of one name, Django takes that of the earlier app, without a word."""

@@ -10,14 +10,16 @@ from typing import Any
 
 from django.conf import settings
 from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
 
 from .compat import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME
-from .errors import InvalidOptions, UnknownQueue
+from .errors import InvalidOptions, UnknownBackend, UnknownQueue
 from .rules.backoff import Exponential
+from .rules.names import path_of
 from .rules.policy import check_max_attempts, check_timeout
 
 DAY = 86400.0
-OURS = "django_tasks_retry."
+OURS = "django_tasks_retry.backend.RetryBackend"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +110,38 @@ def backend_settings(alias: str) -> Mapping[str, Any]:
     return backends.get(alias, {})
 
 
-def configured_backends() -> list[str]:
-    """The backends of TASKS that are ours, by their aliases."""
+@cache
+def configured_backends() -> tuple[str, ...]:
+    """The backends of TASKS that are ours or inherit from ours, by their aliases."""
     backends: Mapping[str, Mapping[str, Any]] = getattr(settings, "TASKS", {})
-    return [alias for alias, backend in backends.items() if backend.get("BACKEND", "").startswith(OURS)]
+    return tuple(alias for alias, backend in backends.items() if is_ours(backend.get("BACKEND", "")))
+
+
+def is_ours(path: str) -> bool:
+    try:
+        backend = import_string(path)
+    except Exception:  # whatever a module raises when it is imported; Django's own check of TASKS reports it
+        return False
+    return OURS in map(path_of, getattr(backend, "__mro__", ()))
+
+
+def check_backend(alias: str) -> str:
+    """Refuse a backend whose tasks no worker of ours would ever look for."""
+    ours = configured_backends()
+    if alias not in ours:
+        raise UnknownBackend(f"{foreign(alias)} {known_backends(ours)}{suggestion(alias, ours)}")
+    return alias
+
+
+def foreign(alias: str) -> str:
+    path = getattr(settings, "TASKS", {}).get(alias, {}).get("BACKEND")
+    return f"TASKS[{alias!r}] is {path}, not a RetryBackend." if path else f"TASKS has no backend {alias!r}."
+
+
+def known_backends(ours: tuple[str, ...]) -> str:
+    if not ours:
+        return f'None of TASKS is one: add TASKS = {{"default": {{"BACKEND": "{OURS}"}}}} to the settings.'
+    return f"Tasks are kept by {', '.join(map(repr, ours))}."
 
 
 @cache
@@ -141,8 +171,8 @@ def suggestion(wrong: str, known: Any) -> str:
 
 def forget(*, setting: str, **_: Any) -> None:
     if setting in {"TASKS", "DATABASES"}:
-        options.cache_clear()
-        queues.cache_clear()
+        for cached in (options, queues, configured_backends):
+            cached.cache_clear()
 
 
 setting_changed.connect(forget, dispatch_uid="django_tasks_retry.conf")

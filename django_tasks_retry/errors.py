@@ -4,7 +4,8 @@ TaskQueueError
 ├── InvalidCall             what was asked to be enqueued cannot be stored or run
 │   ├── InvalidPayload      an argument or a result is not canonical JSON
 │   ├── UnregisteredTask    the function is not a task that workers can look up
-│   └── UnknownQueue        the queue is not one of the backend's queues
+│   ├── UnknownQueue        the queue is not one of the backend's queues
+│   └── UnknownBackend      the alias names no backend of TASKS whose tasks are kept in this queue
 ├── InvalidPolicy           a retry policy that contradicts itself
 ├── InvalidOptions          TASKS[alias]["OPTIONS"] cannot be understood
 ├── IllegalMove             the task's status does not allow what was asked
@@ -48,6 +49,10 @@ class UnregisteredTask(InvalidCall):
 
 class UnknownQueue(InvalidCall):
     """The queue is not configured."""
+
+
+class UnknownBackend(InvalidCall):
+    """The backend keeps no tasks in the database."""
 
 
 class InvalidPolicy(TaskQueueError, ValueError):

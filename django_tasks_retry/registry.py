@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from types import ModuleType
+from importlib import import_module
 from typing import Any, TypeAlias
 
-from django.apps import apps
-from django.utils.module_loading import autodiscover_modules
+from django.apps import AppConfig, apps
+from django.utils.module_loading import module_has_submodule
 
 from .compat import Task as DjangoTask
 from .conf import suggestion
@@ -20,6 +20,7 @@ from .rules.policy import RetryPolicy, policy_of
 AnyTask: TypeAlias = "DjangoTask[Any, Any]"
 
 _tasks: dict[str, AnyTask] = {}
+_unimportable: dict[str, str] = {}
 _backoff_functions: dict[str, BackoffFunction] = {}
 _presenters: list[Callable[[Any, BaseException], Any]] = []
 
@@ -38,13 +39,34 @@ def register(task: AnyTask) -> None:
 @cache
 def discover() -> None:
     """Import the `tasks` module of each installed app once, and register every task object found there."""
-    autodiscover_modules("tasks")
     for config in apps.get_app_configs():
-        module = getattr(config.module, "tasks", None)
-        if isinstance(module, ModuleType):
-            for value in vars(module).values():
-                if isinstance(value, DjangoTask):
-                    register(value)
+        for value in list(tasks_module_of(config).values()):
+            if isinstance(value, DjangoTask):
+                register(value)
+
+
+def tasks_module_of(config: AppConfig) -> dict[str, Any]:
+    """What stands in an app's `tasks`; nothing where it has none, or one that is not for us and cannot be imported."""
+    name = f"{config.name}.tasks"
+    try:
+        return vars(import_module(name))
+    except (Exception, SystemExit) as error:  # the module's own code: another queue's tasks, say, without that queue
+        if config.module is not None and module_has_submodule(config.module, "tasks"):
+            _unimportable[name] = " ".join(f"{type(error).__name__}: {error}".split())
+            forget_tasks_of(name)
+        return {}
+
+
+def forget_tasks_of(module: str) -> None:
+    """Functions of a module that was imported in part would run without the other part."""
+    for path in [path for path, task in _tasks.items() if task.func.__module__ == module]:
+        del _tasks[path]
+
+
+def unimportable() -> dict[str, str]:
+    """The `tasks` modules that could not be imported, and why."""
+    discover()
+    return dict(_unimportable)
 
 
 def find(path: str) -> AnyTask | None:

@@ -22,10 +22,11 @@ class Code(StrEnum):
     BAD_ARGUMENTS = "BAD_ARGUMENTS"
     RESULT_NOT_SERIALIZABLE = "RESULT_NOT_SERIALIZABLE"
     LEASE_LOST = "LEASE_LOST"
+    UNREADABLE = "UNREADABLE"
 
 
-PERMANENT = frozenset({Code.ABORTED, Code.BAD_ARGUMENTS})
-"""Codes that no further attempt can mend."""
+PERMANENT = frozenset({Code.ABORTED, Code.BAD_ARGUMENTS, Code.RESULT_NOT_SERIALIZABLE, Code.UNREADABLE})
+"""Codes that no further attempt can mend: it would only repeat the effect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 """The service layer and the only writer of tasks: one verb, one transaction."""
 
 from .claim import claim
-from .control import ask_to_stop, pause, resume
+from .control import ask_to_stop, check_queue_in_use, pause, resume
 from .database import database
 from .enqueue import Request, enqueue, enqueue_many
 from .finish import complete_task, complete_within, fail_task, finish, record, release_task
 from .intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
 from .lanes import Lanes
 from .lease import Fence, Lease, current_lease
-from .prune import prune
+from .prune import prune, prune_pages
 from .receipts import Receipt, recorded_receipts
 from .recover import recover
 from .renew import renew, renew_workers
@@ -42,6 +42,7 @@ __all__ = [
     "ask_to_stop",
     "cancel",
     "cancel_one",
+    "check_queue_in_use",
     "claim",
     "complete_task",
     "complete_within",
@@ -59,6 +60,7 @@ __all__ = [
     "leases_of",
     "pause",
     "prune",
+    "prune_pages",
     "record",
     "recorded_receipts",
     "recover",

@@ -7,7 +7,9 @@ from typing import Any
 from django.db import transaction
 
 from ..clock import now
-from ..models import OperatorEvent, Queue, Worker
+from ..conf import check_queue
+from ..errors import UnknownQueue
+from ..models import OperatorEvent, Queue, Task, Worker
 from ..rules.payload import storable
 from .database import database
 from .events import actor_of
@@ -18,11 +20,21 @@ REASON_LENGTH = 200
 
 def pause(queue: str, *, by: Any = None, reason: str = "", backend: str = "default") -> None:
     """Stop all claims from a queue at once. Running tasks go on."""
+    check_queue_in_use(queue, backend)
     using, actor, why = database(backend), actor_of(by), storable(reason)[:REASON_LENGTH]
     with transaction.atomic(using=using):
         decision = {"paused_at": now(using), "paused_by": actor, "reason": why}
         Queue.objects.using(using).update_or_create(name=queue, defaults=decision)
         write_operator_event("queue.paused", queue, actor, why, using)
+
+
+def check_queue_in_use(queue: str, backend: str) -> None:
+    """Refuse a name that stands neither in the settings nor in any waiting task: it is mistyped."""
+    try:
+        check_queue(queue, backend)
+    except UnknownQueue:
+        if not Task.objects.using(database(backend)).pending().filter(queue=queue).exists():
+            raise
 
 
 def resume(queue: str, *, by: Any = None, reason: str = "", backend: str = "default") -> bool:

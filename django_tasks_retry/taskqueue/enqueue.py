@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from .. import registry
-from ..conf import check_queue, options
+from ..conf import check_backend, check_queue, options
 from ..durations import as_seconds
 from ..errors import InvalidCall, InvalidPayload
 from ..instants import as_instant
@@ -20,6 +20,7 @@ from ..rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_atte
 from ..rules.names import path_of
 from ..rules.payload import canonical, check_size, checked_text, dump
 from ..rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
+from .database import database
 from .ids import new_id
 from .insert import insert
 from .lease import current_lease
@@ -63,13 +64,26 @@ def enqueue(request: Request) -> Task:
 
 def enqueue_many(requests: Iterable[Request]) -> list[Task]:
     """Enqueue all or nothing. A task whose unique key is taken comes back as the existing one."""
-    return insert([prepare(request) for request in requests])
+    tasks = [prepare(request) for request in requests]
+    return insert(tasks, home_of(tasks)) if tasks else []
+
+
+def home_of(tasks: Sequence[Task]) -> str:
+    """The one database of these tasks: no transaction spans two, so what is enqueued together must live together."""
+    homes = {backend: database(backend) for backend in {task.backend for task in tasks}}
+    if len(set(homes.values())) > 1:
+        places = ", ".join(f"{backend!r} in the database {using!r}" for backend, using in sorted(homes.items()))
+        raise InvalidCall(
+            f"enqueue_many() stores all tasks or none, and these live in several databases: {places}. "
+            "Call enqueue_many() once for each database."
+        )
+    return next(iter(homes.values()))
 
 
 def prepare(request: Request) -> Task:
     """Check everything that can be wrong with a call before anything is written."""
     registered = registry.resolve(request.func)
-    backend = request.backend or registered.backend
+    backend = check_backend(request.backend or registered.backend)
     policy = policy_of(registered.func)
     args, kwargs = canonical_call(request, backend)
     parent = current_lease.get()
@@ -89,10 +103,11 @@ def prepare(request: Request) -> Task:
         parent_id=parent.id if parent else None,
         **effective_policy(request, policy, backend),
     )
-    if isinstance(request.eta, timedelta):
-        task.due_in = checked_delay(request.eta)
-    elif request.eta is not None:
-        task.eta = checked_eta(request.eta)
+    eta: Any = registered.run_after if request.eta is None else request.eta
+    if isinstance(eta, timedelta):
+        task.due_in = checked_delay(eta)
+    elif eta is not None:
+        task.eta = checked_eta(eta)
     return task
 
 

@@ -10,6 +10,8 @@ from uuid import UUID
 from ..rules.ids import uuid7
 
 COUNTER_BITS, RANDOM_BITS = 12, 62
+STEP_BACK_MS = 10_000
+"""How far the clock may be set back while ids go on rising; after a larger step they follow it, in a new order."""
 
 _lock = threading.Lock()
 _last = (0, 0)
@@ -21,7 +23,7 @@ def new_id() -> UUID:
     with _lock:
         milliseconds, counter = _last
         clock = time.time_ns() // 1_000_000
-        if clock > milliseconds:
+        if clock > milliseconds or milliseconds - clock > STEP_BACK_MS:
             # The top bit stays free, so that there is room to count up.
             milliseconds, counter = clock, secrets.randbits(COUNTER_BITS - 1)
         else:

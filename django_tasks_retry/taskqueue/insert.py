@@ -9,23 +9,19 @@ from uuid import UUID
 from django.db import transaction
 
 from ..models import Task
-from .database import database
 from .engines import Engine, engine_for
 from .new_tasks import CHUNK, key_of
 from .wakeup import announce_work
 
 
-def insert(tasks: Sequence[Task]) -> list[Task]:
+def insert(tasks: Sequence[Task], using: str) -> list[Task]:
     """Write prepared tasks. Returns them, or the unfinished tasks that hold their unique keys, in the same order."""
     stored: dict[UUID, Task] = {}
-    homes = {backend: database(backend) for backend in {task.backend for task in tasks}}
-    for using in set(homes.values()):
-        engine = engine_for(using)
-        mine = sorted((task for task in tasks if homes[task.backend] == using), key=key_order)
-        with one_transaction(mine, engine):
-            for start in range(0, len(mine), CHUNK):
-                stored |= insert_chunk(mine[start : start + CHUNK], engine)
-        announce_work({task.queue for task in mine}, using)
+    engine, in_order = engine_for(using), sorted(tasks, key=key_order)
+    with one_transaction(in_order, engine):
+        for start in range(0, len(in_order), CHUNK):
+            stored |= insert_chunk(in_order[start : start + CHUNK], engine)
+    announce_work({task.queue for task in in_order}, using)
     return [stored[task.id] for task in tasks]
 
 

@@ -59,12 +59,25 @@ def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str
     fresh: list[Task] = []
     for chunk in chunks(ids):
         with transaction.atomic(using=using):
-            finished = Task.objects.using(using).finished().filter(pk__in=chunk).order_by("pk")
-            copies = [same_call(task, retry_of_id=task.pk) for task in finished]
-            written = [task for task in insert(copies) if not task.already_enqueued]
+            finished = locked(Task.objects.using(using).finished(), chunk)
+            ended = ended_series(finished, using)
+            copies = [same_call(task, retry_of_id=task.pk, **({} if task.pk in ended else ONCE)) for task in finished]
+            written = [task for task in insert(copies, using) if not task.already_enqueued]
             write_events([retried(task, actor, reason) for task in written], using)
         fresh += written
     return fresh
+
+
+ONCE: dict[str, Any] = {"interval": 0, "slot": None}
+
+
+def ended_series(tasks: Sequence[Task], using: str) -> set[UUID]:
+    """Those with which a series ended: a retry resumes it. Else a next occurrence or an earlier retry carries it on."""
+    ended = {task.pk for task in tasks if task.interval and task.status != Status.SUCCESS}
+    if not ended:
+        return ended
+    carried_on = Task.objects.using(using).filter(retry_of__in=ended, interval__gt=0)
+    return ended - set(carried_on.values_list("retry_of", flat=True))
 
 
 def retried(task: Task, actor: str, reason: str) -> TaskEvent:

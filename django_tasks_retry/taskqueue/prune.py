@@ -23,6 +23,13 @@ def prune(
     *, backend: str = "default", keep: Mapping[Status, float | None] | None = None, batch: int = BATCH
 ) -> Iterator[int]:
     """Delete and yield the size of each batch. `keep` gives seconds per status; None keeps a status for ever."""
+    return filter(None, prune_pages(backend=backend, keep=keep, batch=batch))
+
+
+def prune_pages(
+    *, backend: str = "default", keep: Mapping[Status, float | None] | None = None, batch: int = BATCH
+) -> Iterator[int]:
+    """One page at a time, so that no step takes long; 0 for a page on which everything is kept."""
     using, retention = database(backend), retention_of(backend) | dict(keep or {})
     moment = now(using)
     limits = {
@@ -30,15 +37,13 @@ def prune(
     }
     if not limits:
         return
-    for page in pages(max(limits.values()), batch, using):
-        ids = [
+    for page in pages(max(limits.values()), moment, batch, using):
+        past = [
             task_id
             for task_id, status, finished_at in page
             if (limit := limits.get(Status(status))) and finished_at < limit
         ]
-        if ids:
-            delete(ids, using)
-            yield len(ids)
+        yield delete(past, backend, using) if past else 0
 
 
 def retention_of(backend: str) -> dict[Status, float | None]:
@@ -50,21 +55,37 @@ def retention_of(backend: str) -> dict[Status, float | None]:
     }
 
 
-def pages(before: datetime, size: int, using: str) -> Iterator[list[tuple[UUID, str, datetime]]]:
+def pages(before: datetime, moment: datetime, size: int, using: str) -> Iterator[list[tuple[UUID, str, datetime]]]:
     """Results in the order of their ids, which sort by time of creation: what finished before a day was made before it.
 
-    The age is not part of the question: an index walk from page to page stays one whatever the statistics say.
+    Ids that lie in the future, made by a host whose clock was ahead, come last; there are few, if any. The age is not
+    part of the question: an index walk from page to page stays one whatever the statistics say.
     """
-    newest = first_of(int(before.timestamp() * 1000) + DAY_MS)
-    walk = TaskResult.objects.using(using).filter(pk__lt=newest).order_by("pk")
-    rows = walk.values_list("pk", "status", "finished_at")
-    page = list(rows[:size])
-    while page:
-        yield page
-        page = list(rows.filter(pk__gt=page[-1][0])[:size])
+    newest, future = a_day_after(before), a_day_after(moment)
+    results = TaskResult.objects.using(using).order_by("pk").values_list("pk", "status", "finished_at")
+    for rows in (results.filter(pk__lt=newest), results.filter(pk__gte=max(newest, future))):
+        page = list(rows[:size])
+        while page:
+            yield page
+            page = list(rows.filter(pk__gt=page[-1][0])[:size])
 
 
-def delete(ids: Sequence[UUID], using: str) -> None:
+def a_day_after(moment: datetime) -> UUID:
+    """The first id of that instant."""
+    return first_of(int(moment.timestamp() * 1000) + DAY_MS)
+
+
+def delete(past: Sequence[UUID], backend: str, using: str) -> int:
+    """Those of this backend: in one database others may keep theirs for longer."""
+    others = Task.objects.using(using).filter(pk__in=past).exclude(backend=backend)
+    kept = set(others.values_list("pk", flat=True))
+    ids = [task_id for task_id in past if task_id not in kept]
+    if ids:
+        delete_tasks(ids, using)
+    return len(ids)
+
+
+def delete_tasks(ids: Sequence[UUID], using: str) -> None:
     with transaction.atomic(using=using):
         Task.objects.using(using).finished().filter(pk__in=ids)._raw_delete(using)
         TaskEvent.objects.using(using).filter(task_id__in=ids).delete()

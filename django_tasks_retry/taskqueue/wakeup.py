@@ -2,7 +2,8 @@
 
 NOTIFY takes a lock that serialises commits, so it never stands in the producer's transaction: a thread with a
 connection of its own sends it, for all queues that gathered while the last one was in flight. A process that ends waits
-a moment for what it has not sent yet. A lost notification costs a poll interval, nothing else.
+a moment for what it has not sent yet. A lost notification costs a poll interval, nothing else: so no trouble with one,
+whatever it is, reaches the caller, whose task is stored.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
 from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .engines import engine_for
 
@@ -62,8 +65,30 @@ def announce_cancelled(ids: Iterable[UUID], using: str) -> None:
 
 
 def announce(messages: Iterable[WakeUp], using: str) -> None:
+    """Silently left out where a caller commits by hand, for which Django has no hook."""
     if engine_for(using).can_notify and (texts := frozenset(map(str, messages))):
-        transaction.on_commit(partial(notifier(using).send, texts), using=using, robust=True)
+        with left_to_polling():
+            transaction.on_commit(Announcement(using, texts), using=using, robust=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What is done after the commit. Hooks of the project may stand behind it, and run whatever becomes of it."""
+
+    using: str
+    messages: frozenset[str]
+
+    def __call__(self) -> None:
+        with left_to_polling():
+            notifier(self.using).send(self.messages)
+
+
+@contextmanager
+def left_to_polling() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        logger.debug("wake-up not sent, workers will poll: %s", error)
 
 
 class Notifier:
@@ -77,15 +102,18 @@ class Notifier:
         self.thread: threading.Thread | None = None
 
     def send(self, messages: frozenset[str]) -> None:
+        """Raises where no thread can be started: in a process that ends, or that has as many as it may."""
         with self.changed:
-            self.gathered |= messages
             if self.thread is None:
-                self.thread = threading.Thread(target=self.run, name="django_tasks_retry.wakeup", daemon=True)
-                self.thread.start()
+                thread = threading.Thread(target=self.run, name="django_tasks_retry.wakeup", daemon=True)
+                thread.start()
+                self.thread = thread
+            self.gathered |= messages
             self.changed.notify_all()
 
     def run(self) -> None:
         try:
+            connections[self.using] = unpooled(self.using)
             while messages := self.take():
                 self.notify(messages)
                 self.rest()
@@ -112,11 +140,21 @@ class Notifier:
             self.changed.wait_for(lambda: not (self.gathered or self.sending), timeout=FAREWELL_SECONDS)
 
     def notify(self, messages: set[str]) -> None:
-        try:
-            engine_for(self.using).notify(CHANNEL, sorted(messages))
-        except Exception as error:
-            logger.debug("wake-up not sent, workers will poll: %s", error)
-            connections[self.using].close()
+        with left_to_polling():
+            try:
+                engine_for(self.using).notify(CHANNEL, sorted(messages))
+            except Exception:
+                connections[self.using].close()
+                raise
+
+
+def unpooled(using: str) -> BaseDatabaseWrapper:
+    """A connection of this thread's own: one out of a pool would be missing there for as long as it is kept."""
+    connection = connections.create_connection(using)
+    place = connection.settings_dict
+    kept = {name: value for name, value in place["OPTIONS"].items() if name != "pool"}
+    connection.settings_dict = {**place, "OPTIONS": kept}
+    return connection
 
 
 _notifiers: dict[str, Notifier] = {}

@@ -12,7 +12,7 @@ from django.db import DatabaseError, connections, transaction
 from django.test import TestCase
 
 from ..taskqueue import Completed, Failed, Lease, Outcome, current_lease, record, release_task
-from ..taskqueue.wakeup import Notifier
+from ..taskqueue.wakeup import Announcement
 from ..worker.child.attempt import Attempt, Call, begin, conclude, run_atomically
 from ..worker.child.finished_signals import send_finished
 
@@ -90,4 +90,4 @@ def hooks_run_after() -> Iterator[None]:
 
 def is_wake_up(callback: Callable[[], Any]) -> bool:
     """No worker listens within the test's transaction."""
-    return isinstance(getattr(getattr(callback, "func", None), "__self__", None), Notifier)
+    return isinstance(callback, Announcement)

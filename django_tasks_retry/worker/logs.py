@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from datetime import datetime
+from importlib import import_module
 
 from django.conf import settings
 from django.utils.log import RequireDebugTrue
@@ -93,6 +94,7 @@ class NonBlockingStreamHandler(logging.StreamHandler):  # type: ignore[type-arg]
             return True
 
 
+ATTEMPTS = "django_tasks_retry.attempts"
 NOT_READ = "%d lines were left out of this log: nobody read it"
 
 
@@ -101,6 +103,7 @@ def set_up(log_format: str | None, verbosity: int) -> None:
     logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
     logging.raiseExceptions = False
     silence(framework_logger)
+    report_failures_once()
     if logger.handlers and log_format is None:
         return
     handler = NonBlockingStreamHandler(sys.stderr)
@@ -115,6 +118,12 @@ def silence(framework: logging.Logger) -> None:
         framework.addHandler(logging.NullHandler())
     if framework.level == logging.NOTSET and not any(takes_infos(handler) for handler in handlers_of(framework)):
         framework.setLevel(logging.WARNING)
+
+
+def report_failures_once() -> None:
+    """Sentry makes an event of each line at level ERROR. The framework's has the exception; our line is the second."""
+    if "sentry_sdk" in sys.modules:
+        import_module("sentry_sdk.integrations.logging").ignore_logger(ATTEMPTS)
 
 
 def handlers_of(named: logging.Logger | None) -> Iterator[logging.Handler]:

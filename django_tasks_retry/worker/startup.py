@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from django.db import connections
 
 from .. import __version__, guard, registry
+from ..conf import check_backend
 from ..conf import options as queue_options
-from ..errors import InvalidOptions
-from ..taskqueue import database
+from ..conf import queues as known_queues
+from ..errors import InvalidOptions, UnknownQueue
+from ..rules.queues import matches
+from ..taskqueue import check_queue_in_use, database
+from .logs import printable
 from .options import WorkerOptions
 
+logger = logging.getLogger("django_tasks_retry.worker")
+WILD = frozenset("*?[")
 POSTGRESQL_TIMEOUTS = {"tcp_user_timeout": 15_000, "keepalives_idle": 30}
 SHORTEST_CONNECT, LONGEST_CONNECT = 2, 10
 
@@ -19,7 +26,7 @@ SHORTEST_CONNECT, LONGEST_CONNECT = 2, 10
 def prepare_connections(options: WorkerOptions) -> None:
     """Each thread keeps its own connection; a dead network is noticed; no pool starts threads before a fork."""
     # For each host in its turn: a lease must outlast some of them that do not answer.
-    patience = max(SHORTEST_CONNECT, min(LONGEST_CONNECT, int(queue_options(options.backend).lease / 4)))
+    patience = max(SHORTEST_CONNECT, min(LONGEST_CONNECT, int(queue_options(check_backend(options.backend)).lease / 4)))
     timeouts = {"connect_timeout": patience, **POSTGRESQL_TIMEOUTS}
     for alias in connections:
         connection = connections[alias]
@@ -33,14 +40,28 @@ def prepare_connections(options: WorkerOptions) -> None:
 
 def refuse_unsafe_start(options: WorkerOptions) -> None:
     """Unknown options, a file that cannot be written and a database without its guard are said now, in one line."""
-    queue_options(options.backend)
     guard.ensure(database(options.backend))
-    registry.discover()
+    for pattern in (*options.queues, *options.exclude):
+        check_pattern(pattern, options.backend)
+    for module, why in registry.unimportable().items():
+        logger.error(
+            "%s cannot be imported; tasks in it wait for a worker that knows them · %s", module, printable(why)
+        )
     if options.heartbeat_file:
         try:
             Path(options.heartbeat_file).touch()
         except OSError as error:
             raise InvalidOptions(f"{options.heartbeat_file} cannot be written: {error.strerror}.") from None
+
+
+def check_pattern(pattern: str, backend: str) -> None:
+    """A worker that is told to serve a mistyped queue would wait for ever."""
+    if not WILD.intersection(pattern):
+        return check_queue_in_use(pattern, backend)
+    known = known_queues(backend)
+    if known and pattern != "*" and not any(matches(queue, [pattern]) for queue in known):
+        raise UnknownQueue(f"{pattern!r} matches no queue of TASKS[{backend!r}]['QUEUES'] ({', '.join(known)}).")
+    return None
 
 
 def greeting(worker_id: str, options: WorkerOptions) -> str:

@@ -29,13 +29,19 @@ LEGS = {
     (6, 0): ((6, 0), 70),
     (6, 1): ((6, 1), 79),
 }
+NEWEST = max(LEGS)
+
+
+def leg() -> tuple[tuple[int, int], int]:
+    """Of this Django; one that is newer than all we know is asked what the newest of them is asked."""
+    return LEGS[min(django.VERSION[:2], NEWEST)]
 
 
 @pytest.fixture(scope="session")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package `tasks`: Django's tests, pointed at our backend."""
     folder = tmp_path_factory.mktemp("conformance")
-    series, _ = LEGS[django.VERSION[:2]]
+    series, _ = leg()
     try:
         source = SDISTS[series].extract_tests(folder / "source")
     except NotAvailable as reason:
@@ -69,4 +75,4 @@ def test_the_applicable_tests_of_django_pass(suite: Path, vendor: str) -> None:
     assert ran, done.stderr
     failed = set(RESULT.findall(done.stderr))
     assert failed == not_applicable(), done.stderr
-    assert int(ran.group(1)) - len(failed) >= LEGS[django.VERSION[:2]][1]
+    assert int(ran.group(1)) - len(failed) >= leg()[1]

@@ -115,8 +115,14 @@ class Model:
 
     def retry(self, row: Row, actor: str) -> Row:
         again = replace(fresh(row), retry_of=row.id, eta=self.now, slot=row.slot)
+        if not self.ended_its_series(row):
+            again = replace(again, interval=0, slot=None)
         again.events = [("task.retried", 0, actor)]
         return again
+
+    def ended_its_series(self, row: Row) -> bool:
+        carried_on = any(other.retry_of == row.id and other.interval for other in self.rows.values())
+        return row.status != "SUCCESS" and not carried_on
 
 
 def fresh(row: Row) -> Row:

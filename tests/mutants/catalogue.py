@@ -9,6 +9,7 @@ from tests.mutants.claiming import CLAIMING, KEYS_AND_ORDER
 from tests.mutants.console import CONSOLE
 from tests.mutants.guarding import GUARD, INSTANTS
 from tests.mutants.leases import FENCES, LEASES
+from tests.mutants.neighbourly import ENQUEUES, OTHERS
 from tests.mutants.workers import ANSWERS, LIVES, STATES, WAKING
 
 MUTANTS = (
@@ -27,4 +28,6 @@ MUTANTS = (
     *CONSOLE,
     *INSTANTS,
     *GUARD,
+    *ENQUEUES,
+    *OTHERS,
 )

@@ -20,6 +20,11 @@ class Plan:
     sql: str
     root: dict[str, Any]
 
+    @property
+    def name(self) -> str:
+        """As its file under sql/ begins; it stands behind the statement's first word."""
+        return self.sql.partition("-- ")[2].partition("\n")[0]
+
     def nodes(self) -> Iterator[dict[str, Any]]:
         waiting = [self.root]
         while waiting:
@@ -77,7 +82,7 @@ def query_plans(using: str) -> Iterator[list[str]]:
     lines: list[str] = []
 
     def explain(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if sql.startswith(("SELECT", "WITH", "--", "UPDATE")):
+        if sql.startswith(("SELECT", "WITH", "UPDATE")):
             execute(f"EXPLAIN QUERY PLAN {sql}", params, many, context)
             lines.extend(row[3] for row in context["cursor"].fetchall())
         return execute(sql, params, many, context)

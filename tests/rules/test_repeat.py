@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +10,7 @@ from django.db import connections
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from django_tasks_retry.rules.ids import first_of, uuid7
+from django_tasks_retry.rules.ids import first_of, time_of, uuid7
 from django_tasks_retry.rules.names import short_id
 from django_tasks_retry.rules.repeat import next_slot
 from django_tasks_retry.taskqueue.engines.postgresql import FINISH_REPEATING
@@ -83,7 +84,20 @@ def test_short_ids_tell_apart_what_one_process_enqueues_at_once():
     assert len({short_id(new_id()) for _ in range(20_000)}) == 20_000
 
 
-def test_ids_go_on_rising_when_the_clock_is_set_back(monkeypatch):
-    before = new_id()
-    monkeypatch.setattr("django_tasks_retry.taskqueue.ids.time.time_ns", lambda: 1_000_000_000_000)
+CLOCK = "django_tasks_retry.taskqueue.ids.time.time_ns"
+HOUR_NS = 3600 * 10**9
+
+
+def test_ids_go_on_rising_when_the_clock_is_set_back_a_little(monkeypatch):
+    before, real = new_id(), time.time_ns()
+    monkeypatch.setattr(CLOCK, lambda: real - 2 * 10**9)
     assert new_id() > before
+
+
+@pytest.mark.fault("F88")
+def test_ids_come_back_from_the_future_when_the_clock_does(monkeypatch):
+    real = time.time_ns()
+    monkeypatch.setattr(CLOCK, lambda: real + 720 * HOUR_NS)
+    assert time_of(new_id()).timestamp() > (real + 719 * HOUR_NS) / 10**9
+    monkeypatch.setattr(CLOCK, lambda: real)
+    assert abs(time_of(new_id()).timestamp() - real / 10**9) < 1

@@ -47,12 +47,12 @@ def test_abort_is_final_whatever_is_left():
     assert verdict(Abort("enough")) is None
 
 
-@pytest.mark.parametrize("code", [Code.ABORTED, Code.BAD_ARGUMENTS])
+@pytest.mark.parametrize("code", [Code.ABORTED, Code.BAD_ARGUMENTS, Code.RESULT_NOT_SERIALIZABLE, Code.UNREADABLE])
 def test_what_no_attempt_can_mend_is_final(code):
     assert verdict(None, code=code) is None
 
 
-@pytest.mark.parametrize("code", [Code.EXCEPTION, Code.TIMEOUT, Code.RESULT_NOT_SERIALIZABLE])
+@pytest.mark.parametrize("code", [Code.EXCEPTION, Code.TIMEOUT, Code.LEASE_LOST])
 def test_a_failure_captured_elsewhere_is_tried_again(code):
     assert verdict(None, code=code) == 10
 

@@ -231,4 +231,4 @@ def test_one_item_that_the_database_refuses_and_none_is_written(database):
     prepared = [prepare(Request(tasks.noop)) for _ in range(3)]
     prepared[1].timeout = -1.0
     with pytest.raises(IntegrityError), transaction.atomic(using=database):
-        insert(prepared)
+        insert(prepared, database)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connections, transaction
@@ -164,3 +165,36 @@ def test_tasks_enqueued_inside_a_task_belong_to_its_run(database):
     finally:
         current_lease.reset(token)
     assert (child.run_id, child.parent_id) == (task.run_id, task.pk)
+
+
+USED = {
+    "run_after, a delay": (
+        {"run_after": timedelta(hours=3)},
+        lambda task: task.eta - task.created_at,
+        timedelta(hours=3),
+    ),
+    "run_after, an instant": ({"run_after": datetime(2090, 1, 1, tzinfo=UTC)}, lambda task: task.eta.year, 2090),
+    "queue_name": ({"queue_name": "bulk"}, lambda task: task.queue, "bulk"),
+    "priority": ({"priority": 7}, lambda task: task.priority, 7),
+    "backend": ({"backend": "mail"}, lambda task: task.backend, "mail"),
+}
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+@pytest.mark.parametrize("option", USED)
+def test_the_manager_honours_every_option_of_using(database, settings, option, many):
+    settings.TASKS = settings.TASKS | {"mail": settings.TASKS["default"]}
+    options, read, expected = USED[option]
+    task = tasks.noop.using(**options)
+    [made, *_] = Task.objects.enqueue_many([task, task]) if many else [Task.objects.enqueue(task)]
+    assert read(now_of(made)) == expected
+
+
+def test_using_has_no_option_that_is_not_honoured():
+    assert set(inspect.signature(tasks.noop.using).parameters) == {option.partition(",")[0] for option in USED}
+
+
+def test_what_the_request_asks_for_is_stronger_than_what_the_task_was_made_with(database):
+    task = tasks.noop.using(run_after=timedelta(hours=3), priority=7, queue_name="bulk")
+    made = Task.objects.enqueue(task, eta=timedelta(minutes=1), priority=0, queue="emails")
+    assert (made.eta - made.created_at, made.priority, made.queue) == (timedelta(minutes=1), 0, "emails")

@@ -26,19 +26,19 @@ def test_nothing_to_report_is_nothing(database):
 
 
 def test_outcomes_of_every_kind_in_one_call(database):
-    done, failed, spent, released, aborted = leases(5, max_attempts=3)
+    done, failed, spent, released, unfit = leases(5, max_attempts=3)
     receipts = taskqueue.finish(
         [
             Completed(done, {"n": 1}),
             Failed(failed, ValueError("boom")),
             Failed(spent, Abort("no")),
             Released(released, "shutdown", 30),
-            Completed(aborted, object()),
+            Completed(unfit, object()),
         ]
     )
-    assert [receipt.status for receipt in receipts] == ["SUCCESS", "PENDING", "FAILED", "PENDING", "PENDING"]
+    assert [receipt.status for receipt in receipts] == ["SUCCESS", "PENDING", "FAILED", "PENDING", "FAILED"]
     assert all(receipt.accepted for receipt in receipts)
-    assert [receipt.lease for receipt in receipts] == [done, failed, spent, released, aborted]
+    assert [receipt.lease for receipt in receipts] == [done, failed, spent, released, unfit]
     for receipt in receipts:
         task = Task.objects.get(pk=receipt.lease.id)
         assert (task.status, task.eta) == (receipt.status, receipt.eta)

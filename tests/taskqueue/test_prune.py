@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
@@ -105,7 +108,7 @@ def test_stopping_between_batches_keeps_what_is_done(database, travel):
     travel(91 * DAY)
     batches = taskqueue.prune(batch=10)
     next(batches)
-    batches.close()
+    del batches
     assert Task.objects.count() == 20
 
 
@@ -116,3 +119,55 @@ def test_young_ones_between_old_ones_are_stepped_over(database, travel):
     taskqueue.cancel(task.pk for task in again)
     assert list(taskqueue.prune(batch=3)) == [3, 3, 3, 1]
     assert {task.pk for task in Task.objects.all()} == {task.pk for task in again}
+
+
+def two_backends(settings, **audit):
+    ours = settings.TASKS["default"]
+    settings.TASKS = {"default": {**ours, "OPTIONS": {"KEEP_CANCELLED": 60}}, "audit": {**ours, "OPTIONS": audit}}
+
+
+@pytest.mark.fault("F86")
+def test_the_history_of_another_backend_in_the_same_database_stays(database, travel, settings):
+    two_backends(settings, KEEP_CANCELLED=None)
+    made = Task.objects.enqueue_many({"func": tasks.noop, "backend": ("default", "audit")[n % 2]} for n in range(20))
+    taskqueue.cancel(task.pk for task in made)
+    travel(100 * DAY)
+    assert list(taskqueue.prune(batch=6)) == [3, 3, 3, 1]
+    assert set(Task.objects.values_list("backend", flat=True)) == {"audit"}
+    assert (Task.objects.count(), TaskEvent.objects.count(), TaskResult.objects.count()) == (10, 10, 10)
+    assert list(taskqueue.prune(backend="audit")) == []
+
+
+@pytest.mark.fault("F86")
+def test_each_backend_prunes_its_own(database, travel, settings):
+    two_backends(settings, KEEP_CANCELLED=3600)
+    made = Task.objects.enqueue_many({"func": tasks.noop, "backend": alias} for alias in ("default", "audit"))
+    taskqueue.cancel(task.pk for task in made)
+    travel(100)
+    assert list(taskqueue.prune(backend="audit")) == []
+    travel(4000)
+    assert list(taskqueue.prune(backend="audit")) == [1]
+    assert Task.objects.get().backend == "default"
+
+
+def test_a_page_on_which_all_is_kept_is_a_step_of_its_own(database, travel, settings):
+    """So that a worker's database call stays short however much another backend keeps."""
+    two_backends(settings, KEEP_CANCELLED=None)
+    made = Task.objects.enqueue_many({"func": tasks.noop, "backend": "audit"} for _ in range(6))
+    taskqueue.cancel(task.pk for task in made)
+    travel(100 * DAY)
+    assert list(taskqueue.prune_pages(batch=2)) == [0, 0, 0]
+
+
+@pytest.mark.fault("F88")
+def test_tasks_whose_ids_lie_in_the_future_are_pruned_like_others(database, travel, monkeypatch):
+    real = time.time_ns()
+    with monkeypatch.context() as patch:
+        patch.setattr("django_tasks_retry.taskqueue.ids.time.time_ns", lambda: real + 4000 * DAY * 10**9)
+        ahead = finished(5)
+    finished(5)
+    travel(89 * DAY)
+    assert list(taskqueue.prune()) == []
+    travel(2 * DAY)
+    assert list(taskqueue.prune()) == [5, 5]
+    assert not Task.objects.filter(pk__in=[task.pk for task in ahead]).exists()

@@ -106,6 +106,45 @@ def test_retrying_the_last_occurrence_resumes_the_series_in_step(database, trave
     assert pending().eta == last.eta + timedelta(hours=6)
 
 
+@pytest.mark.fault("F95")
+def test_a_retry_beside_a_next_occurrence_runs_once(database, travel):
+    first = enqueue(interval=HOUR)
+    complete()
+    again = now_of(now_of(first).retry(by="tests"))
+    assert (again.interval, again.slot, again.retry_of_id) == (0, None, first.pk)
+    complete()
+    assert [task.interval for task in Task.objects.pending()] == [HOUR]
+
+
+@pytest.mark.fault("F95")
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_second_retry_does_not_double_the_series(database, ending):
+    last = enqueue(interval=HOUR)
+    ENDINGS[ending](last)
+    again = [now_of(last).retry(by="tests").interval for _ in range(3)]
+    assert again == [HOUR, 0, 0]
+    assert now_of(last).retries.count() == 3
+
+
+@pytest.mark.fault("F95")
+def test_the_series_goes_on_from_the_retry_that_carries_it(database):
+    last = enqueue(interval=HOUR)
+    last.cancel()
+    carrier = now_of(last).retry()
+    carrier.cancel()
+    assert now_of(carrier).retry().interval == HOUR
+    assert now_of(last).retry().interval == 0
+
+
+@pytest.mark.fault("F95")
+def test_of_many_that_are_retried_at_once_each_carries_its_own_series(database):
+    made = Task.objects.enqueue_many({"func": tasks.noop, "interval": n * 60} for n in range(4))
+    taskqueue.cancel(task.pk for task in made)
+    made[2].retry()
+    fresh = taskqueue.retry([task.pk for task in made])
+    assert sorted(task.interval for task in fresh) == [0, 0, 60, 180]
+
+
 def test_a_lost_lease_neither_ends_nor_doubles_the_series(database, travel):
     first, lease = begin(interval=HOUR)
     travel(61)

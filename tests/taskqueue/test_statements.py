@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from string import Template
 
 import pytest
 from django.db import connections
@@ -13,6 +14,7 @@ from django_tasks_retry.conf import options
 from django_tasks_retry.models import Task
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue import Completed, Failed, Lanes, Released, Request
+from django_tasks_retry.taskqueue.engines.statements import FOLDER, named
 from tests import tasks
 
 
@@ -138,3 +140,13 @@ def test_without_the_option_everything_goes_where_the_routers_say(database):
     with CaptureQueriesContext(connections[OTHER[database]]) as other:
         whole_life(database)
     assert other.captured_queries == []
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in FOLDER.iterdir() if file.name != "repeat.sql"))
+def test_a_statement_begins_with_its_verb_and_then_its_name(name):
+    """Tools that watch a database call a statement by its first word."""
+    text = Template((FOLDER / f"{name}.sql").read_text()).safe_substitute()
+    first, second = named(text).split("\n")[0].split(" ", 1)
+    assert first in {"WITH", "INSERT", "SELECT"}
+    assert second.startswith(f"-- {name.partition('_')[0].capitalize()}")
+    assert text.endswith(named(text).partition("\n")[2])

@@ -20,5 +20,13 @@ TEMPLATES: list[str] = []
 ROOT_URLCONF = __name__
 urlpatterns: list[str] = []
 
+INSTALLED_APPS += os.environ.get("WORKER_APPS", "").split()
+
+if "WORKER_ENGINE" in os.environ:
+    DATABASES[CurrentDatabase.current]["ENGINE"] = os.environ["WORKER_ENGINE"]
+
+if "WORKER_SENTRY" in os.environ:
+    import tests.worker.telemetry  # noqa: F401 - as projects set it up, in their settings
+
 if "FAILPOINT" in os.environ:
     INSTALLED_APPS.append("tests.faults.armed.Armed")

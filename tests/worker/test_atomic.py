@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from django.contrib.auth.models import Group
 from django.db import connections
 
@@ -25,11 +26,23 @@ def test_writes_and_completion_commit_together(start, effects):
     assert start("--drain").exit_code() == 0
     assert [status_of(task) for task in (done, failed, unstorable)] == ["SUCCESS", "FAILED", "FAILED"]
     assert groups() == ["done"]
-    assert (effects.count("wrote failed"), effects.count("wrote unstorable")) == (2, 2)
+    assert (effects.count("wrote failed"), effects.count("wrote unstorable")) == (2, 1)
     failed, unstorable = wait_until_finished(failed), wait_until_finished(unstorable)
     assert failed.outcome.error["code"] == "EXCEPTION"
     assert unstorable.outcome.error["code"] == "RESULT_NOT_SERIALIZABLE"
     assert wait_until_finished(done).outcome.result == "done"
+
+
+@pytest.mark.fault("F85")
+def test_a_hook_that_fails_after_the_commit_is_told_and_the_completion_stands(start, effects):
+    task = Task.objects.enqueue(tasks.fail_after_commit, ["charged"])
+    worker = start("--drain", variables={"TELL_SIGNALS": "1"})
+    assert worker.exit_code() == 0
+    assert (status_of(task), groups(), story(task)) == ("SUCCESS", ["charged"], ["running", "completed"])
+    assert "RuntimeError: the hook failed" in worker.output
+    assert "done      fail_after_commit" in worker.output
+    assert "lost " not in worker.output
+    assert effects.count("signal task_finished fail_after_commit SUCCESSFUL False") == 1
 
 
 def test_a_lost_lease_rolls_the_writes_back(start, effects, committed):

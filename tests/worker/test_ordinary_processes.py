@@ -7,6 +7,7 @@ import signal
 import pytest
 from django.db import connections
 
+from django_tasks_retry.compat import framework_logger
 from django_tasks_retry.models import Task
 
 from . import tasks
@@ -50,3 +51,39 @@ def test_a_child_sends_its_own_signals_and_runs_its_own_exit_hooks(start, effect
     Task.objects.enqueue(tasks.canary)
     assert start("--drain", variables={"TELL_PROCESSES": "1"}).exit_code() == 0
     assert effects.lines() == ["child started", "canary", "child ending", "ran at exit"]
+
+
+@pytest.mark.fault("F92")
+def test_hooks_that_do_not_end_hold_a_child_up_for_a_few_seconds_only(start, effects):
+    Task.objects.enqueue(tasks.canary)
+    worker = start("--drain", variables={"HANG_AT_EXIT": "1"})
+    assert worker.exit_code() == 0
+    assert "its exit hooks took longer than 5 s and were left behind" in worker.output
+    assert effects.count("canary") == 1
+
+
+@pytest.mark.fault("F92")
+def test_each_final_failure_reaches_sentry_once_and_before_the_process_ends(start, effects):
+    pytest.importorskip("sentry_sdk")
+    Task.objects.enqueue_many([tasks.system_exit, tasks.canary, tasks.fail_twice])
+    assert start("--drain", variables={"WORKER_SENTRY": "1"}).exit_code() == 0
+    told = [line for line in effects.lines() if line.startswith("sentry")]
+    assert told == [f"sentry {framework_logger.name} SystemExit"]
+
+
+@pytest.mark.fault("F93")
+@pytest.mark.parametrize("function", [tasks.change_tenant, tasks.achange_tenant], ids=["thread", "coroutine"])
+def test_what_a_task_says_to_its_connection_is_not_said_to_the_next(start, effects, committed, function):
+    engine = connections[committed].settings_dict["ENGINE"].rpartition(".")[2]
+    changed = Task.objects.enqueue_many({"func": function, "args": [name]} for name in ("acme", "umbrella", "acme"))
+    variables = {"WORKER_ENGINE": f"tests.worker.stateful.{engine}"}
+    worker = start("--drain", "--threads", "1", "--async-slots", "1", variables=variables)
+    assert worker.exit_code() == 0
+    assert [wait_until_finished(task).outcome.result for task in changed] == ["public"] * 3
+
+
+@pytest.mark.fault("F94")
+def test_threads_of_the_import_are_made_anew_in_each_child_by_its_signal(start, effects):
+    task = Task.objects.enqueue(tasks.use_workshop, [7])
+    assert start("--drain", variables={"POOL_AT_IMPORT": "1"}).exit_code() == 0
+    assert wait_until_finished(task).outcome.result == 49

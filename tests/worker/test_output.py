@@ -128,6 +128,18 @@ def test_a_heartbeat_file_tells_whether_the_worker_lives(start, effects, tmp_pat
     assert alive() == 2
 
 
+@pytest.mark.fault("F89")
+def test_a_heartbeat_from_the_future_is_no_sign_of_life(start, effects, tmp_path):
+    """The clock was set back after it; a worker that lives writes one that is no longer in the future."""
+    file = tmp_path / "heartbeat"
+    file.touch()
+    ahead = time.time() + 3600
+    os.utime(file, (ahead, ahead))
+    assert alive(str(file)) == 1
+    start("--heartbeat-file", str(file))
+    wait_for(lambda: alive(str(file)) == 0, "a heartbeat of today")
+
+
 def alive(*arguments: str) -> int:
     command = [sys.executable, "-m", "django_tasks_retry.alive", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode

@@ -28,6 +28,25 @@ def test_a_worker_is_in_the_registry_where_an_operator_can_ask_it_to_stop(start,
     assert (worker.row.running, worker.row.stopped_at is not None, status_of(task)) == (0, True, "SUCCESS")
 
 
+@pytest.mark.fault("F90")
+def test_an_app_whose_tasks_cannot_be_imported_is_named_and_others_are_served(start, effects):
+    Task.objects.enqueue(tasks.canary)
+    worker = start("--drain", variables={"WORKER_APPS": "tests.worker.unimportable"})
+    assert worker.exit_code() == 0
+    worker.wait_for_line(
+        "ERROR tests.worker.unimportable.tasks cannot be imported.*ModuleNotFoundError: No module named"
+    )
+    assert effects.count("canary") == 1
+
+
+@pytest.mark.fault("F91")
+def test_a_worker_for_a_mistyped_queue_ends_with_the_right_name(start, effects):
+    worker = start("--queues", "emials")
+    assert worker.exit_code() == 1
+    [said] = worker.output.splitlines()
+    assert "Did you mean 'emails'?" in said
+
+
 @pytest.mark.fault("F15")
 def test_no_two_starts_share_a_name():
     """Not even with one host name and one pid, as after a restart in a container."""

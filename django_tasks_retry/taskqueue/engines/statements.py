@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from string import Template
 
 FOLDER = files("django_tasks_retry.taskqueue") / "sql"
+HEADING = re.compile(r"(-- [\w ]+).*\n(?:--.*\n)*")
 
 
 def read_sql(name: str, **parts: str) -> str:
     """Called at import: a running worker needs no file that a leak could deny it, and sees none of a later version."""
-    return Template((FOLDER / f"{name}.sql").read_text()).substitute(parts)
+    return Template(named((FOLDER / f"{name}.sql").read_text())).substitute(parts)
+
+
+def named(text: str) -> str:
+    """The first word first, by which tools name a statement; then its own name, for whoever reads the server's list."""
+    heading = HEADING.match(text)
+    if heading is None:
+        return text
+    word, rest = text[heading.end() :].split(maxsplit=1)
+    return f"{word} {heading[1]}\n{rest}"

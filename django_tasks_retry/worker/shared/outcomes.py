@@ -14,9 +14,9 @@ from ...errors import LostReason
 from ...rules.names import short_id, short_name
 from ...rules.status import Status
 from ...taskqueue import Lease, Receipt
-from ..logs import printable
+from ..logs import ATTEMPTS, printable
 
-logger = logging.getLogger("django_tasks_retry.attempts")
+logger = logging.getLogger(ATTEMPTS)
 """One line for each attempt that was recorded, whoever recorded it."""
 MOST_ERROR_TEXT = 200
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from ...taskqueue import forget_stats, prune, recover
+from ...taskqueue import forget_stats, prune_pages, recover
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.outcomes import OutcomeRecorder, Recorded
 from ..shared.timer import Every
@@ -45,13 +45,13 @@ class Maintenance:
 
     def prune_a_batch(self) -> None:
         if self.pruning.is_due():
-            self.batches = prune(backend=self.backend)
+            self.batches = prune_pages(backend=self.backend)
             self.database.call(lambda: forget_stats(backend=self.backend))
         if self.batches is None:
             return
         batches = self.batches
-        done = self.database.call(lambda: next(batches, 0))
+        done = self.database.call(lambda: next(batches, None))
         if done:
             logger.debug("pruned %d finished tasks", done)
-        else:
+        elif done is None:
             self.batches = None

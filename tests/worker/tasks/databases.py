@@ -94,3 +94,29 @@ def write_atomically(name: str, then: str = "") -> Any:
         while not gate(then).exists():
             time.sleep(0.005)
     return name
+
+
+@task
+def change_tenant(name: str) -> str:
+    """Without changing back. What it found."""
+    found: str = current().tenant
+    current().set_tenant(name)
+    with current().cursor() as cursor:
+        cursor.execute("SELECT 1")
+    return found
+
+
+@task
+async def achange_tenant(name: str) -> str:
+    return await sync_to_async(change_tenant.func)(name)
+
+
+@task
+@retry(atomic=True)
+def fail_after_commit(name: str) -> None:
+    Group.objects.create(name=name)
+    transaction.on_commit(fail_in_hook, using=CurrentDatabase.current)
+
+
+def fail_in_hook() -> None:
+    raise RuntimeError("the hook failed")

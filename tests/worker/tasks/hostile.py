@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from django.db import connections, transaction
@@ -321,9 +322,36 @@ def note_end(**_: Any) -> None:
     mark("child ending")
 
 
+def hang_at_exit(**_: Any) -> None:
+    atexit.register(time.sleep, 3600)
+
+
+if "HANG_AT_EXIT" in os.environ:
+    child_started.connect(hang_at_exit)
+
+
 if "TELL_PROCESSES" in os.environ:
     child_started.connect(note_start)
     child_ending.connect(note_end)
+
+
+class Workshop:
+    threads = ThreadPoolExecutor(1)
+
+    @classmethod
+    def renew(cls, **_: Any) -> None:
+        cls.threads = ThreadPoolExecutor(1)
+
+
+if "POOL_AT_IMPORT" in os.environ:
+    Workshop.threads.submit(square, 1).result()  # its thread stays behind, in the supervisor
+    child_started.connect(Workshop.renew)
+
+
+@task
+@retry(max_attempts=1, timeout=5.0)
+def use_workshop(number: int) -> int:
+    return Workshop.threads.submit(square, number).result()
 
 
 @task

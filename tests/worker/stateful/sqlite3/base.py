@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from django.db.backends.sqlite3.base import DatabaseWrapper as Plain
+
+from tests.worker.stateful import KeepsTenant
+
+
+class DatabaseWrapper(KeepsTenant, Plain):
+    pass

@@ -1,0 +1,1 @@
+"""An app whose tasks belong to another queue."""

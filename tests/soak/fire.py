@@ -6,6 +6,7 @@ import json
 import os
 import random
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -188,8 +189,9 @@ class Fire:
 
     def burn(self) -> None:
         """Until nearly all is done: the last few would be fought over for ever."""
+        operator = threading.Thread(target=self.operator.work, daemon=True)
+        operator.start()
         rounds = [
-            Round(0.2, self.operator.turn),
             Round(0.25, self.fill),
             Round(1.0, self.watch.turn),
             Round(1.0, self.hostile.turn),
@@ -202,6 +204,8 @@ class Fire:
             for each in rounds:
                 each.turn()
             time.sleep(TURN_SECONDS)
+        self.operator.is_done.set()
+        operator.join()
 
     def fill(self) -> None:
         self.left = tried(self.unfinished)

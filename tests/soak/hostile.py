@@ -185,10 +185,8 @@ def insert_sqlite(database: SQLite, row: Columns) -> str:
     try:
         with closing(sqlite3.connect(database.file, timeout=1)) as connection, connection:
             connection.execute(f"INSERT INTO {TABLE} ({names(row)}) VALUES ({', '.join('?' * len(row))})", values)
-    except sqlite3.OperationalError:
-        return "unsure"
-    except sqlite3.Error:
-        return "refused"
+    except sqlite3.Error as error:
+        return "unsure" if "locked" in str(error) else "refused"
     return "stored"
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from uuid import UUID
+
+from django.db import connection
 
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import Request, cancel, enqueue, enqueue_many, retry
@@ -15,6 +18,7 @@ from tests.soak.database import tried
 
 BATCH = 100
 WAITING = 1000
+PAUSE_SECONDS = 0.2
 
 
 @dataclass(slots=True)
@@ -51,12 +55,21 @@ class Producer:
 
 @dataclass(slots=True)
 class Operator:
-    """Cancels what waits or runs, and retries what has finished, a few at a time. Knows what cannot be retried."""
+    """Cancels what waits or runs, and retries what has finished, a few at a time. Knows what cannot be retried.
+
+    In a thread of its own: a row that somebody keeps locked makes an operator wait, but not the nemesis.
+    """
 
     chance: random.Random
     unreadable: Container[UUID] = ()
     deeds: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
+    is_done: threading.Event = field(default_factory=threading.Event)
+
+    def work(self) -> None:
+        while not self.is_done.wait(PAUSE_SECONDS):
+            self.turn()
+        connection.close()
 
     def turn(self) -> None:
         deed = self.chance.choice([self.cancel, self.cancel_running, self.retry])

@@ -18,7 +18,7 @@ CHILD_SECONDS, TAKE_OVER_SECONDS = 1.0, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Seconds since a kill. Calm: neither the database nor the supervisor in charge was away meanwhile."""
+    """Seconds since a kill. Calm: neither the database nor the supervisor in charge was away, nobody locked the row."""
 
     given_back: float
     claimed: float
@@ -42,9 +42,8 @@ def waits(outcome: Outcome, task: UUID, whose: int) -> Iterator[Wait]:
         since = killed + history.wall
         if lost.get(line.attempt, 0.0) > since:
             given_back, again = lost[line.attempt] - since, claimed[line.attempt + 1] - since
-            yield Wait(
-                given_back, again, is_calm(outcome, line.worker if whose == CHILD else "", killed, killed + given_back)
-            )
+            calm = is_calm(outcome, line.worker if whose == CHILD else "", killed, killed + given_back)
+            yield Wait(given_back, again, calm and task not in history.locked)
 
 
 def is_calm(outcome: Outcome, worker: str, began: float, ended: float) -> bool:

@@ -11,7 +11,7 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from django_tasks_retry.admin import statement_timeout
-from django_tasks_retry.models import Task
+from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from tests.admin import scene
 
 BASE = "/admin/django_tasks_retry"
@@ -36,6 +36,7 @@ BESIDE = [
 ]
 """Results and events of some of them, so that the planner does not take their tables for empty."""
 
+TABLES = [model._meta.db_table for model in (Task, TaskResult, TaskEvent)]
 FILL = Path(__file__).with_name("fill.sql").read_text()
 
 
@@ -46,11 +47,13 @@ def full(database: str) -> str:
         scene.play(database)
         return database
     with connections[database].cursor() as cursor:
-        cursor.execute("ALTER TABLE django_tasks_retry_task DISABLE TRIGGER USER")
+        for table in TABLES:
+            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
         cursor.execute(FILL, {"rows": ROWS[database]})
-        cursor.execute("ALTER TABLE django_tasks_retry_task ENABLE TRIGGER USER")
         for sql in [*BESIDE, "ANALYZE django_tasks_retry_task"]:
             cursor.execute(sql)
+        for table in TABLES:
+            cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
     return database
 
 

@@ -112,7 +112,14 @@ GUARD = (
     ),
     Mutant(
         "seals compare print",
-        (Edit("guard/postgresql.py", "p.proname, p.prosrc,", "pg_get_triggerdef(t.oid), p.proname, p.prosrc,"),),
+        (
+            Edit(
+                "guard/conditions.py",
+                """" OR ".join(f"{operand} = '{value}'" for value in values)""",
+                """f"{operand} IN (" + ", ".join(f"'{value}'" for value in values) + ")\"""",
+            ),
+            Edit("guard/postgresql.py", r"'::[a-z ]+(\[\])?|[()\s]'", "'no such text'"),
+        ),
         (RESTORE + "test_a_guard_that_was_printed_and_read_again_is_whole",),
         on=PG,
     ),

@@ -24,7 +24,7 @@ from .rules.names import path_of
 from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Lease, Receipt, Report, database
-from .taskqueue.progress import check_lease, holds, open_transactions, report_progress
+from .taskqueue.consumer.progress import check_lease, holds, open_transactions, report_progress
 
 AnyResult: TypeAlias = "TaskResult[Any, Any]"
 

@@ -191,17 +191,6 @@ def recorded_error(error: dict[str, Any], traceback: TracebackType | None = None
     return recorded.with_traceback(traceback)
 
 
-def finished_result(receipt: Receipt) -> AnyResult | None:
-    """What `task_finished` shows of a task that ended, from its receipt alone; None where it did not end.
-
-    For whoever did not run it. None, too, where this process does not know the function.
-    """
-    task = registry.find(receipt.lease.func_path)
-    if task is None or receipt.final_status is None:
-        return None
-    return concluded(running_result(receipt.lease, task), receipt, None)
-
-
 def stand_in_for(path: str) -> Callable[[str], Exception]:
     module, _, name = path.rpartition(".")
     return PLAIN_ERRORS.get(path) or type(name or "RecordedError", (RecordedError,), {"__module__": module or __name__})

@@ -27,7 +27,7 @@ from . import search
 LOOK_BACK = 25_000
 """How many of the newest tasks are looked at for a filter that no index serves."""
 
-LOOK_FURTHER_BACK = 250_000
+LOOK_FURTHER_BACK = 100_000
 """How many are looked at where there is none among those. The list offers to go on from there."""
 
 WINDOWS = {

@@ -153,6 +153,8 @@ DO $$ DECLARE one record; BEGIN
         SELECT conrelid::regclass AS place, conname FROM pg_constraint WHERE contype = 'c' AND conname LIKE 'dtr_%'
     LOOP EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', one.place, one.conname); END LOOP;
     ALTER TABLE django_tasks_retry_task DISABLE TRIGGER USER;
+    ALTER TABLE django_tasks_retry_taskresult DISABLE TRIGGER USER;
+    ALTER TABLE django_tasks_retry_taskevent DISABLE TRIGGER USER;
 END $$
 """
 

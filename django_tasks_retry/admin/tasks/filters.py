@@ -18,7 +18,7 @@ from ...models import Task
 from ...querysets import TaskQuerySet
 from ...rules.ids import first_of
 from ...rules.names import short_name
-from ...taskqueue import summaries
+from ...taskqueue.operator import summaries
 from ..display import display_status
 from ..display.formatting import one_line
 from ..scope import current_scope, queue_names

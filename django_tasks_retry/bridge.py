@@ -24,7 +24,7 @@ from .rules.names import path_of
 from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Lease, Receipt, Report, database
-from .taskqueue.progress import check_lease, holds, open_transactions, report_progress
+from .taskqueue.consumer.progress import check_lease, holds, open_transactions, report_progress
 
 AnyResult: TypeAlias = "TaskResult[Any, Any]"
 
@@ -189,17 +189,6 @@ def recorded_error(error: dict[str, Any], traceback: TracebackType | None = None
     if traceback is None:
         recorded.add_note(error["traceback"])
     return recorded.with_traceback(traceback)
-
-
-def finished_result(receipt: Receipt) -> AnyResult | None:
-    """What `task_finished` shows of a task that ended, from its receipt alone; None where it did not end.
-
-    For whoever did not run it. None, too, where this process does not know the function.
-    """
-    task = registry.find(receipt.lease.func_path)
-    if task is None or receipt.final_status is None:
-        return None
-    return concluded(running_result(receipt.lease, task), receipt, None)
 
 
 def stand_in_for(path: str) -> Callable[[str], Exception]:

@@ -1,20 +1,13 @@
 """The service layer and the only writer of tasks: one verb, one transaction."""
 
-from .claim import claim
-from .control import ask_to_stop, check_queue_in_use, pause, resume
-from .database import database
-from .enqueue import Request, enqueue, enqueue_many
-from .finish import complete_task, complete_within, fail_task, finish, record, release_task
-from .intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
-from .lanes import Lanes
-from .lease import Fence, Lease, current_lease
-from .prune import prune, prune_pages
-from .receipts import Receipt, recorded_receipts
-from .recover import recover
-from .renew import renew, renew_workers
-from .report import Completed, Failed, Outcome, Released, Report, report_of
-from .stats import Stat, add_stats, forget_stats
-from .workers import (
+from .consumer.claim import claim
+from .consumer.finish import complete_task, complete_within, fail_task, finish, record, release_task
+from .consumer.lanes import Lanes
+from .consumer.receipts import Receipt, recorded_receipts
+from .consumer.recover import recover
+from .consumer.renew import renew, renew_workers
+from .consumer.report import Completed, Failed, Outcome, Released, Report, report_of
+from .consumer.workers import (
     alive_workers,
     deregister_worker,
     find_cancelled,
@@ -23,6 +16,13 @@ from .workers import (
     leases_of,
     register_worker,
 )
+from .database import database
+from .lease import Fence, Lease, current_lease
+from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
+from .operator.intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
+from .operator.prune import prune, prune_pages
+from .operator.stats import Stat, add_stats, forget_stats
+from .producer.enqueue import Request, enqueue, enqueue_many
 
 __all__ = [
     "Changed",

@@ -15,8 +15,8 @@ from django.db.models import BooleanField, Case, ExpressionWrapper, Q, Value, Wh
 from ..clock import Now
 from ..errors import LostReason
 from ..models import Task
+from ..models.tasks import LONGEST
 from ..querysets import TaskQuerySet
-from ..rules.backoff import MAX_DELAY
 from ..rules.status import Status
 from ..rules.transitions import KEPT
 from .database import AsTexts, as_moment, database
@@ -107,9 +107,9 @@ def check_call(of: Lease | Task) -> None:
     for name, kind in PAYLOAD.items():
         if not isinstance(getattr(of, name), kind):
             raise Unreadable(f"{name} is no JSON {'array' if kind is list else 'object'}")
-    if not 0 < of.timeout <= MAX_DELAY:
+    if not 0 < of.timeout <= LONGEST:
         raise Unreadable(f"its timeout is {of.timeout!r}")
-    if of.interval and not SHORTEST_INTERVAL <= of.interval <= MAX_DELAY:
+    if of.interval and not SHORTEST_INTERVAL <= of.interval <= LONGEST:
         raise Unreadable(f"its interval is {of.interval!r}")
 
 

@@ -12,7 +12,7 @@ from django.db import DatabaseError, connections, transaction
 from django.test import TestCase
 
 from ..taskqueue import Completed, Failed, Lease, Outcome, current_lease, record, release_task
-from ..taskqueue.wakeup import Announcement
+from ..taskqueue.producer.wakeup import Announcement
 from ..worker.child.attempt import Attempt, Call, begin, conclude, run_atomically
 from ..worker.child.finished_signals import send_finished
 

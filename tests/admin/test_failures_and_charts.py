@@ -15,7 +15,8 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.models import OperatorEvent, Task, TaskStat
 from django_tasks_retry.rules.fingerprint import fingerprint, general
 from django_tasks_retry.rules.frames import frames_of, innermost_project_frame
-from django_tasks_retry.taskqueue import Stat, summaries
+from django_tasks_retry.taskqueue import Stat
+from django_tasks_retry.taskqueue.operator import summaries
 from tests import tasks
 
 TRACEBACK = """\

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from django_tasks_retry import bridge, taskqueue
+from django_tasks_retry import bridge
 from django_tasks_retry.backend import RetryBackend
 from django_tasks_retry.compat import (
     CORE_HAS_TASKS,
@@ -113,22 +113,3 @@ def test_where_nobody_hears_nothing_is_made(database, tasks, caplog, monkeypatch
             plain.add.enqueue(1, 2)
             assert [run.status for run in tasks.run_due()] == [TaskResultStatus.SUCCESSFUL]
         assert len(made) == expected
-
-
-def test_a_receipt_alone_tells_how_a_task_ended_that_somebody_else_recorded(database, travel):
-    result = plain.add.using(queue_name="emails").enqueue(1, 2)
-    for _ in range(5):
-        [lease] = taskqueue.claim("worker")
-        travel(61)
-        [receipt] = taskqueue.recover()
-    stored, shown = plain.add.get_result(result.id), bridge.finished_result(receipt)
-    assert (shown.id, shown.status, shown.finished_at) == (stored.id, TaskResultStatus.FAILED, stored.finished_at)
-    assert (shown.errors, shown.worker_ids) == (stored.errors, stored.worker_ids)
-    assert (shown.task, shown.args, shown.last_attempted_at) == (stored.task, [1, 2], lease.last_attempt_at)
-
-
-def test_there_is_nothing_to_tell_of_a_task_that_is_tried_again(database, travel):
-    plain.add.enqueue(1, 2)
-    taskqueue.claim("worker")
-    travel(61)
-    assert [bridge.finished_result(receipt) for receipt in taskqueue.recover()] == [None]

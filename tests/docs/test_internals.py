@@ -40,6 +40,6 @@ def test_no_room_has_more_than_about_a_dozen_modules():
     crowded = {
         str(room.relative_to(ROOT)): count
         for room in rooms
-        if (count := len([file for file in room.glob("*.py") if file.name != "__init__.py"])) > 14
+        if (count := len([file for file in room.glob("*.py") if file.name != "__init__.py"])) > 16
     }
-    assert not {room for room in crowded if room not in {"django_tasks_retry", "django_tasks_retry/taskqueue"}}
+    assert not crowded

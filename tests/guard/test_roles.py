@@ -10,7 +10,7 @@ from django.db import ProgrammingError, connections, transaction
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.progress import report_progress
+from django_tasks_retry.taskqueue.consumer.progress import report_progress
 from tests import tasks
 from tests.router import CurrentDatabase
 from tests.steps import enqueue, now_of

@@ -55,7 +55,7 @@ BOOKS = (
         "requeued tasks are not told",
         (
             Edit(
-                "taskqueue/report.py",
+                "taskqueue/consumer/report.py",
                 "zip(self.move.events, self.data, strict=True)",
                 "zip(self.move.events[:1], self.data)",
             ),
@@ -75,7 +75,13 @@ BOOKS = (
     ),
     Mutant(
         "prune leaves events behind",
-        (Edit("taskqueue/prune.py", "        TaskEvent.objects.using(using).filter(task_id__in=ids).delete()\n", ""),),
+        (
+            Edit(
+                "taskqueue/operator/prune.py",
+                "        TaskEvent.objects.using(using).filter(task_id__in=ids).delete()\n",
+                "",
+            ),
+        ),
         (OPERATORS + "test_pruning_beside_a_retry_loses_neither_the_new_task_nor_half_an_old_one",),
     ),
 )

@@ -45,7 +45,7 @@ CLAIMING = (
         "urgent tasks wait like all others",
         (
             Edit(
-                "taskqueue/lanes.py",
+                "taskqueue/consumer/lanes.py",
                 "self.lanes.sort(key=lambda lane: -lane.priority)",
                 "self.lanes.sort(key=lambda lane: 0)",
             ),
@@ -54,7 +54,13 @@ CLAIMING = (
     ),
     Mutant(
         "the floors of the lanes are never forgotten",
-        (Edit("taskqueue/claim.py", "if lanes.look(engine) else []", "if lanes.lanes or lanes.look(engine) else []"),),
+        (
+            Edit(
+                "taskqueue/consumer/claim.py",
+                "if lanes.look(engine) else []",
+                "if lanes.lanes or lanes.look(engine) else []",
+            ),
+        ),
         (MODEL,),
         on=PG,
     ),
@@ -83,7 +89,7 @@ KEYS_AND_ORDER = (
         "retry opens the old row again",
         (
             Edit(
-                "taskqueue/intervene.py",
+                "taskqueue/operator/intervene.py",
                 "            copies = [same_call(",
                 "            finished.update(attempts=0)\n            copies = [same_call(",
             ),
@@ -116,7 +122,7 @@ KEYS_AND_ORDER = (
         "unique keys are written in the caller's order",
         (
             Edit(
-                "taskqueue/insert.py",
+                "taskqueue/producer/insert.py",
                 'return task.queue if task.unique_key else "", task.unique_key or ""',
                 'return "", ""',
             ),

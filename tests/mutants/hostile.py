@@ -32,7 +32,7 @@ UNREADABLE = (
     ),
     Mutant(
         "an unreadable row is left to its lease",
-        (Edit("taskqueue/claim.py", "    if claimed.unreadable:\n", "    if not claimed:\n"),),
+        (Edit("taskqueue/consumer/claim.py", "    if claimed.unreadable:\n", "    if not claimed:\n"),),
         (ROWS + "test_a_row_that_cannot_be_read_fails_alone_and_its_neighbours_run",),
     ),
     Mutant(
@@ -53,7 +53,7 @@ UNREADABLE = (
     ),
     Mutant(
         "a backoff of an unknown form ends the report",
-        (Edit("taskqueue/report.py", "    except InvalidPolicy:\n", "    except AssertionError:\n"),),
+        (Edit("taskqueue/consumer/report.py", "    except InvalidPolicy:\n", "    except AssertionError:\n"),),
         (ROWS + "test_a_backoff_of_a_form_that_this_version_does_not_know_is_the_default",),
     ),
 )
@@ -80,7 +80,7 @@ BOUNDED = (
     Mutant(
         "an exception's class is asked for its name",
         (Edit("rules/failure.py", "storable(name_of(kind)[:200])", "storable(kind.__name__[:200])"),),
-        (VALUES + "test_an_exception_that_tells_nothing_of_itself_is_captured_by_its_classs_own_name",),
+        (VALUES + "test_an_exception_that_tells_nothing_of_itself_is_captured_by_the_name_of_its_class",),
         on=UNNAMED,
     ),
     Mutant(
@@ -132,7 +132,7 @@ FOREIGN_LOCKS = (
     ),
     Mutant(
         "pruning waits for whoever locks a row",
-        (Edit("taskqueue/prune.py", "select_for_update(skip_locked=True)", "select_for_update()"),),
+        (Edit("taskqueue/operator/prune.py", "select_for_update(skip_locked=True)", "select_for_update()"),),
         (LOCKS + "test_pruning_passes_a_locked_task_by_and_finds_it_the_next_time",),
         on=PG,
     ),
@@ -147,13 +147,19 @@ FOREIGN_LOCKS = (
 BACKLOG = (
     Mutant(
         "what was read in vain is read at every claim",
-        (Edit("taskqueue/lanes.py", "                lane.pass_over()\n", "                lane.due_at += 0\n"),),
+        (
+            Edit(
+                "taskqueue/consumer/lanes.py",
+                "                lane.pass_over()\n",
+                "                lane.due_at += 0\n",
+            ),
+        ),
         (BACKLOGS + "test_claims_read_what_is_not_for_them_no_more_than_once_in_a_while",),
         on=UNNAMED,
     ),
     Mutant(
         "every look forgets the floors",
-        (Edit("taskqueue/lanes.py", "            self.keep_floors(due)\n", "            pass\n"),),
+        (Edit("taskqueue/consumer/lanes.py", "            self.keep_floors(due)\n", "            pass\n"),),
         (
             BACKLOGS + "test_claims_read_what_is_not_for_them_no_more_than_once_in_a_while",
             BACKLOGS + "test_a_full_claim_keeps_its_place_behind_the_backlog_through_the_next_looks",
@@ -162,7 +168,7 @@ BACKLOG = (
     ),
     Mutant(
         "what sorts below a kept floor is never found",
-        (Edit("taskqueue/lanes.py", "began >= self.keep_floors_until", "not self.lanes"),),
+        (Edit("taskqueue/consumer/lanes.py", "began >= self.keep_floors_until", "not self.lanes"),),
         (BACKLOGS + "test_what_sorts_below_is_found_when_the_rest_is_over",),
     ),
 )

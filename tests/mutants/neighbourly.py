@@ -14,7 +14,7 @@ ENQUEUES = (
         "a wake-up that fails fails its enqueue",
         (
             Edit(
-                "taskqueue/wakeup.py",
+                "taskqueue/producer/wakeup.py",
                 "    except Exception as error:\n        logger.debug",
                 "    except ZeroDivisionError as error:\n        logger.debug",
             ),
@@ -27,18 +27,24 @@ ENQUEUES = (
     ),
     Mutant(
         "the wake-up takes a connection of the pool",
-        (Edit("taskqueue/wakeup.py", ' if name != "pool"}', "}"),),
+        (Edit("taskqueue/producer/wakeup.py", ' if name != "pool"}', "}"),),
         (ANSWERS + "test_the_wake_up_leaves_the_pool_to_the_project",),
         on=PG,
     ),
     Mutant(
         "tasks are enqueued in the database of the first",
-        (Edit("taskqueue/enqueue.py", "    if len(set(homes.values())) > 1:\n", "    if False:\n"),),
+        (Edit("taskqueue/producer/enqueue.py", "    if len(set(homes.values())) > 1:\n", "    if False:\n"),),
         (ANSWERS + "test_tasks_of_two_databases_are_not_enqueued_together",),
     ),
     Mutant(
         "the manager forgets run_after",
-        (Edit("taskqueue/enqueue.py", "registered.run_after if request.eta is None else request.eta", "request.eta"),),
+        (
+            Edit(
+                "taskqueue/producer/enqueue.py",
+                "registered.run_after if request.eta is None else request.eta",
+                "request.eta",
+            ),
+        ),
         ("tests/taskqueue/test_enqueue.py::test_the_manager_honours_every_option_of_using",),
     ),
     Mutant(
@@ -63,14 +69,14 @@ ENQUEUES = (
 OTHERS = (
     Mutant(
         "one backend prunes what another keeps",
-        (Edit("taskqueue/prune.py", "if task_id not in kept]", "]"),),
+        (Edit("taskqueue/operator/prune.py", "if task_id not in kept]", "]"),),
         (PRUNE + "test_the_history_of_another_backend_in_the_same_database_stays",),
     ),
     Mutant(
         "ids of the future are never pruned",
         (
             Edit(
-                "taskqueue/prune.py",
+                "taskqueue/operator/prune.py",
                 "(results.filter(pk__lt=newest), results.filter(pk__gte=max(newest, future)))",
                 "(results.filter(pk__lt=newest),)",
             ),
@@ -79,7 +85,7 @@ OTHERS = (
     ),
     Mutant(
         "a retry doubles the series",
-        (Edit("taskqueue/intervene.py", "{} if task.pk in ended else ONCE", "{}"),),
+        (Edit("taskqueue/operator/intervene.py", "{} if task.pk in ended else ONCE", "{}"),),
         (
             "tests/taskqueue/test_repeat.py::test_a_retry_beside_a_next_occurrence_runs_once",
             "tests/taskqueue/test_repeat.py::test_a_second_retry_does_not_double_the_series",
@@ -109,7 +115,7 @@ OTHERS = (
         "a foreign backend's tasks are stored",
         (
             Edit(
-                "taskqueue/enqueue.py",
+                "taskqueue/producer/enqueue.py",
                 "check_backend(request.backend or registered.backend)",
                 "request.backend or registered.backend",
             ),
@@ -118,7 +124,7 @@ OTHERS = (
     ),
     Mutant(
         "a mistyped queue is paused",
-        (Edit("taskqueue/control.py", "    check_queue_in_use(queue, backend)\n", ""),),
+        (Edit("taskqueue/operator/control.py", "    check_queue_in_use(queue, backend)\n", ""),),
         (NAMES + "test_a_mistyped_queue_is_not_paused",),
     ),
     Mutant(

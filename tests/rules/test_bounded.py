@@ -242,7 +242,7 @@ class Odd(Exception, metaclass=Nameless):
 
 
 @pytest.mark.fault("F102")
-def test_an_exception_that_tells_nothing_of_itself_is_captured_by_its_classs_own_name():
+def test_an_exception_that_tells_nothing_of_itself_is_captured_by_the_name_of_its_class():
     failure = capture(Odd())
     assert (failure.code, failure.exception) == (Code.EXCEPTION, "Odd")
     assert failure.message == "<Odd whose text cannot be made>"

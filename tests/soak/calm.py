@@ -7,16 +7,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tests.soak.crew import PipedSupervisor
+from tests.soak.crew import PipedSupervisor, Supervisor
 from tests.soak.hostile import HostileProducer
 from tests.soak.locks import RowLocks
+from tests.soak.stalls import Stalls
 
 if TYPE_CHECKING:
     from tests.soak.people import Producer
 
 FIRST_NUMBER = 20_000_000
 LOCKED_LEASES, LOCKED_ROWS, TRANSACTIONS = 3.0, 2, 4
-TURN_SECONDS, STALL_SECONDS = 0.02, 0.3
+LOOK_SECONDS, BETWEEN_SECONDS = 0.2, 0.1
 
 
 def lawful_producer(tasks_wanted: int, lease: float, chance: random.Random) -> Producer:
@@ -33,17 +34,28 @@ class Calm:
         producer: Producer,
         hostile: HostileProducer,
         locks: RowLocks | None,
-        unread: Sequence[PipedSupervisor],
+        crew: Sequence[Supervisor],
         look: Callable[[], object],
     ) -> None:
         self.lease, self.producer, self.hostile, self.locks = lease, producer, hostile, locks
-        self.unread, self.look = unread, look
+        self.unread = [supervisor for supervisor in crew if isinstance(supervisor, PipedSupervisor)]
+        self.stalls = Stalls(lease, lambda: [supervisor.pid for supervisor in crew])
+        self.look = look
         self.window: tuple[float, float] | None = None
-        self.stalls: list[tuple[float, float]] = []
+        self.rows_locked = 0
 
     def run(self, is_quiet: Callable[[], bool], deadline: float) -> bool:
         """Whether all of it was done in time."""
         began = time.monotonic()
+        with self.stalls:
+            self.disturb()
+            while not (done := is_quiet()) and time.monotonic() < deadline:
+                self.look()
+                time.sleep(LOOK_SECONDS)
+        self.window = (began, time.monotonic())
+        return done
+
+    def disturb(self) -> None:
         for supervisor in self.unread:
             supervisor.is_read.clear()
         while not self.producer.is_done:
@@ -52,33 +64,20 @@ class Calm:
             self.hold_rows()
         for supervisor in self.unread:
             supervisor.is_read.set()
-        while not (done := is_quiet()) and time.monotonic() < deadline:
-            self.look()
-            self.pause(10 * TURN_SECONDS)
-        self.window = (began, time.monotonic())
-        return done
 
     def complaints(self) -> list[str]:
         """Where what was to be seen did not happen."""
         found = ["I9 a plain row was refused"] if self.hostile.refused["a plain row"] else []
-        return found + (["I10 no row was locked"] if self.locks and not self.locks.held else [])
+        return found + (["I10 no row was locked"] if self.locks and not self.rows_locked else [])
 
     def hold_rows(self) -> None:
         if self.locks is None:
             return
-        held = []
+        transactions, known = [], len(self.locks.held)
         for _ in range(TRANSACTIONS):
-            held.append(self.locks.hold(LOCKED_ROWS))
-            self.pause(0.1)
-        self.pause(self.lease * LOCKED_LEASES)
-        for transaction in held:
-            if transaction:
-                transaction.close()
-
-    def pause(self, seconds: float) -> None:
-        """Where this process was not let run in time, the others may not have been either."""
-        until = time.monotonic() + seconds
-        while (before := time.monotonic()) < until:
-            time.sleep(TURN_SECONDS)
-            if time.monotonic() - before > STALL_SECONDS:
-                self.stalls.append((before, time.monotonic()))
+            transactions.append(self.locks.hold(LOCKED_ROWS))
+            time.sleep(BETWEEN_SECONDS)
+        time.sleep(self.lease * LOCKED_LEASES)
+        for transaction in filter(None, transactions):
+            transaction.close()
+        self.rows_locked += len(self.locks.held) - known

@@ -140,8 +140,7 @@ class Fire:
         self.operator = Operator(random.Random(f"{plan.seed} operator"), self.hostile.tried)
         self.watch = Watch()
         self.lookout = Lookout(plan.lease)
-        unread = [one for one in nemesis.crew if isinstance(one, PipedSupervisor)]
-        self.calm = Calm(plan.lease, lawful, self.hostile, nemesis.locks, unread, self.look)
+        self.calm = Calm(plan.lease, lawful, self.hostile, nemesis.locks, nemesis.crew, self.look)
         self.samples: list[Sample] = []
         self.left: int | None = None
         self.is_nearly_done = False
@@ -162,7 +161,7 @@ class Fire:
 
     def history(self, wall: float) -> History:
         known = [self.producer, self.watch, self.hostile, self.calm.producer]
-        away = [(one.began, one.ended) for one in self.nemesis.outages if not one.who] + self.calm.stalls
+        away = [(one.began, one.ended) for one in self.nemesis.outages if not one.who] + self.calm.stalls.found
         return History(
             self.plan.lease,
             {task: number for one in known for task, number in one.acknowledged.items()},

@@ -95,7 +95,13 @@ def calm(history: History) -> str:
     seconds = sum(ended - began for began, ended in history.calm)
     longest = max((one.renewed - one.claimed for one in history.sightings), default=0.0)
     renewed = f"longest renewal {longest:.1f} s after a claim"
-    return f"{seconds:.1f} s of calm, {len(history.locked)} rows locked in all, {renewed}"
+    stalled = sum(
+        not history.in_order(began + n, began + n + 1)
+        for began, ended in history.calm
+        for n in range(int(ended - began))
+    )
+    locked = f"{len(history.locked)} rows locked in all"
+    return f"{seconds:.1f} s of calm, in {stalled} of them a worker waited for a processor; {locked}, {renewed}"
 
 
 def duplicates(history: History) -> Iterator[str]:

@@ -13,6 +13,7 @@ from tests.soak.history import Event, History, Row
 from tests.soak.journal import Line
 from tests.soak.recovery import too_slow
 from tests.soak.renewals import Sighting
+from tests.soak.stalls import Stalls
 from tests.soak.vitals import Sample, grown, left_open, unexplained
 
 TASK, OTHER = UUID(int=1), UUID(int=2)
@@ -243,3 +244,12 @@ def test_tasks_that_are_given_back_late_are_found_out():
     assert too_slow([*soon, *[9.0] * 9], [2.9], lease=1.0) == []
     assert len(too_slow([*soon, *[1.1] * 10], [], lease=1.0)) == 1
     assert len(too_slow(soon, [3.1], lease=1.0)) == 1
+
+
+def test_a_supervisor_that_waits_for_a_processor_is_noted_and_one_that_sleeps_is_not():
+    stalls = Stalls(1.0, lambda: [7])
+    stalls.note(0.0, {7: 3.0}, 1.0, {7: 3.2})
+    assert stalls.found == []
+    stalls.note(1.0, {7: 3.2}, 2.0, {7: 3.5})
+    stalls.note(2.0, {}, 3.0, {7: 9.0})  # it was started meanwhile: what it had waited before is not of this window
+    assert stalls.found == [(1.0, 2.0)]

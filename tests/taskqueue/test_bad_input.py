@@ -14,8 +14,8 @@ from django.utils import timezone
 from django_tasks_retry.errors import InvalidCall, InvalidPayload, InvalidPolicy, UnknownQueue, UnregisteredTask
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import Request
-from django_tasks_retry.taskqueue.enqueue import prepare
-from django_tasks_retry.taskqueue.insert import insert
+from django_tasks_retry.taskqueue.producer.enqueue import prepare
+from django_tasks_retry.taskqueue.producer.insert import insert
 from tests import tasks
 from tests.steps import enqueue
 

@@ -11,7 +11,8 @@ from django.db import connections, transaction
 
 from django_tasks_retry.errors import InvalidCall
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Request, wakeup
+from django_tasks_retry.taskqueue import Request
+from django_tasks_retry.taskqueue.producer import wakeup
 from tests import tasks
 from tests.steps import enqueue
 from tests.worker.harness import ROOT, environment, place_of

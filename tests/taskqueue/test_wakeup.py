@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.taskqueue.wakeup import CHANNEL, Kind, WakeUp, read_message
+from django_tasks_retry.taskqueue.producer.wakeup import CHANNEL, Kind, WakeUp, read_message
 from tests.steps import begin, enqueue
 
 

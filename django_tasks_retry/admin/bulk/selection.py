@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef
 from ...models import Task
 from ...querysets import TaskQuerySet
 from ...rules.status import Status
-from ...taskqueue import summaries
+from ...taskqueue.operator import summaries
 from ..tasks import filters
 
 SALT = "django_tasks_retry.admin.selection"

@@ -18,7 +18,7 @@ from ...models import FailureGroup, Task
 from ...rules.fingerprint import general
 from ...rules.frames import Frame, frames_of, innermost_project_frame
 from ...rules.names import short_name
-from ...taskqueue import summaries
+from ...taskqueue.operator import summaries
 from ..base import TaskPermissionMixin
 from ..bulk.actions import ACTIONS, CANCEL, RETRY
 from ..bulk.confirm import BulkActionAdmin, select_all

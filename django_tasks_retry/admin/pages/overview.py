@@ -13,7 +13,8 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from ...models import Overview, Task, Worker
-from ...taskqueue import alive_workers, summaries
+from ...taskqueue import alive_workers
+from ...taskqueue.operator import summaries
 from ..base import TaskPermissionMixin
 from ..display.formatting import format_approximate, format_capped, format_duration, format_number
 from ..scope import Scope, current_scope

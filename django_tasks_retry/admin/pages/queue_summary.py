@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from ...models import Queue, Worker
-from ...taskqueue.summaries import CAP, Depth
+from ...taskqueue.operator.summaries import CAP, Depth
 from ..display.actors import actor_names
 from ..display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
 from ..display.redact import visible_reason

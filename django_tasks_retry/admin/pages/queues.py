@@ -11,7 +11,8 @@ from django.utils.translation import gettext as _
 
 from ... import taskqueue
 from ...models import Queue
-from ...taskqueue import alive_workers, summaries
+from ...taskqueue import alive_workers
+from ...taskqueue.operator import summaries
 from ..audit import log_action
 from ..base import ConsoleAdmin
 from ..bulk.confirm import reason_of

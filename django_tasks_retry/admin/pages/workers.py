@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from ... import taskqueue
 from ...models import Task, Worker
 from ...rules.names import short_name
-from ...taskqueue.workers import ALIVE_SECONDS
+from ...taskqueue.consumer.workers import ALIVE_SECONDS
 from ..audit import log_action
 from ..base import ConsoleAdmin
 from ..bulk.confirm import reason_of

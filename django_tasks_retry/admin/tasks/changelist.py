@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from ...models import Task
 from ...rules.ids import time_of
-from ...taskqueue.summaries import CAP
+from ...taskqueue.operator.summaries import CAP
 from ..display.formatting import format_capped, format_number
 from ..reading import read_rows
 from ..statement_timeout import is_timeout, statement_timeout

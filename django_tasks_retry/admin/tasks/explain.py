@@ -16,7 +16,8 @@ from ...models import Queue, Task, TaskEvent, Worker
 from ...rules.failure import Code
 from ...rules.status import Status
 from ...rules.transitions import EventKind
-from ...taskqueue import alive_workers, summaries
+from ...taskqueue import alive_workers
+from ...taskqueue.operator import summaries
 from ..display.actors import actor_names
 from ..display.formatting import error_name, format_capped, format_elapsed, format_relative, one_line
 from ..display.redact import visible_reason

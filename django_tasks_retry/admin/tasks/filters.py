@@ -18,7 +18,7 @@ from ...models import Task
 from ...querysets import TaskQuerySet
 from ...rules.ids import first_of
 from ...rules.names import short_name
-from ...taskqueue import summaries
+from ...taskqueue.operator import summaries
 from ..display import display_status
 from ..display.formatting import one_line
 from ..scope import current_scope, queue_names
@@ -27,7 +27,7 @@ from . import search
 LOOK_BACK = 25_000
 """How many of the newest tasks are looked at for a filter that no index serves."""
 
-LOOK_FURTHER_BACK = 250_000
+LOOK_FURTHER_BACK = 100_000
 """How many are looked at where there is none among those. The list offers to go on from there."""
 
 WINDOWS = {

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from ... import registry
 from ...querysets import TaskQuerySet
-from ...taskqueue import summaries
+from ...taskqueue.operator import summaries
 from ..display.redact import redact_text
 
 HELP = _("Search by id or the beginning of an id, queue:NAME, task:NAME, error:TEXT.")

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from ...models import Task
-from ..lanes import Lane
+from ..consumer.lanes import Lane
+from ..consumer.receipts import Receipt
+from ..consumer.report import Report
 from ..lease import Claimed, Fence, Lease
-from ..receipts import Receipt
-from ..report import Report
 
 
 @dataclass(frozen=True, slots=True)

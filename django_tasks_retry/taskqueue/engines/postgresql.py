@@ -14,14 +14,14 @@ from ...rules.failure import LOST
 from ...rules.payload import dump
 from ...rules.status import Status
 from ...rules.transitions import KEPT
+from ..consumer.lanes import Lane
+from ..consumer.receipts import Receipt
+from ..consumer.report import LOST_FINGERPRINT, Report
 from ..database import as_array, as_moment, as_text, fetch, fetch_any, run
 from ..events import cancellation
-from ..lanes import Lane
 from ..lease import COLUMNS as LEASE_COLUMNS
 from ..lease import LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
-from ..new_tasks import CHUNK, NEW_COLUMNS, as_dated, as_stored
-from ..receipts import Receipt
-from ..report import LOST_FINGERPRINT, Report
+from ..producer.new_tasks import CHUNK, NEW_COLUMNS, as_dated, as_stored
 from .base import Loss, Moved, Terms
 from .statements import read_sql
 

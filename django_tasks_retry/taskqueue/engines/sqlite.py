@@ -20,9 +20,11 @@ from ...querysets import TaskQuerySet
 from ...rules.failure import LOST
 from ...rules.status import Status
 from ...rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
+from ..consumer.lanes import Lane
+from ..consumer.receipts import Receipt
+from ..consumer.report import LOST_FINGERPRINT, Report, error_record
 from ..database import as_moment, fetch, fetch_stored, run
 from ..events import cancellation, events_of, result_of, write_events
-from ..lanes import Lane
 from ..lease import (
     COLUMNS,
     LEAN_COLUMNS,
@@ -38,9 +40,7 @@ from ..lease import (
     read_lease,
     read_or,
 )
-from ..new_tasks import LAST_YEAR, as_dated, key_of
-from ..receipts import Receipt
-from ..report import LOST_FINGERPRINT, Report, error_record
+from ..producer.new_tasks import LAST_YEAR, as_dated, key_of
 from .base import Loss, Moved, Terms
 from .sqlite_moves import AcceptedReport, accept
 from .statements import read_sql

@@ -11,9 +11,9 @@ from django.db.models import F
 from ...models import Task, TaskEvent, TaskResult
 from ...rules.repeat import next_slot
 from ...rules.transitions import COMPLETE, EventKind
+from ..consumer.report import Report
 from ..events import event, result_of
-from ..new_tasks import same_call
-from ..report import Report
+from ..producer.new_tasks import same_call
 
 DATED = {EventKind.REQUEUED, EventKind.RELEASED}
 """Events that tell when the task is due again."""

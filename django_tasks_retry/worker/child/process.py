@@ -17,7 +17,7 @@ from typing import Any
 from django.db.backends.signals import connection_created
 
 from ...signals import child_ending, child_started
-from ...taskqueue import wakeup
+from ...taskqueue.producer import wakeup
 from ..logs import log_exception
 from .connections import let_go_of_sessions, note_session
 

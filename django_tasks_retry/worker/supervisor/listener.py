@@ -12,7 +12,7 @@ from django.db import connections
 from django.db.utils import Error
 
 from ...taskqueue.engines import engine_for
-from ...taskqueue.wakeup import CHANNEL, Kind, WakeUp, read_message
+from ...taskqueue.producer.wakeup import CHANNEL, Kind, WakeUp, read_message
 from ..shared.deadline import Deadline
 from ..shared.timer import Every
 

@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from ...conf import options as queue_options
 from ...rules.queues import serves
 from ...taskqueue import database
-from ...taskqueue.wakeup import Kind
+from ...taskqueue.producer.wakeup import Kind
 from ..identity import new_worker_id
 from ..logs import log_exception
 from ..options import WorkerOptions

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from django.db import connections
 
-from ..clock import Now, now
-from ..instants import adapted
-from ..models import TaskStat
-from .database import database
+from ...clock import Now, now
+from ...instants import adapted
+from ...models import TaskStat
+from ..database import database
 
 KEEP = timedelta(days=8)
 ROWS_PER_STATEMENT = 100

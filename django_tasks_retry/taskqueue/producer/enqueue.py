@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.utils import timezone
 
-from .. import registry
-from ..conf import check_backend, check_queue, options
-from ..durations import as_seconds
-from ..errors import InvalidCall, InvalidPayload
-from ..instants import as_instant
-from ..models import MAX_LENGTHS, Task
-from ..rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
-from ..rules.names import path_of
-from ..rules.payload import Budget, canonical, check_size, checked_text, dump
-from ..rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
-from .database import database
-from .ids import new_id
+from ... import registry
+from ...conf import check_backend, check_queue, options
+from ...durations import as_seconds
+from ...errors import InvalidCall, InvalidPayload
+from ...instants import as_instant
+from ...models import MAX_LENGTHS, Task
+from ...rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
+from ...rules.names import path_of
+from ...rules.payload import Budget, canonical, check_size, checked_text, dump
+from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
+from ..database import database
+from ..ids import new_id
+from ..lease import current_lease
 from .insert import insert
-from .lease import current_lease
 from .new_tasks import FIRST_YEAR, LAST_YEAR, new_task
 
 

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
-from .. import registry
-from ..conf import options
-from ..errors import InvalidPayload, InvalidPolicy, Snooze
-from ..rules.backoff import Backoff, Custom, bounded_delay, from_json
-from ..rules.failure import LOST, Code, Failure, capture
-from ..rules.fingerprint import fingerprint
-from ..rules.payload import Budget, canonical, check_size, dump, noted
-from ..rules.status import Status
-from ..rules.transitions import COMPLETE, GIVE_UP, RELEASE, REQUEUE, EventKind, Move
-from ..rules.verdict import delay_before_next, seconds_of
-from .ids import new_id
-from .lease import Lease
+from ... import registry
+from ...conf import options
+from ...errors import InvalidPayload, InvalidPolicy, Snooze
+from ...rules.backoff import Backoff, Custom, bounded_delay, from_json
+from ...rules.failure import LOST, Code, Failure, capture
+from ...rules.fingerprint import fingerprint
+from ...rules.payload import Budget, canonical, check_size, dump, noted
+from ...rules.status import Status
+from ...rules.transitions import COMPLETE, GIVE_UP, RELEASE, REQUEUE, EventKind, Move
+from ...rules.verdict import delay_before_next, seconds_of
+from ..ids import new_id
+from ..lease import Lease
 
 logger = logging.getLogger("django_tasks_retry")
 LOST_FINGERPRINT = fingerprint(LOST.exception, LOST.code, LOST.message, LOST.traceback)

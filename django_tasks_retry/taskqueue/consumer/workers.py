@@ -9,10 +9,10 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from ..clock import Now, now
-from ..models import Task, Worker
-from .database import database, fetch_stored
-from .lease import LEAN_COLUMNS, Lease, lean_lease
+from ...clock import Now, now
+from ...models import Task, Worker
+from ..database import database, fetch_stored
+from ..lease import LEAN_COLUMNS, Lease, lean_lease
 
 ALIVE_SECONDS = 30.0
 KEEP = timedelta(days=1)

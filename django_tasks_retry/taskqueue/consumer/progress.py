@@ -6,11 +6,11 @@ from typing import Any
 
 from django.db import connections
 
-from ..clock import Now, frozen
-from ..errors import InvalidCall, LeaseLost, LostReason
-from ..rules.payload import canonical, clip, storable
-from .database import database
-from .lease import Lease, kept_by, leased_by, why_lost
+from ...clock import Now, frozen
+from ...errors import InvalidCall, LeaseLost, LostReason
+from ...rules.payload import canonical, clip, storable
+from ..database import database
+from ..lease import Lease, kept_by, leased_by, why_lost
 
 NOTE_LIMIT = 500
 

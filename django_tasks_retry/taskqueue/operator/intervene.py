@@ -15,20 +15,20 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from ..clock import Now
-from ..errors import IllegalMove
-from ..models import Task, TaskEvent
-from ..rules.payload import noted
-from ..rules.status import Status
-from ..rules.transitions import RESCHEDULE, EventKind
-from .database import database
-from .engines import engine_for
-from .enqueue import checked_delay, checked_eta, checked_priority, checked_queue
-from .events import actor_of, event, events_of, write_events
-from .insert import insert
-from .locks import locked, readable, repeatable, until_free
-from .new_tasks import same_call
-from .wakeup import announce_cancelled, announce_work
+from ...clock import Now
+from ...errors import IllegalMove
+from ...models import Task, TaskEvent
+from ...rules.payload import noted
+from ...rules.status import Status
+from ...rules.transitions import RESCHEDULE, EventKind
+from ..database import database
+from ..engines import engine_for
+from ..events import actor_of, event, events_of, write_events
+from ..locks import locked, readable, repeatable, until_free
+from ..producer.enqueue import checked_delay, checked_eta, checked_priority, checked_queue
+from ..producer.insert import insert
+from ..producer.new_tasks import same_call
+from ..producer.wakeup import announce_cancelled, announce_work
 
 CHUNK = 1000
 MOVED_TO = ("pk", "attempts", "queue", "priority", "eta", "updated_at")

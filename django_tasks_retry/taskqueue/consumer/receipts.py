@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ..errors import LostReason
-from ..models import TaskEvent
-from ..rules.status import Status
-from ..rules.transitions import EventKind
-from .database import database
-from .lease import Fence, Lease
+from ...errors import LostReason
+from ...models import TaskEvent
+from ...rules.status import Status
+from ...rules.transitions import EventKind
+from ..database import database
+from ..lease import Fence, Lease
 
 REPORTED = (EventKind.COMPLETED, EventKind.FAILED, EventKind.RELEASED)
 

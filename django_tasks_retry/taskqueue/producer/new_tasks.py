@@ -8,9 +8,9 @@ from typing import Any
 
 from django.db.models.base import ModelState
 
-from ..models import CALL_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, Task
-from ..rules.status import Status
-from .ids import new_id
+from ...models import CALL_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, Task
+from ...rules.status import Status
+from ..ids import new_id
 
 FIRST_YEAR, LAST_YEAR = 1900, 9000
 """Years that every time zone and both databases can store."""

@@ -10,11 +10,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidPayload, LeaseLost, LostReason
-from ..rules.failure import Failure
-from .database import database
-from .engines import engine_for
-from .lease import Lease, why_lost
+from ...errors import InvalidPayload, LeaseLost, LostReason
+from ...rules.failure import Failure
+from ..database import database
+from ..engines import engine_for
+from ..lease import Lease, why_lost
 from .receipts import Receipt
 from .report import Completed, Failed, Outcome, Released, Report, report_of
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .database import database
-from .engines import engine_for
-from .engines.base import Loss
+from ..database import database
+from ..engines import engine_for
+from ..engines.base import Loss
 from .receipts import Receipt
 
 

@@ -24,8 +24,8 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from ..rules.queues import serves
-from .lease import EARLIEST, Lease
+from ...rules.queues import serves
+from ..lease import EARLIEST, Lease
 
 REMEMBER_SECONDS = 1.0
 QUIET_SECONDS = 60.0

@@ -9,16 +9,16 @@ from typing import Any
 
 from django.db import DataError, IntegrityError
 
-from .. import registry
-from ..conf import options
-from ..rules.failure import Code, Failure
-from ..rules.payload import noted
-from .database import database
-from .engines import Engine, engine_for
-from .engines.base import Terms
+from ... import registry
+from ...conf import options
+from ...rules.failure import Code, Failure
+from ...rules.payload import noted
+from ..database import database
+from ..engines import Engine, engine_for
+from ..engines.base import Terms
+from ..lease import Claimed, Lease
 from .finish import record
 from .lanes import Lanes
-from .lease import Claimed, Lease
 from .report import Failed, report_of
 
 logger = logging.getLogger("django_tasks_retry")

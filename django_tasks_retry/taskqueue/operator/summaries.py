@@ -14,12 +14,12 @@ from uuid import UUID
 from django.db import connections
 from django.db.models import Q
 
-from ..clock import Now, now
-from ..instants import adapted
-from ..models import Task
-from .database import as_moment, run
-from .engines import engine_for
-from .engines.statements import read_sql
+from ...clock import Now, now
+from ...instants import adapted
+from ...models import Task
+from ..database import as_moment, run
+from ..engines import engine_for
+from ..engines.statements import read_sql
 
 CAP = 1000
 GROUPS = 200

@@ -6,14 +6,14 @@ from typing import Any
 
 from django.db import transaction
 
-from ..clock import now
-from ..conf import check_queue
-from ..errors import UnknownQueue
-from ..models import OperatorEvent, Queue, Task, Worker
-from ..rules.payload import storable
-from .database import database
-from .events import actor_of
-from .wakeup import announce_work
+from ...clock import now
+from ...conf import check_queue
+from ...errors import UnknownQueue
+from ...models import OperatorEvent, Queue, Task, Worker
+from ...rules.payload import storable
+from ..database import database
+from ..events import actor_of
+from ..producer.wakeup import announce_work
 
 REASON_LENGTH = 200
 

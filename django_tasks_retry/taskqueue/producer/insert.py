@@ -8,8 +8,8 @@ from uuid import UUID
 
 from django.db import transaction
 
-from ..models import Task
-from .engines import Engine, engine_for
+from ...models import Task
+from ..engines import Engine, engine_for
 from .new_tasks import CHUNK, key_of
 from .wakeup import announce_work
 

@@ -8,12 +8,12 @@ from uuid import UUID
 
 from django.db import transaction
 
-from ..clock import now
-from ..conf import options
-from ..models import Task, TaskEvent, TaskResult
-from ..rules.ids import first_of
-from ..rules.status import Status
-from .database import database
+from ...clock import now
+from ...conf import options
+from ...models import Task, TaskEvent, TaskResult
+from ...rules.ids import first_of
+from ...rules.status import Status
+from ..database import database
 
 BATCH = 1000
 DAY_MS = 86_400_000

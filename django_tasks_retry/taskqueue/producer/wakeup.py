@@ -23,7 +23,7 @@ from uuid import UUID
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from .engines import engine_for
+from ..engines import engine_for
 
 CHANNEL = "django_tasks_retry"
 COOLDOWN_SECONDS = 0.005  # a lone task is announced at once, a burst two hundred times a second

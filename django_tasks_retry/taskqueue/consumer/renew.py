@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from ..conf import options
-from ..errors import LostReason
-from .database import database
-from .engines import engine_for
-from .lease import Fence, Lease, why_lost
+from ...conf import options
+from ...errors import LostReason
+from ..database import database
+from ..engines import engine_for
+from ..lease import Fence, Lease, why_lost
 
 
 def renew(

@@ -1,0 +1,1 @@
+"""Verbs of workers: claim, report under the fence, renew, recover."""

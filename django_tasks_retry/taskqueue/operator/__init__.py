@@ -1,0 +1,1 @@
+"""Verbs and questions of whoever looks after the queue: cancel, retry, pause, prune, count."""

@@ -1,0 +1,1 @@
+"""Verbs of whoever asks for work: a call becomes a row, and workers are woken."""

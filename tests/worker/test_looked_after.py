@@ -9,8 +9,12 @@ import pytest
 
 from django_tasks_retry.models import Task, TaskEvent
 from django_tasks_retry.taskqueue import claim
+from django_tasks_retry.worker.child.attempt import Attempt
+from django_tasks_retry.worker.child.child import Child
 from django_tasks_retry.worker.child.prefetch import FIRST_REST, LONGEST_REST, Prefetch
+from django_tasks_retry.worker.shared.channel import channel_pair
 from django_tasks_retry.worker.shared.inflight import InFlightTable, State
+from django_tasks_retry.worker.shared.stats import StatsSender
 from django_tasks_retry.worker.supervisor.leases import RECORD_SECONDS, START_SECONDS, LeaseRenewal
 
 from . import tasks
@@ -136,6 +140,23 @@ def test_what_was_given_back_ends_claiming_ahead_for_longer_and_longer():
         now = prefetch.rests_until
         assert prefetch.ahead(now) == 100
     assert rests == [FIRST_REST * 2**n for n in range(5)] + [LONGEST_REST, LONGEST_REST]
+
+
+def test_an_outcome_that_the_database_refuses_is_renewed_no_more(database):
+    Task.objects.enqueue(tasks.canary)
+    [lease] = claim("worker/1")
+    ours, theirs = channel_pair()
+    child = object.__new__(Child)
+    child.inflight, child.stats, child.attempts = (
+        InFlightTable(1),
+        StatsSender(ours),
+        {lease.fence: Attempt(lease, 0.0)},
+    )
+    child.inflight.claim(lease, 0.0)
+    child.note_recorded(list(child.attempts.values()))
+    assert (child.attempts, list(child.inflight.entries())) == ({}, [])
+    for end in (ours, theirs):
+        end.close()
 
 
 class TestRenewalIsEarned:

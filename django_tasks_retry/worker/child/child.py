@@ -152,9 +152,11 @@ class Child:
 
     def note_recorded(self, answered: Iterable[Attempt]) -> None:
         for attempt in answered:
-            if self.attempts.pop(attempt.lease.fence, None) is None or attempt.receipt is None:
+            if self.attempts.pop(attempt.lease.fence, None) is None:
                 continue
-            self.inflight.clear(attempt.lease)
+            self.inflight.clear(attempt.lease)  # also of what the database refused: its lease is to expire
+            if attempt.receipt is None:
+                continue
             self.has_recorded = True
             self.intake.careful.note_answered()
             if not (attempt.is_revoked and attempt.receipt.lost):  # else whoever revoked it has told

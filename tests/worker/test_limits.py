@@ -114,7 +114,7 @@ def test_bad_values_get_one_line(arguments, capsys):
 
 
 BAD_PLACES = {
-    ("--backend", "defalt"): "TASKS has no backend 'defalt'. Did you mean 'default'?",
+    ("--backend", "defalt"): "TASKS has no backend 'defalt'. Tasks are kept by 'default'. Did you mean 'default'?",
     ("--heartbeat-file", "/nowhere/file"): "/nowhere/file cannot be written: No such file or directory.",
 }
 

@@ -12,12 +12,12 @@ from time import sleep
 
 from django.utils.autoreload import get_child_arguments, iter_all_python_module_files
 
+from ... import registry
 from ..logs import indented
 from ..shared.timer import Every
 
 logger = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
-COMMAND = "runworker"
 LAST_LINES = 8
 
 
@@ -53,10 +53,19 @@ def modified(path: Path) -> float:
         return 0.0
 
 
+LOAD = """
+import sys, django
+django.setup()
+from django_tasks_retry import registry
+registry.discover()
+broken = {name: why for name, why in registry.unimportable().items() if name not in sys.argv[1:]}
+sys.exit("\\n".join(f"{name}: {why}" for name, why in broken.items()) or None)
+"""
+
+
 def loading_error() -> str:
-    """What a new process says that only loads the project; empty where it can."""
-    arguments = get_child_arguments()
-    if COMMAND in arguments:
-        arguments = [*arguments[: arguments.index(COMMAND)], "check", "--fail-level", "CRITICAL"]
-    checked = subprocess.run(arguments, capture_output=True, text=True, check=False)  # noqa: S603 - our own command line
-    return "\n".join(checked.stderr.splitlines()[-LAST_LINES:]) if checked.returncode else ""
+    """What a new process says that only loads the project; empty where it can, or could no better before."""
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", LOAD, *registry.unimportable()]
+    loaded = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)  # noqa: S603
+    return "\n".join(loaded.stderr.splitlines()[-LAST_LINES:]) if loaded.returncode else ""

@@ -24,6 +24,8 @@ PIECE = 1024
 
 def printable(text: str) -> str:
     """On one line, whatever it holds: no line of ours can be forged by what a task writes into its error."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 

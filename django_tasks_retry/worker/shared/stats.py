@@ -27,7 +27,9 @@ class Counts:
         return bool(self.words)
 
     def count(self, queue: str, func_path: str, words: Mapping[str, int], seconds: float) -> None:
-        self.words[queue, func_path].update(words)
+        counted = self.words[queue, func_path]
+        for word, count in words.items():
+            counted[word] += count
         self.seconds[queue, func_path] += seconds
 
     def take(self) -> list[Counted]:

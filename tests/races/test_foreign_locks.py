@@ -31,13 +31,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def locked(using: str, task_id: UUID, how: str = "FOR UPDATE") -> Iterator[None]:
-    """Somebody holds the row in a transaction and does nothing more."""
+    """Somebody holds the row in a transaction and does nothing more; afterwards the lock is gone for certain."""
     somebody = connections.create_connection(using)
     try:
         with somebody.cursor() as cursor:
             cursor.execute("BEGIN")
             cursor.execute(f"SELECT 1 FROM django_tasks_retry_task WHERE id = %s {how}", [task_id])
             yield
+            cursor.execute("ROLLBACK")  # a closed connection keeps its locks until the server has noticed
     finally:
         somebody.close()
 

@@ -10,7 +10,8 @@ TaskQueueError
 ├── InvalidOptions          TASKS[alias]["OPTIONS"] cannot be understood
 ├── IllegalMove             the task's status does not allow what was asked
 ├── LeaseLost               a report came late, from somebody else, or for a task that is gone
-└── GuardMissing            the database does not enforce the contract
+├── GuardMissing            the database does not enforce the contract
+└── NotMigrated             the tables of the queue are not there
 
 Raised by task functions to steer their own retries (not errors of the queue):
 TaskSignal
@@ -69,6 +70,16 @@ class IllegalMove(TaskQueueError):
 
 class GuardMissing(TaskQueueError):
     """The database does not enforce the contract."""
+
+
+class NotMigrated(TaskQueueError):
+    """The database does not have the tables of the task queue."""
+
+    def __init__(self, using: str) -> None:
+        option = "" if using == "default" else f" --database {using}"
+        super().__init__(
+            f"Database {using!r} does not have the tables of the task queue. Run: python manage.py migrate{option}"
+        )
 
 
 class LostReason(StrEnum):

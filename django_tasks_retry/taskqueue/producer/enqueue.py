@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.utils import timezone
 
-from ... import registry
+from ... import discovery, registry
 from ...conf import check_backend, check_queue, options
 from ...durations import as_seconds
 from ...errors import InvalidCall, InvalidPayload
@@ -25,6 +27,8 @@ from ..ids import new_id
 from ..lease import current_lease
 from .insert import insert
 from .new_tasks import FIRST_YEAR, LAST_YEAR, new_task
+
+logger = logging.getLogger("django_tasks_retry")
 
 
 class Request(NamedTuple):
@@ -90,7 +94,7 @@ def prepare(request: Request) -> Task:
     task_id = new_id()
     task = new_task(
         id=task_id,
-        func_path=checked_path(path_of(registered.func)),
+        func_path=findable_path(registered.func),
         args=args,
         kwargs=kwargs,
         queue=checked_queue(registered.queue_name if request.queue is None else request.queue, backend),
@@ -154,6 +158,21 @@ def checked_queue(queue: str, backend: str) -> str:
     if not isinstance(queue, str) or not 1 <= len(queue) <= MAX_LENGTHS["queue"]:
         raise InvalidCall(f"queue={queue!r}: give a text of 1 to {MAX_LENGTHS['queue']} characters.")
     return checked_text(check_queue(queue, backend), "queue")
+
+
+@cache
+def findable_path(function: Callable[..., Any]) -> str:
+    """Its path. That no worker will find it is said once, and no error: a worker of another project may know it."""
+    path = checked_path(path_of(function))
+    if not discovery.will_be_found(function):
+        module = function.__module__
+        logger.warning(
+            "%s was enqueued, but workers will not find it: %s. %s",
+            path,
+            discovery.reason(module),
+            discovery.advice(module),
+        )
+    return path
 
 
 def checked_path(path: str) -> str:

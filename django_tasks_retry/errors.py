@@ -3,6 +3,8 @@
 TaskQueueError
 ├── InvalidCall             what was asked to be enqueued cannot be stored or run
 │   ├── InvalidPayload      an argument or a result is not canonical JSON
+│   ├── WrongArguments      the function cannot be called with these arguments
+│   ├── UnknownOption       enqueue() has no such option
 │   ├── UnregisteredTask    the function is not a task that workers can look up
 │   ├── UnknownQueue        the queue is not one of the backend's queues
 │   └── UnknownBackend      the alias names no backend of TASKS whose tasks are kept in this queue
@@ -42,6 +44,14 @@ class InvalidCall(TaskQueueError, ValueError):
 
 class InvalidPayload(InvalidCall, TypeError):
     """A value cannot be stored as canonical JSON."""
+
+
+class WrongArguments(InvalidCall, TypeError):
+    """The function cannot be called with these arguments."""
+
+
+class UnknownOption(InvalidCall, TypeError):
+    """There is no such option of enqueue()."""
 
 
 class UnregisteredTask(InvalidCall):

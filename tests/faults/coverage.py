@@ -131,6 +131,7 @@ FAULTS = {
     "F181": "a task that workers will not find",
     "F182": "no backend in the settings",
     "F183": "not migrated",
+    "F184": "arguments that do not fit, enqueued",
 }
 DOES_NOT_APPLY = {
     "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",

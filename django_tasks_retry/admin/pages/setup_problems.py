@@ -15,9 +15,7 @@ from .queue_summary import Problem
 def setup_problems(using: str) -> Iterator[Problem]:
     if not configured_backends():
         yield Problem(
-            _(
-                "No backend of TASKS is RetryBackend: nothing is enqueued here, and no worker starts. Add to settings.py:"
-            ),
+            _("No backend of TASKS is RetryBackend: nothing is enqueued here, and no worker starts. Add one:"),
             f'TASKS = {{"default": {{"BACKEND": "{OURS}"}}}}',
         )
     if guard.missing(using):

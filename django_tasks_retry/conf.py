@@ -41,6 +41,7 @@ class QueueOptions:
     keep_success: float | None = 14 * DAY  # None keeps them for ever
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
+    admin_email_interval: float | None = 3600.0  # between two mails about one failure; None mails each
     task_modules: Sequence[str] = ()  # imported by workers beside the `tasks` module of each installed app
 
     @property
@@ -91,6 +92,11 @@ def check_retention(value: float | None) -> None:
         raise ValueError(f"{value!r}: give seconds, or None to keep them for ever.")
 
 
+def check_interval(value: float | None) -> None:
+    if value is not None and not value > 0:
+        raise ValueError(f"{value!r}: give seconds, or None for no limit.")
+
+
 def check_task_modules(value: object) -> None:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and is_dotted(name) for name in value):
         raise ValueError(f"{value!r}: give a list of modules, such as ['shop.receipts'].")
@@ -111,6 +117,7 @@ CHECKS = {
     "KEEP_SUCCESS": check_retention,
     "KEEP_FAILED": check_retention,
     "KEEP_CANCELLED": check_retention,
+    "ADMIN_EMAIL_INTERVAL": check_interval,
     "TASK_MODULES": check_task_modules,
 }
 

@@ -131,6 +131,7 @@ FAULTS = {
     "F181": "a task that workers will not find",
     "F182": "no backend in the settings",
     "F183": "not migrated",
+    "F185": "log lines twice, and mails by the thousand",
     "F184": "arguments that do not fit, enqueued",
 }
 DOES_NOT_APPLY = {

@@ -80,7 +80,7 @@ class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]
         """Enqueue one call. `options` are the fields of `taskqueue.Request`: eta, queue, priority, …"""
         from .taskqueue import Request, enqueue
 
-        return enqueue(Request(func, args, kwargs or {}, **options))
+        return enqueue(Request.with_options(func, args=args, kwargs=kwargs or {}, **options))
 
     def enqueue_many(self, requests: Iterable[Any]) -> list[Task]:
         """Enqueue many calls at once: `Request`s, dictionaries of their fields, or `(func, args)` pairs."""

@@ -127,6 +127,12 @@ FAULTS = {
     "F155": "secrets in texts",
     "F156": "rows that cannot be read, in the console",
     "F157": "names in commands to paste",
+    "F180": "no task known",
+    "F181": "a task that workers will not find",
+    "F182": "no backend in the settings",
+    "F183": "not migrated",
+    "F185": "log lines twice, and mails by the thousand",
+    "F184": "arguments that do not fit, enqueued",
 }
 DOES_NOT_APPLY = {
     "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",

@@ -21,7 +21,7 @@ from ...taskqueue.operator import summaries
 from ..display.actors import actor_names
 from ..display.formatting import error_name, format_capped, format_elapsed, format_relative, one_line
 from ..display.redact import visible_reason
-from ..eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue
+from ..eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue, unknown_task_advice
 from ..reading import unreadable_columns
 from ..scope import Scope
 
@@ -65,7 +65,7 @@ def explain_unreadable(task: Task) -> Explanation:
 def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Explanation:
     if task.backend not in configured_backends():
         return Explanation(
-            _("Its backend %(backend)s is not in TASKS, so no worker runs it. Add the backend, or cancel the task.")
+            _("TASKS has no RetryBackend named %(backend)s, so no worker runs it. Add the backend, or cancel the task.")
             % {"backend": one_line(task.backend, 64)}
         )
     paused = Queue.objects.using(scope.using).paused().filter(name=task.queue).first()
@@ -140,7 +140,7 @@ def unknown_task_sentence(task: Task, serving: int) -> str:
         serving,
     )
     sentence = text % {"count": serving, "path": one_line(task.func_path, 255)}
-    return f"{sentence} {_('Deploy the code that defines it, or cancel the task.')}"
+    return f"{sentence} {unknown_task_advice(task.func_path)}"
 
 
 def explain_running(task: Task, now: datetime) -> Explanation:

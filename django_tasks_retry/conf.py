@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
@@ -40,6 +40,7 @@ class QueueOptions:
     keep_success: float | None = 14 * DAY  # None keeps them for ever
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
+    middleware: Sequence[str] = ()  # paths of subclasses of Middleware, the outermost first
 
     @property
     def backoff(self) -> Exponential:
@@ -89,6 +90,11 @@ def check_retention(value: float | None) -> None:
         raise ValueError(f"{value!r}: give seconds, or None to keep them for ever.")
 
 
+def check_middleware(value: object) -> None:
+    if not isinstance(value, list | tuple) or not all(isinstance(path, str) for path in value):
+        raise ValueError(f"{value!r}: give a list of the paths of classes.")
+
+
 CHECKS = {
     "DATABASE": check_database,
     "LEASE": check_lease,
@@ -100,6 +106,7 @@ CHECKS = {
     "KEEP_SUCCESS": check_retention,
     "KEEP_FAILED": check_retention,
     "KEEP_CANCELLED": check_retention,
+    "MIDDLEWARE": check_middleware,
 }
 
 

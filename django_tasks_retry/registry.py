@@ -23,6 +23,7 @@ _tasks: dict[str, AnyTask] = {}
 _unimportable: dict[str, str] = {}
 _backoff_functions: dict[str, BackoffFunction] = {}
 _presenters: list[Callable[[Any, BaseException], Any]] = []
+_announcers: list[Callable[[Any], None]] = []
 
 
 def register(task: AnyTask) -> None:
@@ -123,6 +124,16 @@ def present_leases_as(presenter: Callable[[Any, BaseException], Any]) -> None:
 
 def presented(lease: Any, error: BaseException) -> Any:
     return _presenters[0](lease, error) if _presenters else lease
+
+
+def announce_tasks_by(announcer: Callable[[Any], None]) -> None:
+    """Say how a task that was enqueued is told to receivers of signals, which only a higher layer knows."""
+    _announcers[:] = [announcer]
+
+
+def announce(task: Any) -> None:
+    for announcer in _announcers:
+        announcer(task)
 
 
 def check_backoff(backoff: Backoff | None) -> Backoff | None:

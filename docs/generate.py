@@ -38,6 +38,7 @@ OPTIONS = {
     "KEEP_SUCCESS": "Seconds that successful tasks are kept. ``None`` keeps them forever.",
     "KEEP_FAILED": "Seconds that failed tasks are kept.",
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
+    "MIDDLEWARE": "Paths of :doc:`middleware <../howto/middleware>` classes, the outermost first.",
 }
 
 FLAGS = {

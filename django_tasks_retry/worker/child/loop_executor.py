@@ -13,7 +13,8 @@ from typing import Any
 from ...taskqueue import Failed, Fence, Outcome, Released
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
-from .attempt import Attempt, conclude, revoked, run_async, too_late
+from .around import run_async_within
+from .attempt import Attempt, conclude, revoked, too_late
 from .connections import LoopConnections
 from .thread_executor import exit_broken
 
@@ -102,7 +103,7 @@ class LoopExecutor:
             return revoked(attempt.lease)
         if attempt.started >= valid_from + self.lease_seconds:
             return too_late(attempt.lease)
-        outcome: Outcome = await interruptible(run_async(attempt), attempt)
+        outcome: Outcome = await interruptible(run_async_within(attempt), attempt)
         return outcome
 
     def _done(self, attempt: Attempt) -> None:

@@ -14,7 +14,8 @@ from time import monotonic
 from ...taskqueue import Failed, Outcome
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
-from .attempt import Attempt, conclude, revoked, run, too_late
+from .around import run_within
+from .attempt import Attempt, conclude, revoked, too_late
 from .connections import FreshConnections
 
 EXIT_BROKEN = 71
@@ -80,7 +81,7 @@ class ExecutorThread(threading.Thread):
             self.current = attempt
             with self.connections:
                 outcome = self.outcome_of(attempt)
-            attempt.report = conclude(attempt, outcome)
+            attempt.report = attempt.report or conclude(attempt, outcome)
         except BaseException as error:
             attempt.report = conclude(attempt, Failed(attempt.lease, error))
         self.close(attempt)
@@ -95,7 +96,7 @@ class ExecutorThread(threading.Thread):
         if attempt.started >= valid_from + self.lease_seconds:
             return too_late(attempt.lease)
         # In a context of its own: a language or time zone that a task activates ends with it.
-        return copy_context().run(run, attempt)
+        return copy_context().run(run_within, attempt)
 
     def interrupt(self, attempt: Attempt) -> None:
         """Raise the attempt's interruption in this thread, if it still runs that very attempt."""

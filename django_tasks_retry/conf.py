@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from .rules.names import path_of
 from .rules.policy import check_max_attempts, check_timeout
 
 DAY = 86400.0
+SHORTEST_TOKEN = 16
 OURS = "django_tasks_retry.backend.RetryBackend"
 
 
@@ -41,6 +42,8 @@ class QueueOptions:
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
     middleware: Sequence[str] = ()  # paths of subclasses of Middleware, the outermost first
+    metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
+    metrics_permission: str | None = None  # or a user with this permission
 
     @property
     def backoff(self) -> Exponential:
@@ -95,6 +98,17 @@ def check_middleware(value: object) -> None:
         raise ValueError(f"{value!r}: give a list of the paths of classes.")
 
 
+def check_token(value: object) -> None:
+    """The message does not repeat it: it is a secret."""
+    if value is not None and not (isinstance(value, str) and len(value) >= SHORTEST_TOKEN and value.isascii()):
+        raise ValueError(f"give an ASCII text of {SHORTEST_TOKEN} characters or more, or None.")
+
+
+def check_permission(value: object) -> None:
+    if value is not None and not (isinstance(value, str) and "." in value):
+        raise ValueError(f"{value!r}: give a permission such as 'django_tasks_retry.view_task', or None.")
+
+
 CHECKS = {
     "DATABASE": check_database,
     "LEASE": check_lease,
@@ -107,6 +121,8 @@ CHECKS = {
     "KEEP_FAILED": check_retention,
     "KEEP_CANCELLED": check_retention,
     "MIDDLEWARE": check_middleware,
+    "METRICS_TOKEN": check_token,
+    "METRICS_PERMISSION": check_permission,
 }
 
 

@@ -38,6 +38,9 @@ OPTIONS = {
     "KEEP_SUCCESS": "Seconds that successful tasks are kept. ``None`` keeps them forever.",
     "KEEP_FAILED": "Seconds that failed tasks are kept.",
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
+    "METRICS_TOKEN": "Whoever sends it as ``Authorization: Bearer …`` may read the "
+    ":doc:`metrics <../howto/prometheus>`. 16 characters or more.",
+    "METRICS_PERMISSION": "A permission, such as ``django_tasks_retry.view_task``, with which a user may read them.",
     "MIDDLEWARE": "Paths of :doc:`middleware <../howto/middleware>` classes, the outermost first.",
 }
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Edit, Mutant
+from tests.mutants.mutant import UNNAMED, Edit, Mutant
 
 AROUND = "tests/middleware/test_middleware.py::"
+METRICS = "tests/metrics/test_metrics.py::"
 TOLD = "tests/middleware/test_signals_everywhere.py::"
 
 MIDDLEWARE = (
@@ -44,5 +45,47 @@ MIDDLEWARE = (
         "a next occurrence is told to nobody",
         (Edit("taskqueue/consumer/finish.py", ", next_id=report.next_id)", ")"),),
         (TOLD + "test_the_next_occurrence_is_told",),
+    ),
+)
+
+COUNTERS = (
+    Mutant(
+        "a counter tells of the last addition only",
+        (
+            Edit(
+                "taskqueue/operator/stats.py",
+                "{column} = stat.{column} + excluded.{column}",
+                "{column} = excluded.{column}",
+            ),
+        ),
+        (METRICS + "test_counters_and_histograms_add_up",),
+    ),
+    Mutant(
+        "totals are forgotten with the statistics",
+        (
+            Edit(
+                "taskqueue/operator/stats.py",
+                "    past = TaskStat",
+                "    TaskTotal.objects.using(database(backend)).all().delete()\n    past = TaskStat",
+            ),
+        ),
+        (METRICS + "test_counters_never_go_back_across_prune_and_restart",),
+    ),
+    Mutant(
+        "a bucket holds one more than its bound",
+        (Edit("rules/histogram.py", "bisect_left(BOUNDS, seconds)", "bisect_left(BOUNDS, seconds) + 1"),),
+        (METRICS + "test_every_bucket_holds_what_it_says",),
+        on=UNNAMED,
+    ),
+    Mutant(
+        "any token opens the metrics",
+        (
+            Edit(
+                "monitoring/access.py",
+                "constant_time_compare(given_token(request), chosen.metrics_token)",
+                "given_token(request)",
+            ),
+        ),
+        ("tests/metrics/test_views.py::test_a_wrong_token_is_refused_without_a_word_about_the_queues",),
     ),
 )

@@ -89,3 +89,19 @@ COUNTERS = (
         ("tests/metrics/test_views.py::test_a_wrong_token_is_refused_without_a_word_about_the_queues",),
     ),
 )
+
+TRACES = (
+    Mutant(
+        "a retry stays in the trace of its enqueue",
+        (Edit("contrib/otel.py", "return attempt.number == 1 and carrier", "return carrier"),),
+        (
+            "tests/contrib/test_otel.py::"
+            "test_a_request_its_bulk_enqueue_and_first_attempts_are_one_trace_and_a_retry_links_to_it",
+        ),
+    ),
+    Mutant(
+        "failures that are tried again are reported",
+        (Edit("contrib/sentry.py", "(ending.is_final or self.report_retries)", "True"),),
+        ("tests/contrib/test_sentry.py::test_a_final_failure_is_reported_once_with_our_fingerprint",),
+    ),
+)

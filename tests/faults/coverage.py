@@ -133,6 +133,12 @@ FAULTS = {
     "F183": "not migrated",
     "F185": "log lines twice, and mails by the thousand",
     "F184": "arguments that do not fit, enqueued",
+    "F225": "middleware that fails",
+    "F226": "middleware that hangs",
+    "F227": "counters across prune, restart and a write that fails halfway",
+    "F228": "metrics asked for without the right",
+    "F230": "a failure reported twice",
+    "F229": "a queue that nobody serves, a schema that is not whole",
 }
 DOES_NOT_APPLY = {
     "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",

@@ -6,6 +6,8 @@ import pytest
 from django.db import connections
 
 from django_tasks_retry import taskqueue
+from django_tasks_retry.taskqueue.operator.snapshot import snapshot
+from django_tasks_retry.taskqueue.operator.summaries import CAP
 from tests import tasks
 from tests.plans.crowds import DUE, USING
 from tests.plans.explain import Plan, explained
@@ -137,3 +139,16 @@ def test_pruning_walks_the_primary_key_a_page_at_a_time():
     assert sum(page.rows_read(RESULT) for page in walked) <= BATCH
     for plan in plans:
         assert not plan.walks("django_tasks_retry_task")
+
+
+def test_a_scrape_reads_no_more_than_it_counts():
+    """Capped counts, and no walk over the tasks, however many are stored and whatever is believed about them."""
+    with explained(USING) as plans:
+        taken = snapshot()
+    assert sum(queue.due for queue in taken.queues) > 0
+    about_tasks = [plan for plan in plans if plan.scans()]
+    assert len(about_tasks) == 4, "depths, running, retrying, expired"
+    for plan in about_tasks:
+        assert not plan.walks("django_tasks_retry_task"), plan.sql
+        # What is leased is as much as workers have slots for.
+        assert plan.indexes() == {"dtr_leases"} or plan.rows_read() <= 4 * LANES * (CAP + 1), plan.sql

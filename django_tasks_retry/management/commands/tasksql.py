@@ -8,7 +8,17 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Model
 
 from django_tasks_retry.clock import FUNCTION
-from django_tasks_retry.models import STATE_COLUMNS, OperatorEvent, Queue, Task, TaskEvent, TaskResult, TaskStat, Worker
+from django_tasks_retry.models import (
+    STATE_COLUMNS,
+    OperatorEvent,
+    Queue,
+    Task,
+    TaskEvent,
+    TaskResult,
+    TaskStat,
+    TaskTotal,
+    Worker,
+)
 
 POSITION = ("queue", "priority")
 """A task's position in the queue: operators may change it, workers may not."""
@@ -24,6 +34,7 @@ WORKER: Grants = {
     TaskResult: ("SELECT", "INSERT", "DELETE"),
     TaskEvent: ("SELECT", "INSERT", "DELETE"),
     TaskStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    TaskTotal: ("SELECT", "INSERT", "UPDATE"),
     Worker: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     Queue: ("SELECT",),
 }
@@ -32,6 +43,7 @@ OPERATOR: Grants = {
     TaskResult: ("SELECT", "INSERT"),
     TaskEvent: ("SELECT", "INSERT"),
     TaskStat: ("SELECT",),
+    TaskTotal: ("SELECT",),
     Worker: ("SELECT", "UPDATE (stop_asked_at, stop_asked_by)"),
     Queue: ("SELECT", "INSERT", "UPDATE"),
     OperatorEvent: ("SELECT", "INSERT"),

@@ -85,6 +85,7 @@ RECOVER = read_sql(
 CANCEL = {waits: read_sql("cancel", skip_locked="" if waits else SKIP_LOCKED) for waits in (True, False)}
 CLEAR_STRAYS = read_sql("clear_strays")
 FAILURES = read_sql("failures", **{name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")})
+HORIZON = read_sql("horizon")
 RESULT_KEY = f"{TaskResult._meta.db_table}_pkey"
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
 ESTIMATE = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(table)s)"
@@ -215,6 +216,9 @@ class PostgreSQL:
 
     def estimate_tasks(self) -> int:
         return int(self.fetch(ESTIMATE, {"table": Task._meta.db_table})[0][0])
+
+    def horizon_holder(self) -> dict[str, Any] | None:
+        return next(iter(run(HORIZON, {}, self.using)), None)
 
     def notify(self, channel: str, messages: Sequence[str]) -> None:
         self.fetch(NOTIFY, {"channel": channel, "messages": as_array(messages)})

@@ -13,7 +13,8 @@ from typing import Any
 from ...taskqueue import Failed, Outcome, Released
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
-from .attempt import Attempt, conclude, revoked, run_async, start, too_late, valid_from
+from .around import run_async_within
+from .attempt import Attempt, conclude, revoked, start, too_late, valid_from
 from .connections import LoopConnections
 from .thread_executor import exit_broken
 
@@ -107,7 +108,7 @@ class LoopExecutor:
             return revoked(attempt.lease)
         if attempt.started >= valid_from(attempt, self.inflight) + self.lease_seconds:
             return too_late(attempt.lease)
-        outcome: Outcome = await interruptible(run_async(attempt), attempt)
+        outcome: Outcome = await interruptible(run_async_within(attempt), attempt)
         return outcome
 
     def _done(self, attempt: Attempt) -> None:

@@ -14,7 +14,8 @@ from time import monotonic
 from ...taskqueue import Failed, Outcome
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
-from .attempt import Attempt, conclude, revoked, run, start, too_late, valid_from
+from .around import run_within
+from .attempt import Attempt, conclude, revoked, start, too_late, valid_from
 from .connections import FreshConnections
 
 EXIT_BROKEN = 71
@@ -80,7 +81,7 @@ class ExecutorThread(threading.Thread):
             self.current = attempt
             with self.connections:
                 outcome = self.outcome_of(attempt)
-            attempt.report = conclude(attempt, outcome)
+            attempt.report = attempt.report or conclude(attempt, outcome)
         except BaseException as error:
             attempt.report = conclude(attempt, Failed(attempt.lease, error))
         self.close(attempt)
@@ -94,7 +95,7 @@ class ExecutorThread(threading.Thread):
         if attempt.started >= valid_from(attempt, self.inflight) + self.lease_seconds:
             return too_late(attempt.lease)
         # In a context of its own: a language or time zone that a task activates ends with it.
-        return copy_context().run(run, attempt)
+        return copy_context().run(run_within, attempt)
 
     def interrupt(self, attempt: Attempt) -> None:
         """Raise the attempt's interruption in this thread, if it still runs that very attempt."""

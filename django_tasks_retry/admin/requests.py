@@ -10,7 +10,7 @@ from django.db.utils import OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from .scope import console_database
+from ..display.scope import console_database
 from .statement_timeout import is_timeout, statement_timeout
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ CONSOLE = (
     ),
     Mutant(
         "a command to paste is not quoted",
-        (Edit("admin/eligible_workers.py", "shell_word(one_line(queue, 64))", "one_line(queue, 64)"),),
+        (Edit("display/eligible_workers.py", "shell_word(one_line(queue, 64))", "one_line(queue, 64)"),),
         (LIMITS + "test_a_command_to_paste_is_one_command_whatever_a_queue_is_called",),
     ),
     Mutant(
@@ -75,17 +75,13 @@ CONSOLE = (
     ),
     Mutant(
         "a quoted secret ends at its first escaped quote",
-        (Edit("admin/display/secret_texts.py", "return slashes <= depth", "return True"),),
+        (Edit("display/secret_texts.py", "return slashes <= depth", "return True"),),
         (REDACTION + "test_a_secret_is_hidden_in_every_form",),
         on=UNNAMED,
     ),
     Mutant(
         "a value is cut before its secrets are hidden",
-        (
-            Edit(
-                "admin/display/tracebacks.py", "printable(redact_text(traceback))", "redact_text(printable(traceback))"
-            ),
-        ),
+        (Edit("display/tracebacks.py", "printable(redact_text(traceback))", "redact_text(printable(traceback))"),),
         (REDACTION + "test_a_value_is_cut_only_after_its_secrets_are_hidden",),
         on=UNNAMED,
     ),

@@ -16,11 +16,11 @@ from django.utils.translation import ngettext_lazy
 
 from ... import taskqueue
 from ...conf import configured_backends
+from ...display.formatting import format_number
+from ...display.reading import UNREADABLE
 from ...models import Task
 from ...rules.status import FINISHED, UNFINISHED, Status
 from ..audit import log_action
-from ..display.formatting import format_number
-from ..reading import UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ...clock import Now
+from ...display.display_status import badge, display_status_of
+from ...display.formatting import format_elapsed, format_relative, one_line
+from ...display.reading import unreadable_columns
+from ...display.redact import redact_text
+from ...display.scope import console_database, current_scope
 from ...models import Task
 from ...querysets import TaskQuerySet
 from ...rules.ids import time_of
@@ -24,11 +29,6 @@ from ...rules.names import short_id, short_name
 from ...rules.status import Status
 from ..bulk.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..bulk.confirm import BulkActionAdmin, selection_from_request
-from ..display.display_status import badge, display_status_of
-from ..display.formatting import format_elapsed, format_relative, one_line
-from ..display.redact import redact_text
-from ..reading import unreadable_columns
-from ..scope import console_database, current_scope
 from . import detail, filters, search
 from .changelist import LIST_COLUMNS, CappedPaginator, TaskChangeList, enqueued_time
 from .single_actions import SingleActionAdmin

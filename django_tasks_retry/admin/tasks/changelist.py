@@ -14,11 +14,11 @@ from django.utils import timezone
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
+from ...display.formatting import format_capped, format_number
+from ...display.reading import read_rows
 from ...models import Task
 from ...rules.ids import time_of
 from ...taskqueue.operator.summaries import CAP
-from ..display.formatting import format_capped, format_number
-from ..reading import read_rows
 from ..statement_timeout import is_timeout, statement_timeout
 from . import filters
 

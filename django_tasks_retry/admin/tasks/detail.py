@@ -12,13 +12,10 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from ...models import Task, TaskEvent, TaskResult
-from ...rules.status import Status
-from ...rules.transitions import EventKind
-from ..bulk.actions import ACTIONS
-from ..display.actors import actor_names
-from ..display.display_status import badge, display_status_of
-from ..display.formatting import (
+from ...display.actors import actor_names
+from ...display.display_status import badge, display_status_of
+from ...display.explain import explain
+from ...display.formatting import (
     error_name,
     format_duration,
     format_elapsed,
@@ -26,11 +23,14 @@ from ..display.formatting import (
     one_line,
     printable,
 )
-from ..display.redact import redact_text, redacted_arguments, redacted_json
-from ..display.tracebacks import FormattedTraceback, format_traceback
-from ..reading import read_row, read_rows, unreadable_columns
-from ..scope import Scope
-from .explain import explain
+from ...display.reading import read_row, read_rows, unreadable_columns
+from ...display.redact import redact_text, redacted_arguments, redacted_json
+from ...display.scope import Scope
+from ...display.tracebacks import FormattedTraceback, format_traceback
+from ...models import Task, TaskEvent, TaskResult
+from ...rules.status import Status
+from ...rules.transitions import EventKind
+from ..bulk.actions import ACTIONS
 from .related import related_tasks, retries_of
 from .retry_preview import retry_preview
 from .timeline import timeline

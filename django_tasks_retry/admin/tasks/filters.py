@@ -14,14 +14,14 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from ... import registry
+from ...display import display_status
+from ...display.formatting import one_line
+from ...display.scope import current_scope, queue_names
 from ...models import Task
 from ...querysets import TaskQuerySet
 from ...rules.ids import first_of
 from ...rules.names import short_name
 from ...taskqueue.operator import summaries
-from ..display import display_status
-from ..display.formatting import one_line
-from ..scope import current_scope, queue_names
 from . import search
 
 LOOK_BACK = 25_000

@@ -10,9 +10,9 @@ from uuid import UUID
 from django.utils.translation import gettext_lazy as _
 
 from ... import registry
+from ...display.redact import redact_text
 from ...querysets import TaskQuerySet
 from ...taskqueue.operator import summaries
-from ..display.redact import redact_text
 
 HELP = _("Search by id or the beginning of an id, queue:NAME, task:NAME, error:TEXT.")
 TOO_LONG = _("Search for at most %(words)s words and %(length)s characters.")

@@ -10,8 +10,8 @@ from typing import Any
 from django.http import HttpRequest
 from django.views.debug import get_exception_reporter_filter
 
-from ... import registry
-from ...models import Task
+from .. import registry
+from ..models import Task
 from .formatting import one_line, printable
 from .secret_names import is_secret_name
 from .secret_texts import HIDDEN, redact_text

@@ -27,7 +27,7 @@ NAMING_KEYS = ("name", "key", "header", "field")
 """Where one key of a mapping holds the name of what another holds: {"name": "password", "value": …}."""
 
 
-def redact_value(name: str, value: Any, request: HttpRequest, depth: int = 0) -> Any:
+def redact_value(name: str, value: Any, request: HttpRequest | None, depth: int = 0) -> Any:
     """Without what is named like a secret, at any depth. By Django's filter too, or the project's own in its place."""
     cleanse = get_exception_reporter_filter(request).cleanse_setting
     if not isinstance(value, Mapping | list | tuple):

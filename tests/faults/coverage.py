@@ -127,6 +127,8 @@ FAULTS = {
     "F155": "secrets in texts",
     "F156": "rows that cannot be read, in the console",
     "F157": "names in commands to paste",
+    "F250": "someone searches in arguments for what they may not see",
+    "F251": "what is searched for in arguments lies further back than was looked",
 }
 DOES_NOT_APPLY = {
     "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",

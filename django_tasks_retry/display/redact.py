@@ -61,13 +61,13 @@ def paired_items(value: list[Any] | tuple[Any, ...]) -> Iterator[tuple[str, Any]
         yield (value[0] if is_pair and n == 1 else ""), each
 
 
-def redacted_json(value: Any, request: HttpRequest, name: str = "", limit: int = VALUE_LIMIT) -> str:
+def redacted_json(value: Any, request: HttpRequest | None, name: str = "", limit: int = VALUE_LIMIT) -> str:
     """Redacted as a whole, and only then cut: a cut could part a secret from its name."""
     shown = redact_value(name, value, request)
     return printable(json.dumps(shown, ensure_ascii=False, indent=2, default=str), limit)
 
 
-def redacted_arguments(task: Task, request: HttpRequest) -> list[tuple[str, str]]:
+def redacted_arguments(task: Task, request: HttpRequest | None) -> list[tuple[str, str]]:
     """Name and value of each argument, by the function's signature where this process knows it."""
     return [
         (printable(redact_text(name), 100), redacted_json(value, request, name))

@@ -129,6 +129,9 @@ FAULTS = {
     "F157": "names in commands to paste",
     "F250": "someone searches in arguments for what they may not see",
     "F251": "what is searched for in arguments lies further back than was looked",
+    "F252": "somebody changes something and nobody can tell who and why",
+    "F253": "tasks are enqueued while a selection of many is being changed",
+    "F254": "a task in the foreground outlasts its lease",
 }
 DOES_NOT_APPLY = {
     "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",

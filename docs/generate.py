@@ -177,6 +177,12 @@ def exit_codes_table() -> str:
     return table(("Code", "Meaning"), [(str(int(code)), words) for code, words in MEANINGS.items()], "10 90")
 
 
+def verify_table() -> str:
+    from django_tasks_retry.verify.rules import RULES
+
+    return table(("Rule", "Promise"), [(literal(rule), words) for rule, words in RULES.items()], "20 80")
+
+
 def states_diagram() -> str:
     from diagram import draw
 
@@ -216,6 +222,7 @@ MADE = {
     "runworker.rst": runworker_table,
     "tasks.rst": tasks_reference,
     "exit_codes.rst": exit_codes_table,
+    "verify.rst": verify_table,
     "states.svg": states_diagram,
 }
 

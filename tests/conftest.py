@@ -16,7 +16,19 @@ from tests.router import CurrentDatabase
 from tests.worker.trouble import Server
 
 SLOW_ROOMS = ("soak", "mutants", "faults", "worker", "admin")
-MIRRORS = {"rules", "taskqueue", "contract", "guard", "scenarios", "backend", "testing", "admin", "selection", "cli"}
+MIRRORS = {
+    "rules",
+    "taskqueue",
+    "contract",
+    "guard",
+    "scenarios",
+    "backend",
+    "testing",
+    "admin",
+    "selection",
+    "cli",
+    "verify",
+}
 """The rooms that coverage is asked of. The others repeat what these do, and measuring them would take long."""
 ALIASES = {"sqlite": "default", "postgresql": "postgresql"}
 

@@ -150,6 +150,46 @@ def default_of(action: argparse.Action) -> str:
     return literal(f"{value:g} s" if isinstance(value, float) else value)
 
 
+def tasks_reference() -> str:
+    """Each subcommand of `manage.py tasks`, from its parser."""
+    from django_tasks_retry.cli.subcommand import subcommands
+
+    return "\n".join(subcommand_section(command) for command in subcommands().values())
+
+
+def subcommand_section(command: Any) -> str:
+    parser = argparse.ArgumentParser(prog=f"manage.py tasks {command.name}", add_help=False)
+    command.add_arguments(parser)
+    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    rows = [(names_of(action), default_of(action), sentence(action.help)) for action in parser._actions]
+    title = f"``tasks {command.name}``"
+    options = "\n" + table(("Argument", "Default", "Meaning"), rows, "30 14 56") if rows else ""
+    return f"{title}\n{'~' * len(title)}\n\n{command.help}\n\n.. code-block:: console\n\n   {usage}\n{options}"
+
+
+def names_of(action: argparse.Action) -> str:
+    """As they are typed, with the value where they take one."""
+    value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
+    return ", ".join(literal(f"{text}{value}") for text in action.option_strings) or literal(value.strip())
+
+
+def sentence(text: str | None) -> str:
+    text = (text or "").partition(" (default")[0]
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def exit_codes_table() -> str:
+    from django_tasks_retry.cli.exit_codes import MEANINGS
+
+    return table(("Code", "Meaning"), [(str(int(code)), words) for code, words in MEANINGS.items()], "10 90")
+
+
+def verify_table() -> str:
+    from django_tasks_retry.verify.rules import RULES
+
+    return table(("Rule", "Promise"), [(literal(rule), words) for rule, words in RULES.items()], "20 80")
+
+
 def states_diagram() -> str:
     from diagram import draw
 
@@ -187,6 +227,9 @@ MADE = {
     "settings.rst": settings_table,
     "moves.rst": moves_table,
     "runworker.rst": runworker_table,
+    "tasks.rst": tasks_reference,
+    "exit_codes.rst": exit_codes_table,
+    "verify.rst": verify_table,
     "states.svg": states_diagram,
 }
 

@@ -139,6 +139,12 @@ FAULTS = {
     "F228": "metrics asked for without the right",
     "F230": "a failure reported twice",
     "F229": "a queue that nobody serves, a schema that is not whole",
+    "F250": "someone searches in arguments for what they may not see",
+    "F251": "what is searched for in arguments lies further back than was looked",
+    "F252": "somebody changes something and nobody can tell who and why",
+    "F253": "tasks are enqueued while a selection of many is being changed",
+    "F254": "a task in the foreground outlasts its lease",
+    "F255": "somebody with all rights over the database doctored the history",
 }
 DOES_NOT_APPLY = {
     "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...rules.frames import frames_of
+from ..rules.frames import frames_of
 from .formatting import one_line, printable
 from .redact import redact_text
 

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from .. import discovery, registry
 from ..models import Worker
 from ..rules.queues import matches
-from .display.formatting import one_line
+from .formatting import one_line
 
 MEANS_SOMETHING = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
 

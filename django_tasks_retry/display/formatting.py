@@ -13,8 +13,8 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from ...rules.names import short_name
-from ...taskqueue.operator.summaries import CAP
+from ..rules.names import short_name
+from ..taskqueue.operator.summaries import CAP
 
 # Controls, and the marks that reorder or hide text: shown as escapes, so that nobody is led to read something else.
 INVISIBLE = re.compile(

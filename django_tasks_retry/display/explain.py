@@ -10,20 +10,20 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from ... import registry
-from ...conf import configured_backends
-from ...models import Queue, Task, TaskEvent, Worker
-from ...rules.failure import Code
-from ...rules.status import Status
-from ...rules.transitions import EventKind
-from ...taskqueue import alive_workers
-from ...taskqueue.operator import summaries
-from ..display.actors import actor_names
-from ..display.formatting import error_name, format_capped, format_elapsed, format_relative, one_line
-from ..display.redact import visible_reason
-from ..eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue, unknown_task_advice
-from ..reading import unreadable_columns
-from ..scope import Scope
+from .. import registry
+from ..conf import configured_backends
+from ..models import Queue, Task, TaskEvent, Worker
+from ..rules.failure import Code
+from ..rules.status import Status
+from ..rules.transitions import EventKind
+from ..taskqueue import alive_workers
+from ..taskqueue.operator import summaries
+from .actors import actor_names
+from .eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue, unknown_task_advice
+from .formatting import error_name, format_capped, format_elapsed, format_relative, one_line
+from .reading import unreadable_columns
+from .redact import visible_reason
+from .scope import Scope
 
 NO_VALUE = "—"
 

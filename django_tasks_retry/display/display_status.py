@@ -13,8 +13,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from ...models import Task
-from ...rules.status import Status
+from ..models import Task
+from ..rules.status import Status
 
 
 @dataclass(frozen=True, slots=True)

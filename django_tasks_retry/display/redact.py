@@ -10,8 +10,8 @@ from typing import Any
 from django.http import HttpRequest
 from django.views.debug import get_exception_reporter_filter
 
-from ... import registry
-from ...models import Task
+from .. import registry
+from ..models import Task
 from .formatting import one_line, printable
 from .secret_names import is_secret_name
 from .secret_texts import HIDDEN, redact_text
@@ -27,7 +27,7 @@ NAMING_KEYS = ("name", "key", "header", "field")
 """Where one key of a mapping holds the name of what another holds: {"name": "password", "value": …}."""
 
 
-def redact_value(name: str, value: Any, request: HttpRequest, depth: int = 0) -> Any:
+def redact_value(name: str, value: Any, request: HttpRequest | None, depth: int = 0) -> Any:
     """Without what is named like a secret, at any depth. By Django's filter too, or the project's own in its place."""
     cleanse = get_exception_reporter_filter(request).cleanse_setting
     if not isinstance(value, Mapping | list | tuple):
@@ -61,13 +61,13 @@ def paired_items(value: list[Any] | tuple[Any, ...]) -> Iterator[tuple[str, Any]
         yield (value[0] if is_pair and n == 1 else ""), each
 
 
-def redacted_json(value: Any, request: HttpRequest, name: str = "", limit: int = VALUE_LIMIT) -> str:
+def redacted_json(value: Any, request: HttpRequest | None, name: str = "", limit: int = VALUE_LIMIT) -> str:
     """Redacted as a whole, and only then cut: a cut could part a secret from its name."""
     shown = redact_value(name, value, request)
     return printable(json.dumps(shown, ensure_ascii=False, indent=2, default=str), limit)
 
 
-def redacted_arguments(task: Task, request: HttpRequest) -> list[tuple[str, str]]:
+def redacted_arguments(task: Task, request: HttpRequest | None) -> list[tuple[str, str]]:
     """Name and value of each argument, by the function's signature where this process knows it."""
     return [
         (printable(redact_text(name), 100), redacted_json(value, request, name))

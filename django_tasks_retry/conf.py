@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
@@ -40,6 +40,7 @@ class QueueOptions:
     keep_success: float | None = 14 * DAY  # None keeps them for ever
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
+    schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
 
     @property
     def backoff(self) -> Exponential:
@@ -89,7 +90,12 @@ def check_retention(value: float | None) -> None:
         raise ValueError(f"{value!r}: give seconds, or None to keep them for ever.")
 
 
-CHECKS = {
+def check_schedules(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r:.60}: give a dictionary of schedules by their names.")
+
+
+CHECKS: dict[str, Callable[[Any], None]] = {
     "DATABASE": check_database,
     "LEASE": check_lease,
     "MAX_ATTEMPTS": check_max_attempts,
@@ -100,6 +106,7 @@ CHECKS = {
     "KEEP_SUCCESS": check_retention,
     "KEEP_FAILED": check_retention,
     "KEEP_CANCELLED": check_retention,
+    "SCHEDULES": check_schedules,
 }
 
 

@@ -127,6 +127,14 @@ FAULTS = {
     "F155": "secrets in texts",
     "F156": "rows that cannot be read, in the console",
     "F157": "names in commands to paste",
+    "F200": "many workers tick one slot",
+    "F201": "the tick is cut, crashed or killed at any statement",
+    "F202": "ten thousand schedules due at once",
+    "F203": "a schedule's row that makes no sense",
+    "F204": "a schedule comes and goes with a rolling deploy",
+    "F205": "no worker for many slots",
+    "F206": "a worker's clock is wrong when a slot is due",
+    "F207": "the hour that comes twice, and the one that never comes",
 }
 DOES_NOT_APPLY = {
     "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",

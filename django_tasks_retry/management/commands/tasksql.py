@@ -8,7 +8,17 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Model
 
 from django_tasks_retry.clock import FUNCTION
-from django_tasks_retry.models import STATE_COLUMNS, OperatorEvent, Queue, Task, TaskEvent, TaskResult, TaskStat, Worker
+from django_tasks_retry.models import (
+    STATE_COLUMNS,
+    OperatorEvent,
+    Queue,
+    Schedule,
+    Task,
+    TaskEvent,
+    TaskResult,
+    TaskStat,
+    Worker,
+)
 
 POSITION = ("queue", "priority")
 """A task's position in the queue: operators may change it, workers may not."""
@@ -26,6 +36,8 @@ WORKER: Grants = {
     TaskStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     Worker: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     Queue: ("SELECT",),
+    Schedule: ("SELECT", "INSERT", "UPDATE"),
+    OperatorEvent: ("SELECT", "INSERT", "DELETE"),
 }
 OPERATOR: Grants = {
     Task: ("SELECT", "INSERT", f"UPDATE ({', '.join((*MOVED, *POSITION))})"),
@@ -34,6 +46,7 @@ OPERATOR: Grants = {
     TaskStat: ("SELECT",),
     Worker: ("SELECT", "UPDATE (stop_asked_at, stop_asked_by)"),
     Queue: ("SELECT", "INSERT", "UPDATE"),
+    Schedule: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     OperatorEvent: ("SELECT", "INSERT"),
 }
 ROLES = {

@@ -73,7 +73,7 @@ def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str
         with transaction.atomic(using=using):
             finished = repeatable(Task.objects.using(using).finished(), chunk)
             ended = ended_series(finished, using)
-            copies = [same_call(task, retry_of_id=task.pk, **({} if task.pk in ended else ONCE)) for task in finished]
+            copies = [copy_of(task, {} if task.pk in ended else ONCE) for task in finished]
             written = [task for task in insert(copies, using) if not task.already_enqueued]
             write_events([retried(task, actor, reason) for task in written], using)
         fresh += written
@@ -81,6 +81,10 @@ def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str
 
 
 ONCE: dict[str, Any] = {"interval": 0, "slot": None}
+
+
+def copy_of(task: Task, changes: dict[str, Any]) -> Task:
+    return same_call(task, retry_of_id=task.pk, schedule_id=task.schedule_id, **changes)
 
 
 def ended_series(tasks: Sequence[Task], using: str) -> set[UUID]:

@@ -140,6 +140,10 @@ class Migration(migrations.Migration):
             index=models.Index(fields=["subject", "id"], name="dtr_decisions"),
         ),
         migrations.AddIndex(
+            model_name="operatorevent",
+            index=models.Index(fields=["kind", "id"], name="dtr_decision_kinds"),
+        ),
+        migrations.AddIndex(
             model_name="schedule",
             index=models.Index(
                 condition=models.Q(
@@ -217,6 +221,14 @@ class Migration(migrations.Migration):
                 condition=models.Q(("status__in", ["PENDING", "RUNNING"]), ("schedule__isnull", False)),
                 fields=["schedule"],
                 name="dtr_schedule_runs",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="task",
+            index=models.Index(
+                condition=models.Q(("status__in", ["PENDING", "RUNNING"]), ("interval__gt", 0)),
+                fields=["func_path", "id"],
+                name="dtr_series",
             ),
         ),
         migrations.AddConstraint(

@@ -99,7 +99,10 @@ class OperatorEvent(models.Model):
         verbose_name = _("operator event")
         verbose_name_plural = _("operator events")
         default_permissions = ()
-        indexes = [models.Index(name="dtr_decisions", fields=["subject", "id"])]
+        indexes = [
+            models.Index(name="dtr_decisions", fields=["subject", "id"]),
+            models.Index(name="dtr_decision_kinds", fields=["kind", "id"]),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.subject}"

@@ -180,6 +180,7 @@ class Task(models.Model):
             models.Index(
                 name="dtr_schedule_runs", fields=["schedule"], condition=Unfinished & Q(schedule__isnull=False)
             ),
+            models.Index(name="dtr_series", fields=["func_path", "id"], condition=Unfinished & Q(interval__gt=0)),
             models.Index(name="dtr_runs", fields=["run_id", "id"], condition=~Q(run_id=F("id"))),
             models.Index(name="dtr_children", fields=["parent", "id"], condition=Q(parent__isnull=False)),
             models.Index(name="dtr_retries", fields=["retry_of"], condition=Q(retry_of__isnull=False)),

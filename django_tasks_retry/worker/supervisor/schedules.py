@@ -12,7 +12,7 @@ from ..shared.timer import Every
 
 logger = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
-STOP_SECONDS = 10.0
+STOP_SECONDS = 5.0
 TURN_SECONDS = 1.0
 """How long a storm may keep the supervisor from its other duties."""
 TROUBLE_SECONDS = 60.0

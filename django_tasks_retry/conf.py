@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -47,6 +47,7 @@ class QueueOptions:
     middleware: Sequence[str] = ()  # paths of subclasses of Middleware, the outermost first
     metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
     metrics_permission: str | None = None  # or a user with this permission
+    schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
 
     @property
     def backoff(self) -> Exponential:
@@ -126,7 +127,12 @@ def check_permission(value: object) -> None:
         raise ValueError(f"{value!r}: give a permission such as 'django_tasks_retry.view_task', or None.")
 
 
-CHECKS = {
+def check_schedules(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r:.60}: give a dictionary of schedules by their names.")
+
+
+CHECKS: dict[str, Callable[[Any], None]] = {
     "DATABASE": check_database,
     "LEASE": check_lease,
     "MAX_ATTEMPTS": check_max_attempts,
@@ -142,6 +148,7 @@ CHECKS = {
     "MIDDLEWARE": check_middleware,
     "METRICS_TOKEN": check_token,
     "METRICS_PERMISSION": check_permission,
+    "SCHEDULES": check_schedules,
 }
 
 

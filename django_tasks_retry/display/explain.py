@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 
 from .. import registry
 from ..conf import configured_backends
-from ..models import Queue, Task, TaskEvent, Worker
+from ..models import Queue, Schedule, Task, TaskEvent, Worker
 from ..rules.failure import Code
 from ..rules.status import Status
 from ..rules.transitions import EventKind
@@ -40,6 +40,21 @@ def explain(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_pa
     """Reasons that people wrote are told to those who may see payloads."""
     if unreadable_columns(task):
         return explain_unreadable(task)
+    explanation = explain_status(task, events, scope, can_see_payload=can_see_payload)
+    return with_schedule(explanation, task, scope) if task.schedule_id and not task.is_finished else explanation
+
+
+def with_schedule(explanation: Explanation, task: Task, scope: Scope) -> Explanation:
+    """What a run that has not finished does to the slots behind it."""
+    behind = Schedule.objects.using(scope.using).filter(pk=task.schedule_id, last_outcome="skipped").first()
+    if behind is None:
+        return explanation
+    values = {"name": one_line(behind.name, 128), "time": format_moment(behind.last_at)}
+    skipped = _("The slot of %(time)s of its schedule %(name)s was skipped: the previous run still runs.") % values
+    return Explanation(f"{explanation.sentence} {skipped}", explanation.command)
+
+
+def explain_status(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_payload: bool) -> Explanation:
     match task.status:
         case Status.PENDING:
             return explain_pending(task, scope, can_see_payload=can_see_payload)

@@ -18,7 +18,7 @@ def seconds(name):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("django_tasks_retry", "0005_event_key")]
+    dependencies = [("django_tasks_retry", "0006_schedules")]
 
     operations = [
         migrations.AddField("taskstat", "wait_seconds", seconds("seconds waited")),

@@ -145,6 +145,14 @@ FAULTS = {
     "F253": "tasks are enqueued while a selection of many is being changed",
     "F254": "a task in the foreground outlasts its lease",
     "F255": "somebody with all rights over the database doctored the history",
+    "F200": "many workers tick one slot",
+    "F201": "the tick is cut, crashed or killed at any statement",
+    "F202": "ten thousand schedules due at once",
+    "F203": "a schedule's row that makes no sense",
+    "F204": "a schedule comes and goes with a rolling deploy",
+    "F205": "no worker for many slots",
+    "F206": "a worker's clock is wrong when a slot is due",
+    "F207": "the hour that comes twice, and the one that never comes",
 }
 DOES_NOT_APPLY = {
     "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",

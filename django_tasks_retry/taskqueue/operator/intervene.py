@@ -87,10 +87,7 @@ def retry(
         with transaction.atomic(using=using):
             finished = repeatable(Task.objects.using(using).finished(), chunk)
             ended = ended_series(finished, using)
-            copies = [
-                same_call(task, retry_of_id=task.pk, **({} if task.pk in ended else ONCE), **next(due), **place)
-                for task in finished
-            ]
+            copies = [copy_of(task, ({} if task.pk in ended else ONCE) | next(due) | place) for task in finished]
             written = [task for task in insert_within(copies, using) if not task.already_enqueued]
             write_events([retried(task, actor, reason) for task in written], using)
         tell_enqueued(written)
@@ -105,6 +102,10 @@ def due_times(eta: datetime | None, step: timedelta) -> Iterator[dict[str, Any]]
 
 
 ONCE: dict[str, Any] = {"interval": 0, "slot": None}
+
+
+def copy_of(task: Task, changes: dict[str, Any]) -> Task:
+    return same_call(task, retry_of_id=task.pk, schedule_id=task.schedule_id, **changes)
 
 
 def ended_series(tasks: Sequence[Task], using: str) -> set[UUID]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from django.apps import apps
@@ -19,8 +20,10 @@ from .errors import InvalidOptions
 from .models import Task, TaskEvent, TaskResult
 from .rules.backoff import Schedule, has_unreachable_delays
 from .taskqueue import database
+from .taskqueue.schedules.code import problems
 
 SUPPORTED = {"sqlite", "postgresql"}
+SCHEDULE_HINT = "A schedule has a registered task, its arguments, and cron=… or every=…; see the how-to on schedules."
 
 
 @register(Tags.database)
@@ -116,7 +119,20 @@ def check_routers(**_: Any) -> list[CheckMessage]:
 
 
 @register(Tags.models)
-def check_schedules(**_: Any) -> list[CheckMessage]:
+def check_code_schedules(**_: Any) -> list[CheckMessage]:
+    """Bad expressions, unknown zones, what never fires and doubled names are said before a worker starts."""
+    messages: list[CheckMessage] = []
+    for backend in configured_backends():
+        with suppress(InvalidOptions):  # which the backend's own check reports
+            messages += [
+                Error(f"{where}: {why}", hint=SCHEDULE_HINT, id="django_tasks_retry.E007")
+                for where, why in problems(backend, datetime.now(UTC))
+            ]
+    return messages
+
+
+@register(Tags.models)
+def check_backoff_schedules(**_: Any) -> list[CheckMessage]:
     return [
         checks.Warning(
             f"{path} has delays that are never reached: {len(policy.backoff.delays)} delays lie between "

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from .rules.names import path_of
 from .rules.policy import check_max_attempts, check_timeout
 
 DAY = 86400.0
+SHORTEST_TOKEN = 16
 OURS = "django_tasks_retry.backend.RetryBackend"
 
 
@@ -43,6 +44,10 @@ class QueueOptions:
     keep_cancelled: float | None = 90 * DAY
     admin_email_interval: float | None = 3600.0  # between two mails about one failure; None mails each
     task_modules: Sequence[str] = ()  # imported by workers beside the `tasks` module of each installed app
+    middleware: Sequence[str] = ()  # paths of subclasses of Middleware, the outermost first
+    metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
+    metrics_permission: str | None = None  # or a user with this permission
+    schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
 
     @property
     def backoff(self) -> Exponential:
@@ -106,7 +111,28 @@ def is_dotted(name: str) -> bool:
     return all(part.isidentifier() for part in name.split("."))
 
 
-CHECKS = {
+def check_middleware(value: object) -> None:
+    if not isinstance(value, list | tuple) or not all(isinstance(path, str) for path in value):
+        raise ValueError(f"{value!r}: give a list of the paths of classes.")
+
+
+def check_token(value: object) -> None:
+    """The message does not repeat it: it is a secret."""
+    if value is not None and not (isinstance(value, str) and len(value) >= SHORTEST_TOKEN and value.isascii()):
+        raise ValueError(f"give an ASCII text of {SHORTEST_TOKEN} characters or more, or None.")
+
+
+def check_permission(value: object) -> None:
+    if value is not None and not (isinstance(value, str) and "." in value):
+        raise ValueError(f"{value!r}: give a permission such as 'django_tasks_retry.view_task', or None.")
+
+
+def check_schedules(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r:.60}: give a dictionary of schedules by their names.")
+
+
+CHECKS: dict[str, Callable[[Any], None]] = {
     "DATABASE": check_database,
     "LEASE": check_lease,
     "MAX_ATTEMPTS": check_max_attempts,
@@ -119,6 +145,10 @@ CHECKS = {
     "KEEP_CANCELLED": check_retention,
     "ADMIN_EMAIL_INTERVAL": check_interval,
     "TASK_MODULES": check_task_modules,
+    "MIDDLEWARE": check_middleware,
+    "METRICS_TOKEN": check_token,
+    "METRICS_PERMISSION": check_permission,
+    "SCHEDULES": check_schedules,
 }
 
 

@@ -9,6 +9,7 @@ TaskQueueError
 │   ├── UnknownQueue        the queue is not one of the backend's queues
 │   └── UnknownBackend      the alias names no backend of TASKS whose tasks are kept in this queue
 ├── InvalidPolicy           a retry policy that contradicts itself
+├── InvalidSchedule         a schedule that cannot be read, never fires, or names what does not exist
 ├── InvalidOptions          TASKS[alias]["OPTIONS"] cannot be understood
 ├── IllegalMove             the task's status does not allow what was asked
 ├── LeaseLost               a report came late, from somebody else, or for a task that is gone
@@ -68,6 +69,10 @@ class UnknownBackend(InvalidCall):
 
 class InvalidPolicy(TaskQueueError, ValueError):
     """The retry policy contradicts itself."""
+
+
+class InvalidSchedule(TaskQueueError, ValueError):
+    """The schedule cannot be read, or can never run."""
 
 
 class InvalidOptions(TaskQueueError, ValueError):

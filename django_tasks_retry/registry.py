@@ -25,6 +25,7 @@ _discovering: list[bool] = []
 _imported_by_workers: set[str] = set()
 _backoff_functions: dict[str, BackoffFunction] = {}
 _presenters: list[Callable[[Any, BaseException], Any]] = []
+_announcers: list[Callable[[Any], None]] = []
 
 
 def register(task: AnyTask) -> None:
@@ -156,6 +157,16 @@ def present_leases_as(presenter: Callable[[Any, BaseException], Any]) -> None:
 
 def presented(lease: Any, error: BaseException) -> Any:
     return _presenters[0](lease, error) if _presenters else lease
+
+
+def announce_tasks_by(announcer: Callable[[Any], None]) -> None:
+    """Say how a task that was enqueued is told to receivers of signals, which only a higher layer knows."""
+    _announcers[:] = [announcer]
+
+
+def announce(task: Any) -> None:
+    for announcer in _announcers:
+        announcer(task)
 
 
 def check_backoff(backoff: Backoff | None) -> Backoff | None:

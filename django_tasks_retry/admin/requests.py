@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from .. import guard
+from ..display.scope import console_database
 from ..taskqueue.database_errors import is_missing_table
-from .scope import console_database
 from .statement_timeout import is_timeout, statement_timeout
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.db import connections
 
-from .. import __version__, guard, registry
+from .. import __version__, guard, middleware, registry
 from ..conf import check_backend
 from ..conf import options as queue_options
 from ..conf import queues as known_queues
@@ -41,6 +41,7 @@ def prepare_connections(options: WorkerOptions) -> None:
 def refuse_unsafe_start(options: WorkerOptions) -> None:
     """Unknown options, a file that cannot be written and a database without its guard are said now, in one line."""
     guard.ensure(database(options.backend))
+    middleware.installed(options.backend)
     for pattern in (*options.queues, *options.exclude):
         check_pattern(pattern, options.backend)
     for module, why in registry.unimportable().items():

@@ -9,7 +9,7 @@ import signal
 import pytest
 from django.db.models import Sum
 
-from django_tasks_retry.models import Task, TaskStat
+from django_tasks_retry.models import Task, TaskStat, TaskTotal
 from tests.steps import enqueue_unchecked
 
 from . import tasks
@@ -32,7 +32,13 @@ WAYS = {
 
 
 def counted() -> dict[str, int]:
-    return TaskStat.objects.aggregate(completed=Sum("completed"), retried=Sum("retried"), failed=Sum("failed"))
+    """The same in the statistics of the minute and in the totals."""
+    [stats, totals] = [
+        model.objects.aggregate(completed=Sum("completed"), retried=Sum("retried"), failed=Sum("failed"))
+        for model in (TaskStat, TaskTotal)
+    ]
+    assert stats == totals
+    return stats
 
 
 def assert_told_once(task: Task, worker: WorkerProcess, effects) -> None:

@@ -12,12 +12,12 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
+from ...display.formatting import format_approximate, format_capped, format_duration, format_number
+from ...display.scope import Scope, current_scope
 from ...models import Overview, Task, Worker
 from ...taskqueue import alive_workers
 from ...taskqueue.operator import summaries
 from ..base import TaskPermissionMixin
-from ..display.formatting import format_approximate, format_capped, format_duration, format_number
-from ..scope import Scope, current_scope
 from .activity import SCALES, read_activity
 from .charts import attempts_chart
 from .failures import failure_rows

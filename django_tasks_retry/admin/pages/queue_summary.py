@@ -10,13 +10,19 @@ from datetime import datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from ...display.actors import actor_names
+from ...display.eligible_workers import (
+    knows_task,
+    no_tasks_advice,
+    runworker_command,
+    serves_queue,
+    unknown_task_advice,
+)
+from ...display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
+from ...display.redact import visible_reason
+from ...display.scope import Scope, queue_names
 from ...models import Queue, Worker
 from ...taskqueue.operator.summaries import CAP, Depth
-from ..display.actors import actor_names
-from ..display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
-from ..display.redact import visible_reason
-from ..eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue, unknown_task_advice
-from ..scope import Scope, queue_names
 from .activity import Activity, Bucket
 from .charts import Shape, sparkline
 

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 
 from ... import guard, registry
 from ...conf import OURS, configured_backends
-from ..display.formatting import one_line
+from ...display.formatting import one_line
 from .queue_summary import Problem
 
 

@@ -8,9 +8,10 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.utils import Error
 
+from django_tasks_retry.durations import read_duration
 from django_tasks_retry.errors import TaskQueueError
 from django_tasks_retry.worker import start
-from django_tasks_retry.worker.options import WorkerOptions, read_count, read_duration, read_names, read_size
+from django_tasks_retry.worker.options import WorkerOptions, read_count, read_names, read_size
 
 T = TypeVar("T")
 

@@ -25,7 +25,8 @@ from ...rules.signature import Callee, callee_of, unknown_option
 from ..database import database
 from ..ids import new_id
 from ..lease import current_lease
-from .insert import insert
+from .announce import tell_enqueued
+from .around import canonical_metadata, insert_within
 from .new_tasks import FIRST_YEAR, LAST_YEAR, new_task
 
 logger = logging.getLogger("django_tasks_retry")
@@ -78,7 +79,11 @@ def enqueue(request: Request) -> Task:
 def enqueue_many(requests: Iterable[Request]) -> list[Task]:
     """Enqueue all or nothing. A task whose unique key is taken comes back as the existing one."""
     tasks = [prepare(request) for request in requests]
-    return insert(tasks, home_of(tasks)) if tasks else []
+    if not tasks:
+        return []
+    stored = insert_within(tasks, home_of(tasks))
+    tell_enqueued(stored)
+    return stored
 
 
 def home_of(tasks: Sequence[Task]) -> str:
@@ -113,7 +118,7 @@ def prepare(request: Request) -> Task:
         backend=backend,
         interval=checked_interval(request.interval),
         unique_key=checked_key(request.unique_key),
-        metadata=canonical_metadata(request, backend),
+        metadata=canonical_metadata(request.metadata, backend),
         run_id=parent.run_id if parent else task_id,
         parent_id=parent.id if parent else None,
         **effective_policy(request, policy, backend),
@@ -152,17 +157,6 @@ def canonical_call(request: Request, backend: str) -> tuple[list[Any], dict[str,
     kwargs = canonical(request.kwargs or {}, "kwargs", budget)
     check_size(dump([args, kwargs]), budget.limit, budget.what)
     return args, kwargs
-
-
-def canonical_metadata(request: Request, backend: str) -> dict[str, Any]:
-    if not isinstance(request.metadata, Mapping):
-        raise InvalidPayload(f"metadata={request.metadata!r}: give a dictionary.")
-    if not request.metadata:
-        return {}
-    budget = Budget(options(backend).max_args_size, "metadata")
-    metadata: dict[str, Any] = canonical(request.metadata, "metadata", budget)
-    check_size(dump(metadata), budget.limit, budget.what)
-    return metadata
 
 
 def checked_queue(queue: str, backend: str) -> str:

@@ -18,6 +18,13 @@ from .wakeup import announce_work
 
 def insert(tasks: Sequence[Task], using: str) -> list[Task]:
     """Write prepared tasks. Returns them, or the unfinished tasks that hold their unique keys, in the same order."""
+    stored = write(tasks, using)
+    announce_work({task.queue for task in tasks}, using)
+    return stored
+
+
+def write(tasks: Sequence[Task], using: str) -> list[Task]:
+    """The same without a wake-up, which is sent from a thread."""
     stored: dict[UUID, Task] = {}
     engine, in_order = engine_for(using), sorted(tasks, key=key_order)
     try:
@@ -28,7 +35,6 @@ def insert(tasks: Sequence[Task], using: str) -> list[Task]:
         if is_missing_table(error):
             raise NotMigrated(using) from error
         raise
-    announce_work({task.queue for task in in_order}, using)
     return [stored[task.id] for task in tasks]
 
 

@@ -35,7 +35,7 @@ class Recorded(NamedTuple):
 
 
 class Stats(Protocol):
-    def count(self, queue: str, func_path: str, word: str, seconds: float) -> None: ...
+    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float) -> None: ...
 
 
 class OutcomeRecorder:
@@ -46,7 +46,8 @@ class OutcomeRecorder:
         """`finished` is what the sender of `task_finished` needs, where the task has ended for good."""
         word, level, detail = verdict(recorded)
         log(recorded, word, level, detail)
-        self.stats.count(recorded.lease.queue, recorded.lease.func_path, word, recorded.run_seconds)
+        lease = recorded.lease
+        self.stats.count(lease.queue, lease.func_path, word, recorded.run_seconds, lease.wait_seconds)
         if recorded.receipt.final_status is not None:
             self.send_finished(finished)
 

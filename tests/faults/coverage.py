@@ -127,6 +127,11 @@ FAULTS = {
     "F155": "secrets in texts",
     "F156": "rows that cannot be read, in the console",
     "F157": "names in commands to paste",
+    "F158": "failures that are only a hash and a number",
+    "F159": "retries that all become due at once",
+    "F160": "failures said to come",
+    "F161": "run now, in a paused queue",
+    "F162": "failures grouped past the word that matters",
 }
 DOES_NOT_APPLY = {
     "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",

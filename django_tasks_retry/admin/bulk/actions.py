@@ -74,10 +74,12 @@ def retry(ids: Sequence[UUID], **options: Any) -> list[UUID]:
     try:
         return retried(known, stored.db, **options)
     except CannotCopy:
-        return [task_id for each in known for task_id in retry_if_readable(each, stored.db, **options)]
+        return [done for n, each in enumerate(known) for done in retry_if_readable(each, n, stored.db, **options)]
 
 
-def retry_if_readable(task_id: UUID, using: str, **options: Any) -> list[UUID]:
+def retry_if_readable(task_id: UUID, place: int, using: str, **options: Any) -> list[UUID]:
+    if "eta" in options:
+        options["eta"] += place * options["step"]
     try:
         return retried([task_id], using, **options)
     except CannotCopy:
@@ -141,8 +143,10 @@ RUN_NOW = Action(
 ACTIONS = {action.name: action for action in (RETRY, CANCEL, RUN_NOW)}
 
 
-def run_action(action: Action, ids: Sequence[UUID], request: HttpRequest, reason: str, backend: str) -> list[UUID]:
+def run_action(
+    action: Action, ids: Sequence[UUID], request: HttpRequest, reason: str, backend: str, **options: Any
+) -> list[UUID]:
     """Call the service layer, which writes the events, then log it. Returns the tasks that it applied to."""
-    done = action.call(ids, by=request.user, reason=reason, backend=backend)
+    done = action.call(ids, by=request.user, reason=reason, backend=backend, **options)
     log_action(request, Task, [(str(task_id), str(task_id)) for task_id in done], action.name, reason)
     return done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
@@ -14,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from ...models import Overview, Task, Worker
 from ...taskqueue import alive_workers
-from ...taskqueue.operator import summaries
+from ...taskqueue.operator import failure_groups, summaries
 from ..base import TaskPermissionMixin
 from ..display.formatting import format_approximate, format_capped, format_duration, format_number
 from ..scope import Scope, current_scope
@@ -24,6 +25,8 @@ from .failures import failure_rows
 from .queue_summary import Problem, QueueSummary, find_problems, summarize_queues
 
 MAX_GROUPS = 5
+SUMMED_GROUPS = 200
+"""How many groups the number of failures is taken from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,6 @@ class OverviewAdmin(TaskPermissionMixin):
         scale = request.GET.get("span", "1h")
         visible = self.has_payload_permission(request)
         context = self.overview_context(scope, scale if scale in SCALES else "1h", can_see_payload=visible)
-        context["groups"] = failure_rows(
-            context["groups"][:MAX_GROUPS], scope, can_see_payload=visible, with_locations=False
-        )
         return self.render_page(request, "overview", _("Overview"), context)
 
     def overview_context(self, scope: Scope, chosen: str, *, can_see_payload: bool) -> dict[str, Any]:
@@ -54,13 +54,14 @@ class OverviewAdmin(TaskPermissionMixin):
         workers: list[Worker] = list(alive_workers(scope.backend).order_by("id")[:1000])
         activity = read_activity(scope, SCALES[chosen])
         queues = summarize_queues(scope, depths, workers, activity, can_see_payload=can_see_payload)
-        groups, stored = summaries.failure_groups(scope.using), summaries.stored(scope.using)
+        heads, stored = failure_groups.group_heads(scope.using), summaries.stored(scope.using)
+        groups = failure_groups.describe_groups(heads[:MAX_GROUPS], scope.using)
         return {
             "is_empty": not stored,
             "now": scope.now,
             "cards": [
                 *self.queue_cards(scope, queues, workers),
-                *self.total_cards(groups, workers, stored),
+                *self.total_cards(failed_lately(heads, scope), workers, stored),
             ],
             "problems": [
                 (problem, self.problem_url(problem))
@@ -70,7 +71,7 @@ class OverviewAdmin(TaskPermissionMixin):
             "scale": activity.scale,
             "scales": [(name, scale.label, name == chosen) for name, scale in SCALES.items()],
             "queues": queues,
-            "groups": groups,
+            "groups": failure_rows(groups, scope, can_see_payload=can_see_payload, with_locations=False),
             "tasks_url": self.changelist_url("task"),
             "failures_url": self.changelist_url("failuregroup"),
             "queues_url": self.changelist_url("queue"),
@@ -91,10 +92,7 @@ class OverviewAdmin(TaskPermissionMixin):
             Card(_("Retrying"), format_capped(retrying), waiting, url("retrying"), tone("warn", retrying)),
         ]
 
-    def total_cards(
-        self, groups: Sequence[summaries.FailureGroup], workers: Sequence[Worker], stored: int
-    ) -> list[Card]:
-        failed = sum(group.failed_today for group in groups)
+    def total_cards(self, failed: int, workers: Sequence[Worker], stored: int) -> list[Card]:
         alive, url = format_number(len(workers)), self.changelist_url
         return [
             Card(_("Failed"), format_capped(failed), _("in 24 hours"), url("failuregroup"), tone("bad", failed)),
@@ -112,6 +110,11 @@ class OverviewAdmin(TaskPermissionMixin):
 
     def task_list_url(self, status: str) -> str:
         return f"{self.changelist_url('task')}?{urlencode({'status': status})}"
+
+
+def failed_lately(heads: Sequence[failure_groups.Head], scope: Scope) -> int:
+    """How many failed within a day, of the groups that failed last."""
+    return failure_groups.failed_since(heads[:SUMMED_GROUPS], scope.now - timedelta(days=1), scope.using)
 
 
 def tone(name: str, condition: object) -> str:

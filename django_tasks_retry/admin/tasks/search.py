@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from ... import registry
 from ...querysets import TaskQuerySet
-from ...taskqueue.operator import summaries
+from ...taskqueue.operator.failure_groups import GroupText, group_heads, group_texts
 from ..display.redact import redact_text
 
 HELP = _("Search by id or the beginning of an id, queue:NAME, task:NAME, error:TEXT.")
@@ -104,11 +104,11 @@ def fingerprints_like(texts: Sequence[str], using: str, *, can_see_payload: bool
     wanted = [text.lower() for text in texts]
     return [
         group.fingerprint
-        for group in summaries.failure_groups(using)
+        for group in group_texts(group_heads(using), using)
         if all(text in visible_text(group, can_see_payload=can_see_payload) for text in wanted)
     ]
 
 
-def visible_text(group: summaries.FailureGroup, *, can_see_payload: bool) -> str:
+def visible_text(group: GroupText, *, can_see_payload: bool) -> str:
     message = redact_text(group.message[:MAX_MESSAGE]) if can_see_payload else ""
     return f"{group.exception} {group.code} {message}".lower()

@@ -83,6 +83,12 @@ class Engine(Protocol):
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of failures.sql."""
 
+    def failed_since(self, parameters: Mapping[str, Any]) -> int:
+        """The answer of failed_since.sql."""
+
+    def estimate_failures(self) -> dict[str, int]:
+        """About how many failed with each common fingerprint, as far as the database knows without counting."""
+
     def estimate_tasks(self) -> int:
         """About how many tasks are stored, without counting them."""
 

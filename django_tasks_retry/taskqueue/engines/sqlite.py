@@ -47,10 +47,9 @@ from .statements import read_sql
 
 LANES = read_sql("lanes_sqlite")
 # The operator ->> of the other engine is known to SQLite only from 3.38 on.
-FAILURES = read_sql(
-    "failures",
-    **{name: f"json_extract(task.last_error, '$.{name}')" for name in ("exception", "code", "message")},
-)
+ERROR = {name: f"json_extract(task.last_error, '$.{name}')" for name in ("exception", "code", "message")}
+SHOWN = "SELECT key, value FROM json_each(%(shown)s)"
+FAILURES, FAILED_SINCE = read_sql("failures", shown=SHOWN, **ERROR), read_sql("failed_since", shown=SHOWN)
 CANCEL_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
 """What cancelling has to know. Whatever else a row holds, even what cannot be decoded, does not stand in its way."""
 
@@ -259,6 +258,12 @@ class SQLite:
 
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         return run(FAILURES, parameters, self.using)
+
+    def failed_since(self, parameters: Mapping[str, Any]) -> int:
+        return int(fetch(FAILED_SINCE, parameters, self.using)[0][0])
+
+    def estimate_failures(self) -> dict[str, int]:
+        return {}
 
     def estimate_tasks(self) -> int:
         return int(fetch(ESTIMATE, None, self.using)[0][0])

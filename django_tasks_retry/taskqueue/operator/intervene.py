@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 from uuid import UUID
 
@@ -62,22 +62,41 @@ def cancel_free(ids: Sequence[UUID], *, wait: bool, using: str, actor: str, reas
     return list(ended)
 
 
-def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> list[Task]:
+def retry(
+    ids: Iterable[UUID],
+    *,
+    eta: datetime | None = None,
+    step: timedelta = timedelta(0),
+    by: Any = None,
+    reason: str = "",
+    backend: str = "default",
+) -> list[Task]:
     """Do finished tasks again, each as a new task with the same call. The old rows stay as they were.
 
+    They are due at once; with an eta the first is due then, and each of the others a `step` after the one before.
     A task whose row cannot be read cannot be copied: it is skipped.
     """
     using, actor, reason = database(backend), actor_of(by), noted(reason)
     fresh: list[Task] = []
+    due = due_times(eta, step)
     for chunk in chunks(ids):
         with transaction.atomic(using=using):
             finished = repeatable(Task.objects.using(using).finished(), chunk)
             ended = ended_series(finished, using)
-            copies = [same_call(task, retry_of_id=task.pk, **({} if task.pk in ended else ONCE)) for task in finished]
+            copies = [
+                same_call(task, retry_of_id=task.pk, **({} if task.pk in ended else ONCE), **next(due))
+                for task in finished
+            ]
             written = [task for task in insert(copies, using) if not task.already_enqueued]
             write_events([retried(task, actor, reason) for task in written], using)
         fresh += written
     return fresh
+
+
+def due_times(eta: datetime | None, step: timedelta) -> Iterator[dict[str, Any]]:
+    """The place in line of one retry after another."""
+    for n in count():
+        yield {} if eta is None else {"eta": checked_eta(eta + n * step)}
 
 
 ONCE: dict[str, Any] = {"interval": 0, "slot": None}

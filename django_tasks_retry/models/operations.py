@@ -43,6 +43,8 @@ class Worker(models.Model):
     tasks = models.JSONField(_("tasks"), default=list, help_text=_("Paths of the functions it knows."))
     processes = models.PositiveIntegerField(_("processes"))
     slots = models.PositiveIntegerField(_("slots"))
+    # Of the slots; the others are for coroutines. Workers of an earlier release do not tell.
+    threads = models.PositiveIntegerField(_("threads"), default=0, db_default=0)
     running = models.PositiveIntegerField(_("running"), default=0)
     started_at = InstantField(_("started at"))
     heartbeat_at = InstantField(_("heartbeat at"))

@@ -34,6 +34,10 @@ class WorkerOptions:
     def slots(self) -> int:
         return self.processes * (self.threads + self.async_slots)
 
+    @property
+    def all_threads(self) -> int:
+        return self.processes * self.threads
+
 
 def read_duration(text: str) -> float:
     """`500ms 30s 5m 6h 7d`; a bare number is seconds."""

@@ -132,6 +132,11 @@ FAULTS = {
     "F160": "failures said to come",
     "F161": "run now, in a paused queue",
     "F162": "failures grouped past the word that matters",
+    "F163": "unknown functions behind unknown functions",
+    "F164": "all workers gone",
+    "F165": "threads full, coroutines not",
+    "F166": "numbers that disagree",
+    "F167": "history asked for where Django has none",
 }
 DOES_NOT_APPLY = {
     "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from django.utils import timezone
@@ -52,8 +52,9 @@ def format_number(value: int) -> str:
 
 
 def format_decimal(value: float) -> str:
-    """One place, rounded; `number_format` alone would cut the rest off."""
-    return number_format(Decimal(f"{value:.1f}"), decimal_pos=1, use_l10n=True, force_grouping=True)
+    """One place, rounded half up from what a clock can tell; `number_format` alone would cut the rest off."""
+    rounded = Decimal(f"{value:.6f}").quantize(Decimal("0.1"), ROUND_HALF_UP)
+    return number_format(rounded, decimal_pos=1, use_l10n=True, force_grouping=True)
 
 
 def format_capped(count: int, cap: int = CAP) -> str:

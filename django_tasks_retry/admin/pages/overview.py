@@ -18,6 +18,7 @@ from ...taskqueue import alive_workers
 from ...taskqueue.operator import failure_groups, summaries
 from ..base import TaskPermissionMixin
 from ..display.formatting import format_approximate, format_capped, format_duration, format_number
+from ..eligible_workers import is_coroutine
 from ..scope import Scope, current_scope
 from .activity import SCALES, read_activity
 from .charts import attempts_chart
@@ -47,6 +48,7 @@ class OverviewAdmin(TaskPermissionMixin):
         scale = request.GET.get("span", "1h")
         visible = self.has_payload_permission(request)
         context = self.overview_context(scope, scale if scale in SCALES else "1h", can_see_payload=visible)
+        context["can_resume"] = self.has_perm(request, "pause_queue") and self.has_perm(request, "view_queue")
         return self.render_page(request, "overview", _("Overview"), context)
 
     def overview_context(self, scope: Scope, chosen: str, *, can_see_payload: bool) -> dict[str, Any]:
@@ -64,7 +66,11 @@ class OverviewAdmin(TaskPermissionMixin):
                 *self.total_cards(failed_lately(heads, scope), workers, stored),
             ],
             "problems": [
-                (problem, self.problem_url(problem))
+                (
+                    problem,
+                    self.problem_url(problem),
+                    problem.resume and self.url("resume", problem.resume, model="queue"),
+                )
                 for problem in find_problems(queues, depths, workers, summaries.expired_leases(scope.using))
             ],
             "chart": attempts_chart(activity.total),
@@ -75,20 +81,20 @@ class OverviewAdmin(TaskPermissionMixin):
             "tasks_url": self.changelist_url("task"),
             "failures_url": self.changelist_url("failuregroup"),
             "queues_url": self.changelist_url("queue"),
+            "live": True,
         }
 
     def queue_cards(self, scope: Scope, queues: Sequence[QueueSummary], workers: Sequence[Worker]) -> list[Card]:
         tasks = Task.objects.using(scope.using)
-        running = len(tasks.running().order_by("locked_by").values_list("pk", flat=True)[: summaries.CAP + 1])
+        running = list(tasks.running().order_by("locked_by").values_list("func_path", flat=True)[: summaries.CAP + 1])
         retrying = len(tasks.retrying().values_list("pk", flat=True)[: summaries.CAP + 1])
         oldest = max((queue.oldest_wait for queue in queues), default=0.0)
         ready = _("%(count)s ready") % {"count": format_capped(sum(queue.due for queue in queues))}
-        slots = _("of %(count)s slots") % {"count": format_number(sum(worker.slots for worker in workers))}
-        wait = format_duration(oldest) if oldest else _("none")
+        wait, slots = format_duration(oldest) if oldest else _("none"), slots_note(running, workers)
         waiting, url = _("awaiting retry"), self.task_list_url
         return [
             Card(_("Oldest wait"), wait, ready, url("ready"), tone("warn", oldest > 60)),
-            Card(_("Running"), format_capped(running), slots, url("running"), tone("busy", running)),
+            Card(_("Running"), format_capped(len(running)), slots, url("running"), tone("busy", running)),
             Card(_("Retrying"), format_capped(retrying), waiting, url("retrying"), tone("warn", retrying)),
         ]
 
@@ -108,8 +114,28 @@ class OverviewAdmin(TaskPermissionMixin):
         query = f"?{urlencode(problem.params)}" if problem.params else ""
         return f"{self.changelist_url(problem.page)}{query}" if problem.page else ""
 
+    def resume_url(self, problem: Problem) -> str:
+        return self.url("resume", problem.resume, model="queue") if problem.resume else ""
+
     def task_list_url(self, status: str) -> str:
         return f"{self.changelist_url('task')}?{urlencode({'status': status})}"
+
+
+def slots_note(running: Sequence[str], workers: Sequence[Worker]) -> str:
+    """Threads and coroutines apart: full threads are full, however many coroutines could still run."""
+    threads, slots = sum(worker.threads for worker in workers), sum(worker.slots for worker in workers)
+    if not threads:
+        return _("of %(count)s slots") % {"count": format_number(slots)}
+    coroutines = sum(is_coroutine(path) for path in running)
+    values = {
+        "busy": format_number(len(running) - coroutines),
+        "threads": format_number(threads),
+        "coroutines": format_number(coroutines),
+        "slots": format_number(slots - threads),
+    }
+    if slots == threads:
+        return _("%(busy)s of %(threads)s threads") % values
+    return _("%(busy)s of %(threads)s threads, %(coroutines)s of %(slots)s async") % values
 
 
 def failed_lately(heads: Sequence[failure_groups.Head], scope: Scope) -> int:

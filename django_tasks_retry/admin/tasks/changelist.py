@@ -20,7 +20,7 @@ from ...taskqueue.operator.summaries import CAP
 from ..display.formatting import format_capped, format_number
 from ..reading import read_rows
 from ..statement_timeout import is_timeout, statement_timeout
-from . import filters
+from . import filters, search
 
 LIST_COLUMNS = (
     "id", "func_path", "queue", "status", "eta", "attempts", "refunds", "max_attempts", "last_attempt_at",
@@ -100,6 +100,16 @@ class TaskChangeList(ChangeList):
         if is_complete or self.page_num != max(self.paginator.num_pages, 1):
             return None
         return self.get_query_string({"older": str(self.floor)}, ["p"])
+
+    @property
+    def retrying_query(self) -> str | None:
+        """A search for an error means failed tasks; the query string for those that wait for another attempt."""
+        errors = search.parse(self.query).errors if self.query else []
+        return self.get_query_string({"status": "retrying"}, ["p", "older"]) if errors and not self.has_status else None
+
+    @property
+    def has_status(self) -> bool:
+        return "status" in self.active_filters
 
     @property
     def notice(self) -> str:

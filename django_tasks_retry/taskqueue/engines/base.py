@@ -80,6 +80,9 @@ class Engine(Protocol):
     def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
         """End those of the tasks that are unfinished, as `record` does. By id, whether a worker was running it."""
 
+    def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The rows of depths.sql."""
+
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of failures.sql."""
 

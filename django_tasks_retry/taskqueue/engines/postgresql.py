@@ -79,6 +79,7 @@ RECOVER = read_sql(
 )
 CANCEL = {waits: read_sql("cancel", skip_locked="" if waits else SKIP_LOCKED) for waits in (True, False)}
 CLEAR_STRAYS = read_sql("clear_strays")
+DEPTHS = read_sql("depths", collect="jsonb_agg")
 ERROR = {name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")}
 SHOWN = "SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)"
 FAILURES = read_sql("failures", shown=SHOWN, **ERROR)
@@ -212,6 +213,9 @@ class PostgreSQL:
         return dict(self.fetch(CANCEL[wait], {"ids": list(ids), "actor": actor, "error": error, "data": data}))
 
     # Summaries and wake-ups
+
+    def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return run(DEPTHS, parameters, self.using)
 
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         return run(FAILURES, parameters, self.using)

@@ -5,6 +5,7 @@ Every count is capped: beyond the cap nobody needs to know how many, only that t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,12 +16,12 @@ from django.db.models import Q
 
 from ...clock import Now, now
 from ...models import Task
-from ..database import as_moment, run
+from ..database import as_moment
 from ..engines import engine_for
-from ..engines.statements import read_sql
 
 CAP = 1000
-DEPTHS = read_sql("depths")
+MAX_PATHS = 20
+"""Functions that are named for a lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +31,27 @@ class Depth:
     queue: str
     priority: int
     oldest_eta: datetime
-    oldest_func_path: str
+    func_paths: tuple[str, ...]
+    """Which functions its due tasks call, as far as the first of them tell."""
     backend: str
     due: int
 
 
 def depths(using: str) -> list[Depth]:
     """Every lane that holds a pending task, with its head and its due tasks, counted up to CAP + 1."""
-    rows, current = run(DEPTHS, {"cap": CAP + 1, **READABLE_TIMES}, using), now(using)
+    parameters, current = {"cap": CAP + 1, "paths": MAX_PATHS, **READABLE_TIMES}, now(using)
     return [
         Depth(
-            row["queue"], row["priority"], readable_moment(row["eta"]) or current, row["func_path"],
+            row["queue"], row["priority"], readable_moment(row["eta"]) or current, read_paths(row["func_paths"]),
             row["backend"], row["due"],
         )
-        for row in rows
+        for row in engine_for(using).depths(parameters)
     ]  # fmt: skip
+
+
+def read_paths(value: Any) -> tuple[str, ...]:
+    """PostgreSQL gives NULL where there is none; each driver reads JSON in its own way."""
+    return tuple(json.loads(value) if isinstance(value, str) else value or ())
 
 
 READABLE_TIMES = {"first": "0001-01-02 00:00:00+00", "last": "9999-12-30 00:00:00+00"}

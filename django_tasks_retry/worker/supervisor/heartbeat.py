@@ -33,6 +33,7 @@ class Heartbeat:
                 tasks=registry.known_paths(),
                 processes=self.options.processes,
                 slots=self.options.slots,
+                threads=self.options.all_threads,
             )
         )
 

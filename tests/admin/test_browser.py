@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.admin.bulk import confirm
 from django_tasks_retry.models import Queue, Task
 from tests import tasks
-from tests.admin import scene
+from tests.admin import scene, shop
 from tests.admin.conftest import make_user
 
 BASE = "/admin/django_tasks_retry"
@@ -307,15 +308,27 @@ def test_screenshots(open_page, committed, scheme, tmp_path):
             assert picture.stat().st_size > 5000
 
 
+def deploy_shop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tracebacks look as they do in production: the shop's code in a folder of its own, ours among the packages."""
+    home, package = "/srv/shop/tasks.py", "/srv/venv/site-packages/django_tasks_retry/worker/child/attempt.py"
+    lines = Path(shop.__file__).read_text().splitlines(keepends=True)
+    monkeypatch.setitem(linecache.cache, home, (0, None, lines, home))
+    ours = [(function, home) for function in (shop.send_receipt.func, shop.deliver, shop.import_row.func)]
+    for function, file in [*ours, (scene.outcome_of, package)]:
+        monkeypatch.setattr(function, "__code__", function.__code__.replace(co_filename=file))
+
+
 @pytest.mark.skipif("README_PICTURES" not in os.environ, reason="README_PICTURES=docs/images makes them anew")
 @pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures_for_the_readme(open_page, committed, scheme):
+def test_pictures_for_the_readme(open_page, committed, scheme, monkeypatch):
     folder = Path(os.environ["README_PICTURES"])
     folder.mkdir(parents=True, exist_ok=True)
+    deploy_shop(monkeypatch)
     played = scene.play(committed)
     page = open_page(color_scheme=scheme, viewport={"width": 1180, "height": 880})
     page.evaluate("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
-    for name, url in {"overview": PAGES["overview"], "task": task_url(played["failed"])}.items():
+    shown = {"overview": PAGES["overview"], "task": task_url(played["failed"]), "failure": group_url(played["failed"])}
+    for name, url in shown.items():
         page.goto(url)
         page.screenshot(path=folder / f"{name}-{scheme}.png")

@@ -190,8 +190,15 @@ def test_a_spread_goes_on_from_batch_to_batch(database, operator, monkeypatch):
     assert [b - a for a, b in itertools.pairwise(etas)] == [timedelta(minutes=1)] * 4
 
 
-def test_what_cannot_be_copied_leaves_its_place_empty(database):
-    """The service layer numbers what it retries; the rest keeps the distance."""
+def test_a_spread_is_over_all_that_match_however_many_the_confirmation_counts(database, operator, monkeypatch):
+    monkeypatch.setattr("django_tasks_retry.admin.bulk.selection.DRY_RUN_LIMIT", 2)
+    made = fail(5, ValueError("boom"))
+    act(operator, ask(operator, made[0]), spread="5")
+    etas = list(Task.objects.filter(retry_of__isnull=False).order_by("retry_of").values_list("eta", flat=True))
+    assert etas[-1] - etas[0] == timedelta(minutes=4)
+
+
+def test_the_service_layer_staggers_what_it_retries(database):
     made = fail(3, ValueError("boom"))
     start = clock.now(database)
     retried = taskqueue.retry([each.pk for each in made], eta=start, step=timedelta(seconds=7))

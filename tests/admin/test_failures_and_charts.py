@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_tasks_retry import taskqueue
+from django_tasks_retry.admin.display.failure_words import place_in_project
 from django_tasks_retry.models import OperatorEvent, Task, TaskStat
 from django_tasks_retry.rules.fingerprint import fingerprint, general
 from django_tasks_retry.rules.frames import frames_of, innermost_project_frame
@@ -46,6 +47,14 @@ def test_frames_know_whose_they_are():
     found = innermost_project_frame(frames)
     assert found is not None
     assert (found.short_file, found.line) == ("shop/mail.py", 88)
+
+
+def test_the_place_of_a_failure_is_the_projects_own_or_none():
+    """A line of a library, where wrong arguments are found out, tells nobody where to look."""
+    assert place_in_project(TRACEBACK) == "shop/mail.py:88 deliver"
+    library = "\n".join(line for line in TRACEBACK.splitlines() if "/srv/app" not in line)
+    assert frames_of(library)
+    assert place_in_project(library) == ""
 
 
 @pytest.mark.parametrize(

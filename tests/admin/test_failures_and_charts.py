@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.admin.display.failure_words import place_in_project
+from django_tasks_retry.display.failure_words import place_in_project
 from django_tasks_retry.models import OperatorEvent, Task, TaskStat
 from django_tasks_retry.rules.fingerprint import fingerprint, general
 from django_tasks_retry.rules.frames import frames_of, innermost_project_frame

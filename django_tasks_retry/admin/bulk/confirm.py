@@ -17,12 +17,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from ...clock import now
+from ...display.failure_words import group_words
+from ...display.formatting import format_moment, format_number, one_line
+from ...display.scope import console_backend, console_database
 from ...taskqueue.ids import new_id
 from ...taskqueue.operator.failure_groups import outcomes
 from ..base import ConsoleAdmin
-from ..display.failure_words import group_words
-from ..display.formatting import format_moment, format_number, one_line
-from ..scope import console_backend, console_database
 from ..statement_timeout import statement_timeout
 from ..tasks import filters
 from .actions import ACTIONS, CANCEL, RETRY, Action, run_action

@@ -7,15 +7,15 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
+from ...display.failure_words import error_words
+from ...display.formatting import format_ago, format_capped, format_count, format_number, one_line, printable
+from ...display.reading import read_row, unreadable_columns
+from ...display.redact import redact_text, redacted_arguments
+from ...display.scope import Scope
+from ...display.tracebacks import format_traceback
 from ...models import Task
 from ...rules.names import short_id, short_name
 from ...taskqueue.operator import failure_groups
-from ..display.failure_words import error_words
-from ..display.formatting import format_ago, format_capped, format_count, format_number, one_line, printable
-from ..display.redact import redact_text, redacted_arguments
-from ..display.tracebacks import format_traceback
-from ..reading import read_row, unreadable_columns
-from ..scope import Scope
 
 
 def group_context(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...display.redact import redact_text
 from ...taskqueue.operator.failure_groups import GroupText, Head, group_texts
-from ..display.redact import redact_text
 
 MAX_WORDS = 10
 MAX_MESSAGE = 2000

@@ -16,6 +16,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
+from ...display.failure_words import error_words, message_words, place_in_project
+from ...display.formatting import format_ago, format_capped, format_count, one_line
+from ...display.scope import Scope, current_scope
 from ...models import FailureGroup, Task
 from ...rules.names import short_name
 from ...taskqueue.operator import failure_groups
@@ -23,9 +26,6 @@ from ...taskqueue.operator.summaries import CAP
 from ..base import TaskPermissionMixin
 from ..bulk.actions import ACTIONS, CANCEL, RETRY
 from ..bulk.confirm import BulkActionAdmin, select_all
-from ..display.failure_words import error_words, message_words, place_in_project
-from ..display.formatting import format_ago, format_capped, format_count, one_line
-from ..scope import Scope, current_scope
 from .failure_group import group_context
 from .failure_search import matching_heads
 

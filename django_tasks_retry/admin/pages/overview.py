@@ -13,17 +13,18 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
+from ...display.eligible_workers import is_coroutine
+from ...display.formatting import format_approximate, format_capped, format_duration, format_number
+from ...display.scope import Scope, current_scope
 from ...models import Overview, Task, Worker
 from ...taskqueue import alive_workers
 from ...taskqueue.operator import failure_groups, summaries
 from ..base import TaskPermissionMixin
-from ..display.formatting import format_approximate, format_capped, format_duration, format_number
-from ..eligible_workers import is_coroutine
-from ..scope import Scope, current_scope
 from .activity import SCALES, read_activity
 from .charts import attempts_chart
 from .failures import failure_rows
 from .queue_summary import Problem, QueueSummary, find_problems, summarize_queues
+from .setup_problems import setup_problems
 
 MAX_GROUPS = 5
 SUMMED_GROUPS = 200
@@ -66,12 +67,11 @@ class OverviewAdmin(TaskPermissionMixin):
                 *self.total_cards(failed_lately(heads, scope), workers, stored),
             ],
             "problems": [
-                (
-                    problem,
-                    self.problem_url(problem),
-                    problem.resume and self.url("resume", problem.resume, model="queue"),
+                (problem, self.problem_url(problem), self.resume_url(problem))
+                for problem in (
+                    *setup_problems(scope.using),
+                    *find_problems(queues, depths, workers, summaries.expired_leases(scope.using)),
                 )
-                for problem in find_problems(queues, depths, workers, summaries.expired_leases(scope.using))
             ],
             "chart": attempts_chart(activity.total),
             "scale": activity.scale,

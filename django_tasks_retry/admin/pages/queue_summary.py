@@ -10,10 +10,15 @@ from datetime import datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from ...models import Queue, Worker
-from ...taskqueue.operator.summaries import CAP, Depth
-from ..display.actors import actor_names
-from ..display.formatting import (
+from ...display.actors import actor_names
+from ...display.eligible_workers import (
+    knows_task,
+    no_tasks_advice,
+    runworker_command,
+    serves_queue,
+    unknown_task_advice,
+)
+from ...display.formatting import (
     format_capped,
     format_decimal,
     format_duration,
@@ -21,9 +26,10 @@ from ..display.formatting import (
     format_percentage,
     one_line,
 )
-from ..display.redact import visible_reason
-from ..eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue
-from ..scope import Scope, queue_names
+from ...display.redact import visible_reason
+from ...display.scope import Scope, queue_names
+from ...models import Queue, Worker
+from ...taskqueue.operator.summaries import CAP, Depth
 from .activity import Activity, Bucket
 from .charts import Shape, sparkline
 
@@ -220,9 +226,9 @@ def unknown_task_problems(depths: Sequence[Depth], workers: Sequence[Worker]) ->
 
 
 def unknown_task_problem(path: str, queue: str) -> Problem:
-    text = _("Queue %(queue)s: no running worker knows %(path)s. Deploy the code that defines it, or cancel its tasks.")
-    values = {"path": one_line(path), "queue": one_line(queue, 64)}
-    return Problem(text % values, page="task", params={"task": path, "status": "ready"})
+    text = _("Queue %(queue)s: no running worker knows %(path)s.")
+    said = text % {"path": one_line(path), "queue": one_line(queue, 64)}
+    return Problem(f"{said} {unknown_task_advice(path)}", page="task", params={"task": path, "status": "ready"})
 
 
 def expired_lease_problem(expired: int) -> Problem:

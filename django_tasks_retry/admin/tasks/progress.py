@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from ..display.formatting import format_decimal, format_number, format_percentage, one_line
-from ..display.redact import redact_text
+from ...display.formatting import format_decimal, format_number, format_percentage, one_line
+from ...display.redact import redact_text
 
 
 @dataclass(frozen=True, slots=True)

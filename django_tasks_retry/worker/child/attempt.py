@@ -25,6 +25,7 @@ from ...errors import InvalidPayload, LeaseLost, TaskCancelled
 from ...registry import AnyTask
 from ...rules.failure import Code, Failure, capture
 from ...rules.policy import policy_of
+from ...rules.signature import Callee, callee_of
 from ...taskqueue import (
     Completed,
     Failed,
@@ -134,7 +135,7 @@ def begin(attempt: Attempt) -> Call | Outcome:
     context = (bridge.context_of(lease, result_of(attempt, task)),) if task.takes_context else ()
     args = (*context, *lease.args)
     try:
-        signature_of(task.func).bind(*args, **lease.kwargs)
+        check_call(task, args, lease.kwargs)
     except TypeError as misfit:
         return Failed(lease, capture(misfit, Code.BAD_ARGUMENTS))
     if is_start_heard:
@@ -157,6 +158,19 @@ def begins_with_database(attempt: Attempt) -> bool:
     task = registry.find(attempt.lease.func_path)
     history = attempt.lease.attempts > 1 and task is not None and needs_history(task)
     return history or is_watched(task_started)
+
+
+def check_call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """TypeError where the function could not be called so."""
+    callee = callee_by_place(task.func)
+    if callee.signature is None or not callee.surely_fits(args, kwargs):
+        signature_of(task.func).bind(*args, **kwargs)
+
+
+@cache
+def callee_by_place(function: Callable[..., Any]) -> Callee:
+    """With the context as an argument like others."""
+    return callee_of(function, takes_context=False)
 
 
 @cache

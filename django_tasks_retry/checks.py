@@ -14,12 +14,13 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections, router
 from django.db.utils import DatabaseError
 
-from . import discovery, guard, registry
+from . import guard, registry
 from .conf import OURS, configured_backends
 from .errors import InvalidOptions
 from .models import Task, TaskEvent, TaskResult
 from .rules.backoff import Schedule, has_unreachable_delays
 from .taskqueue import database
+from .taskqueue.producer import discovery
 from .taskqueue.schedules.code import problems
 
 SUPPORTED = {"sqlite", "postgresql"}

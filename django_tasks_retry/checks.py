@@ -52,14 +52,6 @@ def check_database(alias: str) -> list[CheckMessage]:
             )
         ]
     messages: list[CheckMessage] = []
-    if connection.vendor == "sqlite" and connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
-        messages.append(
-            checks.Warning(
-                f"Database {alias!r} begins its transactions deferred: workers will meet 'database is locked'.",
-                hint=f"Set DATABASES[{alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
-                id="django_tasks_retry.W001",
-            )
-        )
     if connection.vendor == "postgresql" and not uses_psycopg_3(connection):
         messages.append(
             checks.Warning(
@@ -69,6 +61,21 @@ def check_database(alias: str) -> list[CheckMessage]:
             )
         )
     return messages + check_guard(alias)
+
+
+@register(Tags.models)
+def check_transaction_mode(**_: Any) -> list[CheckMessage]:
+    """By the settings alone, so that a plain `check` tells it, too."""
+    return [
+        checks.Warning(
+            f"Database {alias!r} begins its transactions deferred: workers will meet 'database is locked'.",
+            hint=f"Set DATABASES[{alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
+            id="django_tasks_retry.W001",
+        )
+        for alias in sorted(task_databases())
+        if connections[alias].vendor == "sqlite"
+        and connections[alias].settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE"
+    ]
 
 
 def uses_psycopg_3(connection: Any) -> bool:

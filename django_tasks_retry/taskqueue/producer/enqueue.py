@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.utils import timezone
 
-from ... import discovery, registry
+from ... import registry
 from ...conf import check_backend, check_queue, options
 from ...durations import as_seconds
 from ...errors import InvalidCall, InvalidPayload, UnknownOption
@@ -21,13 +21,14 @@ from ...models import MAX_LENGTHS, Task
 from ...rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
-from ...rules.signature import Callee, callee_of, unknown_option
 from ..database import database
 from ..ids import new_id
 from ..lease import current_lease
+from . import discovery
 from .announce import tell_enqueued
 from .around import canonical_metadata, insert_within
 from .new_tasks import FIRST_YEAR, LAST_YEAR, new_task
+from .signature import Callee, callee_of, unknown_option
 
 logger = logging.getLogger("django_tasks_retry")
 

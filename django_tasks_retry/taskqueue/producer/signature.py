@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from ..errors import WrongArguments
-from .names import path_of
+from ...errors import WrongArguments
+from ...rules.names import path_of
 
 MOST_SHOWN = 200
 UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'")

@@ -38,6 +38,8 @@ OPTIONS = {
     "KEEP_SUCCESS": "Seconds that successful tasks are kept. ``None`` keeps them forever.",
     "KEEP_FAILED": "Seconds that failed tasks are kept.",
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
+    "SCHEDULES": "Schedules by name: ``task``, the path of a registered task, and ``cron`` or ``every``; see "
+    ":doc:`/howto/schedules`.",
 }
 
 FLAGS = {

@@ -90,8 +90,8 @@ KEYS_AND_ORDER = (
         (
             Edit(
                 "taskqueue/operator/intervene.py",
-                "            copies = [same_call(",
-                "            finished.update(attempts=0)\n            copies = [same_call(",
+                "            copies = [copy_of(",
+                "            finished.update(attempts=0)\n            copies = [copy_of(",
             ),
         ),
         (MODEL,),

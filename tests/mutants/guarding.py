@@ -143,7 +143,13 @@ GUARD = (
     ),
     Mutant(
         "rows are replaced",
-        (Edit("guard/sqlite.py", "inserted = f\"{exists(TASK, 'id = NEW.id')} OR {taken}\"", "inserted = taken"),),
+        (
+            Edit(
+                "guard/sqlite.py",
+                "inserted = f\"{exists(TASK, 'id = NEW.id')} OR {taken} OR {slot_taken}\"",
+                "inserted = taken",
+            ),
+        ),
         (DELETION + "test_a_row_is_not_replaced",),
         on=SQLITE,
     ),

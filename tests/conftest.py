@@ -16,7 +16,22 @@ from tests.router import CurrentDatabase
 from tests.worker.trouble import Server
 
 SLOW_ROOMS = ("soak", "mutants", "faults", "worker", "admin")
-MIRRORS = {"rules", "taskqueue", "contract", "guard", "scenarios", "backend", "testing", "admin"}
+MIRRORS = {
+    "rules",
+    "taskqueue",
+    "contract",
+    "guard",
+    "scenarios",
+    "backend",
+    "testing",
+    "admin",
+    "middleware",
+    "metrics",
+    "contrib",
+    "selection",
+    "cli",
+    "verify",
+}
 """The rooms that coverage is asked of. The others repeat what these do, and measuring them would take long."""
 ALIASES = {"sqlite": "default", "postgresql": "postgresql"}
 

@@ -9,7 +9,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("django_tasks_retry", "0004_validate_bounds"),
+        ("django_tasks_retry", "0005_event_key"),
     ]
 
     operations = [

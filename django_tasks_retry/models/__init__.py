@@ -1,7 +1,7 @@
 """The rows: tasks, their results and their events; and what stands around them."""
 
 from .columns import CALL_COLUMNS, FIXED_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS
-from .operations import OperatorEvent, Queue, TaskStat, Worker
+from .operations import OperatorEvent, Queue, TaskStat, TaskTotal, Worker
 from .pages import FailureGroup, Overview
 from .schedules import Schedule
 from .tasks import MAX_LENGTHS, Task, TaskEvent, TaskResult
@@ -22,5 +22,6 @@ __all__ = [
     "TaskEvent",
     "TaskResult",
     "TaskStat",
+    "TaskTotal",
     "Worker",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -62,7 +64,24 @@ class Worker(models.Model):
         return self.id
 
 
-class TaskStat(models.Model):
+def count() -> Any:
+    # With a default of the database's own: workers of the version before go on adding during a deploy.
+    return models.BigIntegerField(default=0, db_default=0)
+
+
+class Histograms(models.Model):
+    """How many attempts waited, and ran, for how long: one column for each bucket of rules/histogram.py."""
+
+    wait_seconds = models.FloatField(_("seconds waited"), default=0, db_default=0)
+    ran_10ms, ran_50ms, ran_250ms, ran_1s, ran_5s, ran_30s, ran_5m, ran_1h, ran_more = (count() for _n in range(9))
+    waited_10ms, waited_50ms, waited_250ms, waited_1s, waited_5s = (count() for _n in range(5))
+    waited_30s, waited_5m, waited_1h, waited_more = (count() for _n in range(4))
+
+    class Meta:
+        abstract = True
+
+
+class TaskStat(Histograms):
     """Attempts that ended within one minute, by queue and function. Workers add to it; charts read it."""
 
     id = models.BigAutoField(primary_key=True)
@@ -82,6 +101,25 @@ class TaskStat(models.Model):
 
     def __str__(self) -> str:
         return f"{self.minute} {self.queue} {self.func_path}"
+
+
+class TaskTotal(Histograms):
+    """All attempts that ever ended, by queue and function: counters that only grow, and are never pruned."""
+
+    id = models.BigAutoField(primary_key=True)
+    queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
+    func_path = models.CharField(_("task"), max_length=MAX_LENGTHS["func_path"])
+    completed, retried, failed = (count() for _n in range(3))
+    seconds = models.FloatField(_("seconds spent"), default=0, db_default=0)
+
+    class Meta:
+        verbose_name = _("task total")
+        verbose_name_plural = _("task totals")
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(name="dtr_one_total", fields=["queue", "func_path"])]
+
+    def __str__(self) -> str:
+        return f"{self.queue} {self.func_path}"
 
 
 class OperatorEvent(models.Model):

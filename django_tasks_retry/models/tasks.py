@@ -245,7 +245,7 @@ class TaskEvent(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     # No constraint in the database: checking it costs more than writing the event.
-    task = models.ForeignKey(Task, models.DO_NOTHING, db_constraint=False, related_name="events")
+    task = models.ForeignKey(Task, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="events")
     kind = models.CharField(_("kind"), max_length=20)
     ts = InstantField(_("time"))
     attempt = models.PositiveIntegerField(_("attempt"))
@@ -257,6 +257,8 @@ class TaskEvent(models.Model):
         verbose_name_plural = _("task events")
         default_permissions = ("view",)
         ordering = ["id"]
+        # The same is told once. It finds the events of a task, too, and PostgreSQL keeps no other index on them.
+        constraints = [models.UniqueConstraint(name="dtr_event_once", fields=["task", "attempt", "kind", "ts"])]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.task_id}"

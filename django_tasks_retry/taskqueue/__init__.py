@@ -1,6 +1,6 @@
 """The service layer and the only writer of tasks: one verb, one transaction."""
 
-from .consumer.claim import claim
+from .consumer.claim import claim, claim_task
 from .consumer.finish import complete_task, complete_within, fail_task, finish, record, release_task
 from .consumer.lanes import Lanes
 from .consumer.receipts import Receipt, recorded_receipts
@@ -20,7 +20,7 @@ from .database import database
 from .lease import Fence, Lease, current_lease
 from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
 from .operator.intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
-from .operator.prune import prune, prune_pages
+from .operator.prune import prunable, prune, prune_pages
 from .operator.stats import Stat, add_stats, forget_stats
 from .producer.enqueue import Request, enqueue, enqueue_many
 from .schedules.code import listed_names, stop_vanished, sync_schedules
@@ -51,6 +51,7 @@ __all__ = [
     "change_schedule",
     "check_queue_in_use",
     "claim",
+    "claim_task",
     "complete_task",
     "complete_within",
     "create_schedule",
@@ -72,6 +73,7 @@ __all__ = [
     "next_due_in",
     "pause",
     "pause_schedule",
+    "prunable",
     "prune",
     "prune_pages",
     "record",

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from django.apps import apps
 from django.core.management import BaseCommand, get_commands, load_command_class
+from django.utils.module_loading import import_string
 
 import django_tasks_retry
-from django_tasks_retry import compat, conf, errors
+from django_tasks_retry import compat, conf, errors, testing
 from django_tasks_retry.bridge import Context
 from django_tasks_retry.rules.failure import Code
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.rules.transitions import MOVES, EventKind
 from django_tasks_retry.taskqueue import Request
 from django_tasks_retry.testing import Tasks
-from tests.docs.pages import DOCS, README, ROOT, Snippet, documented, name_of, pages, snippets
+from tests.docs.pages import DOCS, README, ROOT, documented, name_of, pages, snippets
 from tests.docs.project import Project
 from tests.example.programs import environment
 
@@ -70,24 +73,8 @@ def test_the_tutorial_can_be_followed_to_the_letter(tmp_path):
     Project(tmp_path).follow(snippets(DOCS / "tutorial.rst"))
 
 
-def test_the_readme_start_can_be_followed_in_an_existing_project(tmp_path):
-    project = Project(tmp_path)
-    project.run("django-admin startproject mysite .", [])
-    project.run("python manage.py startapp shop", [])
-    project.write("mysite/settings.py", "INSTALLED_APPS += ['shop']\n")
-    files = [file for snippet in snippets(README) if snippet.language == "python" for file in titled(snippet)]
-    assert [file.caption for file in files] == ["settings.py", "shop/tasks.py", "shop/views.py"]
-    for file in files:
-        project.write({"settings.py": "mysite/settings.py"}.get(file.caption, file.caption), file.text)
-    project.run("python manage.py migrate", [])
-    project.run('python manage.py shell -c "import shop.views"', [])
-    project.run("python manage.py runworker --drain", ["2 done"])
-
-
-def titled(snippet: Snippet) -> list[Snippet]:
-    """A block of several files, each under a comment with its name."""
-    parts = re.split(r"^# ([\w/]+\.py)\b.*\n", snippet.text, flags=re.MULTILINE)
-    return [Snippet("python", text, name) for name, text in zip(parts[1::2], parts[2::2], strict=True)]
+def test_the_readme_start_can_be_followed_to_the_letter(tmp_path):
+    Project(tmp_path).follow_readme(core_has_tasks=compat.CORE_HAS_TASKS)
 
 
 # What is listed
@@ -139,13 +126,34 @@ def option_strings(command: BaseCommand) -> set[str]:
     return {flag for action in command.create_parser("manage.py", "x")._actions for flag in action.option_strings}
 
 
+def autodocumented() -> dict[str, str]:
+    """The objects that the API reference takes from the code, with the options of their directives."""
+    found, module = {}, ""
+    blocks = re.split(r"^(?=\.\. )", page("reference/api"), flags=re.MULTILINE)
+    for block in blocks:
+        if match := re.match(r"\.\. currentmodule:: (\S+)", block):
+            module = match[1]
+        elif match := re.match(r"\.\. auto\w+:: (\S+)\n((?:   :.*\n)*)", block):
+            name = match[1] if match[1].startswith("django_tasks_retry.") else f"{module}.{match[1]}"
+            found[name] = match[2]
+    return found
+
+
 def test_every_public_name_is_documented():
-    text = page("reference/api")
-    for name in django_tasks_retry.__all__:
-        assert re.search(rf"``@?{name}\b", text), name
-    for name, value in vars(errors).items():
-        if isinstance(value, type) and issubclass(value, errors.TaskQueueError):
-            assert f"``{name}``" in text, name
+    documented = autodocumented()
+    public = [f"django_tasks_retry.{name}" for name in django_tasks_retry.__all__]
+    public += [f"django_tasks_retry.testing.{name}" for name in testing.__all__]
+    public += [
+        f"django_tasks_retry.errors.{name}"
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.TaskQueueError) and value is not errors.LeaseLost
+    ]
+    assert set(public) <= documented.keys()
+
+
+def test_what_is_documented_from_the_code_says_something_there():
+    for name in autodocumented():
+        assert import_string(name).__doc__, name
 
 
 def public(kind: type) -> set[str]:
@@ -158,8 +166,12 @@ def test_every_option_of_enqueue_is_documented():
 
 
 def test_everything_that_a_context_and_the_test_harness_offer_is_documented():
-    for name in public(Context) - {"transactions"}:
-        assert f"``context.{name}" in page("reference/api"), name
+    documented = autodocumented()
+    for kind in (Context, Tasks):
+        options = documented[f"{'django_tasks_retry.testing' if kind is Tasks else kind.__module__}.{kind.__name__}"]
+        assert ":members:\n" in options
+        undescribed = {name for name in public(kind) if not inspect.getdoc(getattr(kind, name))}
+        assert undescribed <= {"using", "transactions", "lease"}
     for name in public(Tasks) - {"using", "close"}:
         assert f"``{name}(" in page("howto/testing"), name
 
@@ -206,10 +218,18 @@ def test_the_readme_is_short_and_has_its_two_commands():
     assert [command.split()[-1] for command in commands] == ["demo", "pytest"]
 
 
-def test_what_the_readme_links_to_is_there():
-    targets = re.findall(r"\]\((?!https?://)([^)#]+)[^)]*\)|(?:src|srcset)=\"([^\"]+)\"", README.read_text())
-    missing = [target for pair in targets for target in pair if target and not (ROOT / target).exists()]
-    assert not missing
+def test_what_the_readme_links_to_is_there_also_for_who_reads_it_elsewhere():
+    """Absolute, for the package's page; and to files that exist."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    pages = f"{urls['Source']}/blob/main/"
+    pictures = pages.replace("github.com", "raw.githubusercontent.com").replace("/blob/", "/")
+    linked = re.findall(r"\]\(([^)#]+)[^)]*\)", README.read_text())
+    shown = re.findall(r"(?:src|srcset)=\"([^\"]+)\"", README.read_text())
+    named = [url for url in urls.values() if "/blob/" in url]
+    assert len(linked) > 20
+    for target, base in [*((each, pages) for each in [*linked, *named]), *((each, pictures) for each in shown)]:
+        assert target.startswith(base), target
+        assert (ROOT / target.removeprefix(base)).exists(), target
 
 
 def test_commands_that_contributors_are_told_exist():

@@ -90,8 +90,8 @@ KEYS_AND_ORDER = (
         (
             Edit(
                 "taskqueue/operator/intervene.py",
-                "            copies = [copy_of(",
-                "            finished.update(attempts=0)\n            copies = [copy_of(",
+                "            ended = ended_series(finished, using)\n",
+                "            ended = ended_series(finished, using)\n            finished.update(attempts=0)\n",
             ),
         ),
         (MODEL,),

@@ -46,7 +46,9 @@ SCHEDULES = (
         "the second of two hours runs what was over in the first",
         (
             Edit(
-                "rules/schedules.py", "next((slot for slot in instants if slot > moment), None)", "next(instants, None)"
+                "rules/schedules/timing.py",
+                "next((slot for slot in instants if slot > moment), None)",
+                "next(instants, None)",
             ),
         ),
         (RULES + "test_the_next_slot_is_what_a_walk_through_the_minutes_finds",),

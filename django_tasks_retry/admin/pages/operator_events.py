@@ -7,11 +7,11 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy
 
+from ...display.actors import actor_names
+from ...display.formatting import one_line
+from ...display.redact import visible_reason
+from ...display.scope import Scope
 from ...models import OperatorEvent
-from ..display.actors import actor_names
-from ..display.formatting import one_line
-from ..display.redact import visible_reason
-from ..scope import Scope
 
 MAX_EVENTS = 10
 KIND_NAMES: dict[str, Any] = {

@@ -12,15 +12,15 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from ... import taskqueue
+from ...display.formatting import format_duration, one_line
+from ...display.redact import redacted_arguments
+from ...display.scope import console_backend, console_database, current_scope
 from ...errors import TaskQueueError
 from ...models import OperatorEvent, Schedule, Task
 from ..audit import log_action
 from ..base import ConsoleAdmin
 from ..bulk.confirm import reason_of
-from ..display.formatting import format_duration, one_line
-from ..display.redact import redacted_arguments
 from ..pages.operator_events import event_rows, latest_operator_events
-from ..scope import console_backend, console_database, current_scope
 from .explain import explain_schedule
 from .form import ScheduleForm, holds_secrets, secret_note
 from .rows import instants, interval_series, other_runs, run_of, schedule_row, slot_runs

@@ -8,16 +8,16 @@ from datetime import datetime, timedelta
 from django.utils.translation import gettext as _
 
 from ... import registry
+from ...display.actors import actor_names
+from ...display.explain import NO_VALUE, Explanation, format_moment
+from ...display.formatting import format_relative, one_line
+from ...display.redact import visible_reason
+from ...display.scope import Scope
 from ...errors import TaskQueueError
 from ...models import Schedule
-from ...rules.schedules import UNREADABLE
+from ...rules.schedules.timing import UNREADABLE
 from ...taskqueue import alive_workers
 from ...taskqueue.schedules.runs import task_for, unfinished_runs
-from ..display.actors import actor_names
-from ..display.formatting import format_relative, one_line
-from ..display.redact import visible_reason
-from ..scope import Scope
-from ..tasks.explain import NO_VALUE, Explanation, format_moment
 
 OVERDUE = timedelta(seconds=10)
 

@@ -14,12 +14,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ... import registry
+from ...display.redact import redact_value
 from ...errors import TaskQueueError
 from ...models import Schedule
 from ...models.schedules import OVERLAPS
 from ...taskqueue.schedules.definition import define, planned
 from ...taskqueue.schedules.plan import declaration
-from ..display.redact import redact_value
 
 TIMED = ("cron", "every", "timezone", "starts_at", "ends_at")
 MOMENT = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")

@@ -11,15 +11,15 @@ from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
 from django.utils.translation import gettext as _
 
+from ...display.display_status import badge, display_status_of
+from ...display.formatting import format_duration, format_elapsed, format_relative, one_line
+from ...display.reading import read_rows
+from ...display.scope import Scope
 from ...models import Schedule, Task
 from ...rules.names import short_name
-from ...rules.schedules import UNREADABLE, zone_of
+from ...rules.schedules.timing import UNREADABLE, zone_of
 from ...rules.status import Status
-from ..display.display_status import badge, display_status_of
-from ..display.formatting import format_duration, format_elapsed, format_relative, one_line
 from ..pages.charts import SPARK_HEIGHT, Shape
-from ..reading import read_rows
-from ..scope import Scope
 from .explain import State, state_of
 
 RUNS = 30

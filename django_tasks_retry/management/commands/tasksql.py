@@ -17,6 +17,7 @@ from django_tasks_retry.models import (
     TaskEvent,
     TaskResult,
     TaskStat,
+    TaskTotal,
     Worker,
 )
 
@@ -34,6 +35,7 @@ WORKER: Grants = {
     TaskResult: ("SELECT", "INSERT", "DELETE"),
     TaskEvent: ("SELECT", "INSERT", "DELETE"),
     TaskStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    TaskTotal: ("SELECT", "INSERT", "UPDATE"),
     Worker: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     Queue: ("SELECT",),
     Schedule: ("SELECT", "INSERT", "UPDATE"),
@@ -44,6 +46,7 @@ OPERATOR: Grants = {
     TaskResult: ("SELECT", "INSERT"),
     TaskEvent: ("SELECT", "INSERT"),
     TaskStat: ("SELECT",),
+    TaskTotal: ("SELECT",),
     Worker: ("SELECT", "UPDATE (stop_asked_at, stop_asked_by)"),
     Queue: ("SELECT", "INSERT", "UPDATE"),
     Schedule: ("SELECT", "INSERT", "UPDATE", "DELETE"),

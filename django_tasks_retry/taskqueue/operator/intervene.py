@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 from uuid import UUID
 
@@ -25,8 +25,9 @@ from ..database import database
 from ..engines import engine_for
 from ..events import actor_of, event, events_of, write_events
 from ..locks import locked, readable, repeatable, until_free
+from ..producer.announce import tell_enqueued
+from ..producer.around import insert_within
 from ..producer.enqueue import checked_delay, checked_eta, checked_priority, checked_queue
-from ..producer.insert import insert
 from ..producer.new_tasks import same_call
 from ..producer.wakeup import announce_cancelled, announce_work
 
@@ -62,22 +63,42 @@ def cancel_free(ids: Sequence[UUID], *, wait: bool, using: str, actor: str, reas
     return list(ended)
 
 
-def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> list[Task]:
+def retry(
+    ids: Iterable[UUID],
+    *,
+    eta: datetime | None = None,
+    step: timedelta = timedelta(0),
+    queue: str | None = None,
+    priority: int | None = None,
+    by: Any = None,
+    reason: str = "",
+    backend: str = "default",
+) -> list[Task]:
     """Do finished tasks again, each as a new task with the same call. The old rows stay as they were.
 
+    They are due at once; with an eta the first is due then, and each of the others a `step` after the one before.
+    They go into the queue, and have the priority, of the task before, unless others are given.
     A task whose row cannot be read cannot be copied: it is skipped.
     """
     using, actor, reason = database(backend), actor_of(by), noted(reason)
     fresh: list[Task] = []
+    due, place = due_times(eta, step), place_wished(queue, priority, backend)
     for chunk in chunks(ids):
         with transaction.atomic(using=using):
             finished = repeatable(Task.objects.using(using).finished(), chunk)
             ended = ended_series(finished, using)
-            copies = [copy_of(task, {} if task.pk in ended else ONCE) for task in finished]
-            written = [task for task in insert(copies, using) if not task.already_enqueued]
+            copies = [copy_of(task, ({} if task.pk in ended else ONCE) | next(due) | place) for task in finished]
+            written = [task for task in insert_within(copies, using) if not task.already_enqueued]
             write_events([retried(task, actor, reason) for task in written], using)
+        tell_enqueued(written)
         fresh += written
     return fresh
+
+
+def due_times(eta: datetime | None, step: timedelta) -> Iterator[dict[str, Any]]:
+    """The place in line of one retry after another."""
+    for n in count():
+        yield {} if eta is None else {"eta": checked_eta(eta + n * step)}
 
 
 ONCE: dict[str, Any] = {"interval": 0, "slot": None}
@@ -148,17 +169,23 @@ def place_of(task: Task) -> dict[str, Any]:
 
 
 def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:
-    wishes: dict[str, Any] = {}
-    if queue is not None:
-        wishes["queue"] = checked_queue(queue, backend)
-    if priority is not None:
-        wishes["priority"] = checked_priority(priority)
+    wishes = place_wished(queue, priority, backend)
     if isinstance(eta, timedelta):
         wishes["eta"] = Now() + timedelta(seconds=checked_delay(eta))
     elif eta is not None:
         wishes["eta"] = checked_eta(eta)
     elif not wishes:
         wishes["eta"] = Now()
+    return wishes
+
+
+def place_wished(queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:
+    """Another queue or priority, where one is wished for."""
+    wishes: dict[str, Any] = {}
+    if queue is not None:
+        wishes["queue"] = checked_queue(queue, backend)
+    if priority is not None:
+        wishes["priority"] = checked_priority(priority)
     return wishes
 
 

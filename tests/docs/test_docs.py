@@ -245,3 +245,12 @@ def test_tests_that_the_documentation_names_exist():
     named = re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", README.read_text() + documented())
     for path, function in named:
         assert function in ((ROOT / path).read_text() if function else ""), f"{path}::{function}"
+
+
+def test_every_drawing_brings_its_own_paper():
+    """An image does not know the colours of its page: black on nothing cannot be read on a dark one."""
+    for drawing in DOCS.rglob("*.svg"):
+        text = drawing.read_text()
+        assert "currentColor" not in text, drawing
+        [*_, width, height] = re.search(r'viewBox="([^"]*)"', text)[1].split()
+        assert re.search(rf'<rect [^>]*width="{width}" height="{height}"', text), drawing

@@ -133,7 +133,7 @@ def check_code_schedules(**_: Any) -> list[CheckMessage]:
     for backend in configured_backends():
         with suppress(InvalidOptions):  # which the backend's own check reports
             messages += [
-                Error(f"{where}: {why}", hint=SCHEDULE_HINT, id="django_tasks_retry.E007")
+                Error(f"{where}: {why}", hint=SCHEDULE_HINT, id="django_tasks_retry.E008")
                 for where, why in problems(backend, datetime.now(UTC))
             ]
     return messages

@@ -22,7 +22,7 @@ from ...errors import TaskQueueError
 from ...instants import adapted
 from ...models import OperatorEvent, Schedule, Task
 from ...querysets import ScheduleQuerySet
-from ...rules.schedules import UNREADABLE, Decision, decide
+from ...rules.schedules.timing import UNREADABLE, Decision, decide
 from ..database import database
 from ..producer.insert import write
 from ..producer.wakeup import notify_work

@@ -77,6 +77,7 @@ class Supervisor:
         self.selector.register(self.signals.socket, selectors.EVENT_READ, self.signals)
         self.register()
         announce(worker_started, self.id, self.options.backend)
+        self.perform(self.maintain)  # enqueues what is due before children look, which --drain does but once
         if not self.signals.received:
             self.fill_pool()  # before we listen: behind a pooler it takes seconds to learn that nothing is heard
         while not self.is_done:

@@ -20,6 +20,7 @@ from .rules.policy import check_max_attempts, check_timeout
 
 DAY = 86400.0
 SHORTEST_TOKEN = 16
+MOST_LINES = 1000
 OURS = "django_tasks_retry.backend.RetryBackend"
 
 
@@ -42,6 +43,7 @@ class QueueOptions:
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
     middleware: Sequence[str] = ()  # paths of subclasses of Middleware, the outermost first
+    log_lines: int = 50  # of a failed attempt, kept with its event; 0 keeps none
     metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
     metrics_permission: str | None = None  # or a user with this permission
 
@@ -98,6 +100,11 @@ def check_middleware(value: object) -> None:
         raise ValueError(f"{value!r}: give a list of the paths of classes.")
 
 
+def check_lines(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_LINES:
+        raise ValueError(f"{value!r}: give a number of lines, at most {MOST_LINES}; 0 for none.")
+
+
 def check_token(value: object) -> None:
     """The message does not repeat it: it is a secret."""
     if value is not None and not (isinstance(value, str) and len(value) >= SHORTEST_TOKEN and value.isascii()):
@@ -122,6 +129,7 @@ CHECKS = {
     "KEEP_CANCELLED": check_retention,
     "MIDDLEWARE": check_middleware,
     "METRICS_TOKEN": check_token,
+    "LOG_LINES": check_lines,
     "METRICS_PERMISSION": check_permission,
 }
 

@@ -38,6 +38,8 @@ OPTIONS = {
     "KEEP_SUCCESS": "Seconds that successful tasks are kept. ``None`` keeps them forever.",
     "KEEP_FAILED": "Seconds that failed tasks are kept.",
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
+    "LOG_LINES": "How many of the last lines that an attempt logged are kept with its ``task.failed`` event, in 16 KiB "
+    "at the most. 0 keeps none.",
     "METRICS_TOKEN": "Whoever sends it as ``Authorization: Bearer …`` may read the "
     ":doc:`metrics <../howto/prometheus>`. 16 characters or more.",
     "METRICS_PERMISSION": "A permission, such as ``django_tasks_retry.view_task``, with which a user may read them.",

@@ -105,3 +105,17 @@ TRACES = (
         ("tests/contrib/test_sentry.py::test_a_final_failure_is_reported_once_with_our_fingerprint",),
     ),
 )
+
+LINES = (
+    Mutant(
+        "an interruption ends in the log",
+        (
+            Edit(
+                "worker/child/attempt_logs.py",
+                "    except (TaskTimeout, TaskCancelled):\n        raise  # meant for the function\n",
+                "",
+            ),
+        ),
+        ("tests/middleware/test_attempt_logs.py::test_an_interruption_while_a_line_is_said_reaches_the_function",),
+    ),
+)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_tasks_retry.models import Task
+from django_tasks_retry.models import Task, TaskEvent
 
 from . import tasks
 from .harness import wait_until_finished
@@ -34,3 +34,18 @@ def test_middleware_that_hangs_is_bounded_by_the_timeout_of_the_attempt(start, e
     start("--drain", middleware=[MARKING, "tests.worker.marking.Slow"])
     assert wait_until_finished(task).last_error["code"] == "TIMEOUT"
     assert "left canary None" in effects.lines()
+
+
+def test_what_a_failed_attempt_logged_is_on_its_event(start, effects):
+    for function in (tasks.warn_and_fail, tasks.warn_and_fail_async):
+        Task.objects.enqueue(function, max_attempts=1)
+    assert start("--drain").exit_code() == 0
+    for event in TaskEvent.objects.filter(kind="task.failed"):
+        assert event.data["log"].endswith("WARNING shop: the end is near")
+    assert TaskEvent.objects.filter(kind="task.failed").count() == 2
+
+
+def test_nothing_is_kept_where_that_is_switched_off(start, effects):
+    Task.objects.enqueue(tasks.warn_and_fail, max_attempts=1)
+    assert start("--drain", log_lines=0).exit_code() == 0
+    assert "log" not in TaskEvent.objects.get(kind="task.failed").data

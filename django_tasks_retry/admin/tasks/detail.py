@@ -60,6 +60,7 @@ class EventRow:
     elapsed: str
     summary: str
     traceback: FormattedTraceback | None
+    log: str
 
 
 def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_payload: bool) -> dict[str, Any]:
@@ -119,6 +120,7 @@ def event_rows(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool
                 format_elapsed(previous, event.ts),
                 event_summary(event, error, can_see_payload=can_see_payload),
                 format_traceback(str(error.get("traceback") or "")) if can_see_payload else None,
+                log_of(event) if can_see_payload else "",
             )
         )
         previous = event.ts
@@ -136,6 +138,11 @@ def event_summary(event: TaskEvent, error: dict[str, Any], *, can_see_payload: b
     # What a task or a person wrote is payload: it may quote anything.
     parts += [redact_text(str(data[key])) for key in ("cause", "reason") if can_see_payload and data.get(key)]
     return one_line(" · ".join(parts), 240)
+
+
+def log_of(event: TaskEvent) -> str:
+    """What the attempt logged before it failed, redacted as its error is."""
+    return printable(redact_text(str(as_mapping(event.data).get("log") or "")), 20_000)
 
 
 def as_mapping(value: Any) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def test_an_interruption_while_a_line_is_said_reaches_the_function(lease, handle
             raise TaskTimeout
 
     with pytest.raises(TaskTimeout):
-        logger.info("%s", Interrupted())
+        handler.handle(logger.makeRecord("shop", logging.INFO, "", 0, "%s", (Interrupted(),), None))
 
 
 @pytest.mark.fault("F231")

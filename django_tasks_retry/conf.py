@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
@@ -42,10 +43,13 @@ class QueueOptions:
     keep_success: float | None = 14 * DAY  # None keeps them for ever
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
+    admin_email_interval: float | None = 3600.0  # between two mails about one failure; None mails each
+    task_modules: Sequence[str] = ()  # imported by workers beside the `tasks` module of each installed app
     middleware: Sequence[str] = ()  # paths of subclasses of Middleware, the outermost first
     log_lines: int = 50  # of a failed attempt, kept with its event; 0 keeps none
     metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
     metrics_permission: str | None = None  # or a user with this permission
+    schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
 
     @property
     def backoff(self) -> Exponential:
@@ -95,6 +99,20 @@ def check_retention(value: float | None) -> None:
         raise ValueError(f"{value!r}: give seconds, or None to keep them for ever.")
 
 
+def check_interval(value: float | None) -> None:
+    if value is not None and not value > 0:
+        raise ValueError(f"{value!r}: give seconds, or None for no limit.")
+
+
+def check_task_modules(value: object) -> None:
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and is_dotted(name) for name in value):
+        raise ValueError(f"{value!r}: give a list of modules, such as ['shop.receipts'].")
+
+
+def is_dotted(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
 def check_middleware(value: object) -> None:
     if not isinstance(value, list | tuple) or not all(isinstance(path, str) for path in value):
         raise ValueError(f"{value!r}: give a list of the paths of classes.")
@@ -116,7 +134,12 @@ def check_permission(value: object) -> None:
         raise ValueError(f"{value!r}: give a permission such as 'django_tasks_retry.view_task', or None.")
 
 
-CHECKS = {
+def check_schedules(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r:.60}: give a dictionary of schedules by their names.")
+
+
+CHECKS: dict[str, Callable[[Any], None]] = {
     "DATABASE": check_database,
     "LEASE": check_lease,
     "MAX_ATTEMPTS": check_max_attempts,
@@ -127,10 +150,13 @@ CHECKS = {
     "KEEP_SUCCESS": check_retention,
     "KEEP_FAILED": check_retention,
     "KEEP_CANCELLED": check_retention,
+    "ADMIN_EMAIL_INTERVAL": check_interval,
+    "TASK_MODULES": check_task_modules,
     "MIDDLEWARE": check_middleware,
     "METRICS_TOKEN": check_token,
     "LOG_LINES": check_lines,
     "METRICS_PERMISSION": check_permission,
+    "SCHEDULES": check_schedules,
 }
 
 
@@ -177,7 +203,18 @@ def known_backends(ours: tuple[str, ...]) -> str:
 
 @cache
 def options(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> QueueOptions:
-    return read_options(backend_settings(alias).get("OPTIONS", {}), alias)
+    """Those of another's backend are none of ours to read."""
+    entry = backend_settings(alias)
+    return read_options(entry.get("OPTIONS", {}), alias) if is_ours(entry.get("BACKEND", OURS)) else DEFAULTS
+
+
+def task_modules() -> list[str]:
+    """Where tasks live beside the `tasks` modules, by all of our backends: a worker of one knows those of all."""
+    named: dict[str, None] = {}
+    for alias in configured_backends():
+        with suppress(InvalidOptions):  # which the backend's own check reports
+            named |= dict.fromkeys(options(alias).task_modules)
+    return list(named)
 
 
 @cache

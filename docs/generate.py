@@ -40,9 +40,13 @@ OPTIONS = {
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
     "LOG_LINES": "How many of the last lines that an attempt logged are kept with its ``task.failed`` event, in 16 KiB "
     "at the most. 0 keeps none.",
+    "ADMIN_EMAIL_INTERVAL": "Seconds between two mails to ``ADMINS`` about the same failure, from one process. "
+    "``None`` mails each failed task.",
+    "TASK_MODULES": "Modules with tasks that workers import beside the ``tasks`` module of each installed app.",
     "METRICS_TOKEN": "Whoever sends it as ``Authorization: Bearer …`` may read the "
     ":doc:`metrics <../howto/prometheus>`. 16 characters or more.",
     "METRICS_PERMISSION": "A permission, such as ``django_tasks_retry.view_task``, with which a user may read them.",
+    "SCHEDULES": "Schedules by their names, each a dictionary with a ``task`` and a ``cron`` or ``every``.",
     "MIDDLEWARE": "Paths of :doc:`middleware <../howto/middleware>` classes, the outermost first.",
 }
 
@@ -149,6 +153,46 @@ def default_of(action: argparse.Action) -> str:
     return literal(f"{value:g} s" if isinstance(value, float) else value)
 
 
+def tasks_reference() -> str:
+    """Each subcommand of `manage.py tasks`, from its parser."""
+    from django_tasks_retry.cli.subcommand import subcommands
+
+    return "\n".join(subcommand_section(command) for command in subcommands().values())
+
+
+def subcommand_section(command: Any) -> str:
+    parser = argparse.ArgumentParser(prog=f"manage.py tasks {command.name}", add_help=False)
+    command.add_arguments(parser)
+    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    rows = [(names_of(action), default_of(action), sentence(action.help)) for action in parser._actions]
+    title = f"``tasks {command.name}``"
+    options = "\n" + table(("Argument", "Default", "Meaning"), rows, "30 14 56") if rows else ""
+    return f"{title}\n{'~' * len(title)}\n\n{command.help}\n\n.. code-block:: console\n\n   {usage}\n{options}"
+
+
+def names_of(action: argparse.Action) -> str:
+    """As they are typed, with the value where they take one."""
+    value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
+    return ", ".join(literal(f"{text}{value}") for text in action.option_strings) or literal(value.strip())
+
+
+def sentence(text: str | None) -> str:
+    text = (text or "").partition(" (default")[0]
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def exit_codes_table() -> str:
+    from django_tasks_retry.cli.exit_codes import MEANINGS
+
+    return table(("Code", "Meaning"), [(str(int(code)), words) for code, words in MEANINGS.items()], "10 90")
+
+
+def verify_table() -> str:
+    from django_tasks_retry.verify.rules import RULES
+
+    return table(("Rule", "Promise"), [(literal(rule), words) for rule, words in RULES.items()], "20 80")
+
+
 def states_diagram() -> str:
     from diagram import draw
 
@@ -186,6 +230,9 @@ MADE = {
     "settings.rst": settings_table,
     "moves.rst": moves_table,
     "runworker.rst": runworker_table,
+    "tasks.rst": tasks_reference,
+    "exit_codes.rst": exit_codes_table,
+    "verify.rst": verify_table,
     "states.svg": states_diagram,
 }
 

@@ -28,6 +28,9 @@ MIRRORS = {
     "middleware",
     "metrics",
     "contrib",
+    "selection",
+    "cli",
+    "verify",
 }
 """The rooms that coverage is asked of. The others repeat what these do, and measuring them would take long."""
 ALIASES = {"sqlite": "default", "postgresql": "postgresql"}

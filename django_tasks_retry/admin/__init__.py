@@ -4,6 +4,7 @@ from .pages.failures import FailureAdmin
 from .pages.overview import OverviewAdmin
 from .pages.queues import QueueAdmin
 from .pages.workers import WorkerAdmin
+from .schedules.admin import ScheduleAdmin
 from .tasks.admin import TaskAdmin
 
-__all__ = ["FailureAdmin", "OverviewAdmin", "QueueAdmin", "TaskAdmin", "WorkerAdmin"]
+__all__ = ["FailureAdmin", "OverviewAdmin", "QueueAdmin", "ScheduleAdmin", "TaskAdmin", "WorkerAdmin"]

@@ -11,8 +11,8 @@ from django.db import models
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from .display.formatting import one_line
-from .display.redact import redact_text
+from ..display.formatting import one_line
+from ..display.redact import redact_text
 
 MESSAGE_LIMIT = 500
 MAX_ENTRIES = 100

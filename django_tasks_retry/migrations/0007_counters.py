@@ -18,7 +18,7 @@ def seconds(name):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("django_tasks_retry", "0004_validate_bounds")]
+    dependencies = [("django_tasks_retry", "0006_schedules")]
 
     operations = [
         migrations.AddField("taskstat", "wait_seconds", seconds("seconds waited")),

@@ -3,6 +3,7 @@
 from .columns import CALL_COLUMNS, FIXED_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS
 from .operations import OperatorEvent, Queue, TaskStat, TaskTotal, Worker
 from .pages import FailureGroup, Overview
+from .schedules import Schedule
 from .tasks import MAX_LENGTHS, Task, TaskEvent, TaskResult
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "OperatorEvent",
     "Overview",
     "Queue",
+    "Schedule",
     "Task",
     "TaskEvent",
     "TaskResult",

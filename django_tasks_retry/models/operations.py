@@ -43,6 +43,8 @@ class Worker(models.Model):
     queues = models.JSONField(_("queues"), default=list, help_text=_("Patterns of the queues it serves."))
     exclude = models.JSONField(_("excluded queues"), default=list)
     tasks = models.JSONField(_("tasks"), default=list, help_text=_("Paths of the functions it knows."))
+    # Null from workers of earlier versions, which know none.
+    schedules = models.JSONField(_("schedules"), null=True, help_text=_("Names of the schedules in its code."))
     processes = models.PositiveIntegerField(_("processes"))
     slots = models.PositiveIntegerField(_("slots"))
     running = models.PositiveIntegerField(_("running"), default=0)
@@ -121,7 +123,7 @@ class TaskTotal(Histograms):
 
 
 class OperatorEvent(models.Model):
-    """What an operator decided about a queue or a worker. Append-only."""
+    """What was decided about a queue, a worker or a schedule: by an operator, or by the queue's rules. Append-only."""
 
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(_("kind"), max_length=24)
@@ -129,11 +131,16 @@ class OperatorEvent(models.Model):
     ts = InstantField(_("time"))
     actor = models.CharField(_("actor"), max_length=160)
     reason = models.CharField(_("reason"), max_length=200, default="")
+    data = models.JSONField(_("data"), null=True)
 
     class Meta:
         verbose_name = _("operator event")
         verbose_name_plural = _("operator events")
         default_permissions = ()
+        indexes = [
+            models.Index(name="dtr_decisions", fields=["subject", "id"]),
+            models.Index(name="dtr_decision_kinds", fields=["kind", "id"]),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.subject}"

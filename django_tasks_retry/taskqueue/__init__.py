@@ -1,6 +1,6 @@
 """The service layer and the only writer of tasks: one verb, one transaction."""
 
-from .consumer.claim import claim
+from .consumer.claim import claim, claim_task
 from .consumer.finish import complete_task, complete_within, fail_task, finish, record, release_task
 from .consumer.lanes import Lanes
 from .consumer.receipts import Receipt, recorded_receipts
@@ -20,9 +20,14 @@ from .database import database
 from .lease import Fence, Lease, current_lease
 from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
 from .operator.intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
-from .operator.prune import prune, prune_pages
+from .operator.prune import prunable, prune, prune_pages
 from .operator.stats import Stat, add_stats, forget_stats
 from .producer.enqueue import Request, enqueue, enqueue_many
+from .schedules.code import listed_names, stop_vanished, sync_schedules
+from .schedules.control import pause_schedule, resume_schedule, run_schedule_now
+from .schedules.history import forget_skipped
+from .schedules.plan import change_schedule, create_schedule, delete_schedule
+from .schedules.tick import Ticked, next_due_in, tick
 
 __all__ = [
     "Changed",
@@ -37,17 +42,22 @@ __all__ = [
     "Report",
     "Request",
     "Stat",
+    "Ticked",
     "add_stats",
     "alive_workers",
     "ask_to_stop",
     "cancel",
     "cancel_one",
+    "change_schedule",
     "check_queue_in_use",
     "claim",
+    "claim_task",
     "complete_task",
     "complete_within",
+    "create_schedule",
     "current_lease",
     "database",
+    "delete_schedule",
     "deregister_worker",
     "enqueue",
     "enqueue_many",
@@ -55,10 +65,15 @@ __all__ = [
     "find_cancelled",
     "find_leased",
     "finish",
+    "forget_skipped",
     "forget_stats",
     "heartbeat",
     "leases_of",
+    "listed_names",
+    "next_due_in",
     "pause",
+    "pause_schedule",
+    "prunable",
     "prune",
     "prune_pages",
     "record",
@@ -71,6 +86,11 @@ __all__ = [
     "report_of",
     "reschedule",
     "resume",
+    "resume_schedule",
     "retry",
     "retry_one",
+    "run_schedule_now",
+    "stop_vanished",
+    "sync_schedules",
+    "tick",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -33,14 +32,6 @@ class WorkerOptions:
     @property
     def slots(self) -> int:
         return self.processes * (self.threads + self.async_slots)
-
-
-def read_duration(text: str) -> float:
-    """`500ms 30s 5m 6h 7d`; a bare number is seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", text.strip())
-    if not match or float(match[1]) <= 0:
-        raise ValueError(f"{text!r} is not a duration. Write for example 500ms, 30s, 5m, 6h or 7d.")
-    return float(match[1]) * UNITS[match[2] or "s"]
 
 
 def read_size(text: str) -> int:

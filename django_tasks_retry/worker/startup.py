@@ -48,6 +48,12 @@ def refuse_unsafe_start(options: WorkerOptions) -> None:
         logger.error(
             "%s cannot be imported; tasks in it wait for a worker that knows them · %s", module, printable(why)
         )
+    if not registry.known_paths():
+        logger.error(
+            "this worker knows no task, so it will run none. Define functions with @task in the tasks.py of an app in "
+            "INSTALLED_APPS, or name their modules in TASKS[%r]['OPTIONS']['TASK_MODULES'], and restart it",
+            options.backend,
+        )
     if options.heartbeat_file:
         try:
             Path(options.heartbeat_file).touch()

@@ -10,10 +10,10 @@ from django.test import RequestFactory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_tasks_retry.admin.display import redact, secret_texts
-from django_tasks_retry.admin.display.redact import redact_text, redact_value, redacted_json
-from django_tasks_retry.admin.display.secret_texts import Redaction
-from django_tasks_retry.admin.display.tracebacks import format_traceback
+from django_tasks_retry.display import redact, secret_texts
+from django_tasks_retry.display.redact import redact_text, redact_value, redacted_json
+from django_tasks_retry.display.secret_texts import Redaction
+from django_tasks_retry.display.tracebacks import format_traceback
 
 CORPUS = json.loads(Path(__file__).with_name("secrets.json").read_text())
 SECRET = "hunter2"

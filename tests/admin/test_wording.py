@@ -10,7 +10,7 @@ from django.template import engines
 from django.utils import translation
 
 import django_tasks_retry
-from django_tasks_retry.admin.display import formatting
+from django_tasks_retry.display import formatting
 from django_tasks_retry.models import Task
 from tests import tasks
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from django.core.management import load_command_class
 
-from django_tasks_retry.worker.options import read_duration
+from django_tasks_retry.durations import read_duration
 from tests.docs.pages import DOCS
 
 yaml = pytest.importorskip("yaml")

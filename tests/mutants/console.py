@@ -7,6 +7,7 @@ from tests.mutants.mutant import PG, SQLITE, UNNAMED, Edit, Mutant
 LIMITS = "tests/admin/test_limits.py::"
 FUZZ = "tests/admin/test_fuzz.py::"
 REDACTION = "tests/admin/test_redaction.py::"
+SELECTION = "tests/admin/test_search.py::"
 UNREADABLE = "tests/admin/test_unreadable.py::"
 
 CONSOLE = (
@@ -14,7 +15,7 @@ CONSOLE = (
         "a search looks at messages that its user may not see",
         (
             Edit(
-                "admin/tasks/search.py",
+                "selection/matching.py",
                 'if can_see_payload else ""\n    return f"{group',
                 'if True else ""\n    return f"{group',
             ),
@@ -23,8 +24,18 @@ CONSOLE = (
     ),
     Mutant(
         "a search looks at secrets that are hidden from everybody",
-        (Edit("admin/tasks/search.py", "redact_text(group.message[:MAX_MESSAGE]) if", "group.message if"),),
+        (Edit("selection/matching.py", "redact_text(group.message[:MAX_MESSAGE]) if", "group.message if"),),
         (LIMITS + "TestSearch::test_nobody_learns_what_is_hidden_from_all",),
+    ),
+    Mutant(
+        "a search looks into arguments that its user may not see",
+        (Edit("selection/matching.py", "or (query.has_payload and not can_see_payload)", ""),),
+        (SELECTION + "TestArguments::test_who_may_not_see_them_cannot_search_in_them",),
+    ),
+    Mutant(
+        "a search in arguments finds secrets that are hidden from everybody",
+        (Edit("selection/payload.py", "leaves(name, redact_value(name, value, None))", "leaves(name, value)"),),
+        (SELECTION + "TestArguments::test_nobody_finds_what_is_hidden_from_all",),
     ),
     Mutant(
         "any column can be asked for in the address of the list",
@@ -35,9 +46,9 @@ CONSOLE = (
         "each word of a search asks for all failures again",
         (
             Edit(
-                "admin/tasks/search.py",
-                "    if search.errors:\n",
-                "    for _each in search.errors:\n",
+                "selection/matching.py",
+                "    if query.errors:\n",
+                "    for _each in query.errors:\n",
             ),
         ),
         (LIMITS + "TestSearch::test_its_cost_does_not_grow_with_the_number_of_words",),
@@ -49,12 +60,12 @@ CONSOLE = (
     ),
     Mutant(
         "the reason of a snooze is told to everybody",
-        (Edit("admin/tasks/detail.py", "if can_see_payload and data.get(key)", "if data.get(key)"),),
+        (Edit("display/events.py", "if can_see_payload and data.get(key)", "if data.get(key)"),),
         (LIMITS + "TestReasons::test_they_are_not_told_without_the_permission",),
     ),
     Mutant(
         "a command to paste is not quoted",
-        (Edit("admin/eligible_workers.py", "shell_word(one_line(queue, 64))", "one_line(queue, 64)"),),
+        (Edit("display/eligible_workers.py", "shell_word(one_line(queue, 64))", "one_line(queue, 64)"),),
         (LIMITS + "test_a_command_to_paste_is_one_command_whatever_a_queue_is_called",),
     ),
     Mutant(
@@ -75,17 +86,13 @@ CONSOLE = (
     ),
     Mutant(
         "a quoted secret ends at its first escaped quote",
-        (Edit("admin/display/secret_texts.py", "return slashes <= depth", "return True"),),
+        (Edit("display/secret_texts.py", "return slashes <= depth", "return True"),),
         (REDACTION + "test_a_secret_is_hidden_in_every_form",),
         on=UNNAMED,
     ),
     Mutant(
         "a value is cut before its secrets are hidden",
-        (
-            Edit(
-                "admin/display/tracebacks.py", "printable(redact_text(traceback))", "redact_text(printable(traceback))"
-            ),
-        ),
+        (Edit("display/tracebacks.py", "printable(redact_text(traceback))", "redact_text(printable(traceback))"),),
         (REDACTION + "test_a_value_is_cut_only_after_its_secrets_are_hidden",),
         on=UNNAMED,
     ),

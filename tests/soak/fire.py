@@ -154,7 +154,7 @@ class Fire:
         complaints = self.rest()
         peace = time.monotonic() - self.began - fire
         complaints += self.stay_calm() if not complaints else []
-        complaints += [*self.operator.failures, *grown(self.samples), *self.hygiene(), *self.stop()]
+        complaints += [*self.operator.failures, *grown(self.samples), *self.hygiene(), *self.audited(), *self.stop()]
         history = self.history(wall)
         refused, done = self.hostile.refused, dict(self.operator.deeds)
         return Outcome(history, self.nemesis, refused, done, fire, peace, complaints, self.samples)
@@ -266,6 +266,13 @@ class Fire:
         children = self.plan.supervisors * self.plan.children + PIPED_CHILDREN
         budget = len(self.nemesis.crew) * 2 + children * (self.plan.threads + 2)
         return left_open(open_now, budget, idle, min(self.dead_rows() for _ in range(5)))
+
+    def audited(self) -> list[str]:
+        """What `manage.py tasks verify` says about the same rows."""
+        from django_tasks_retry.verify.audit import verify
+
+        [*_pages, audit] = verify("default", self.plan.lease)
+        return [f"verify: {breach.rule} {breach.task} {breach.text}" for breach in audit.breaches[:20]]
 
     def dead_rows(self) -> int:
         """What a vacuum leaves; also to a poll that is under way, so it is tried more than once."""

@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
+from django_tasks_retry.verify.history import Event
 from tests.soak.journal import Line
 from tests.soak.renewals import Sighting
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """`at` is the queue's clock, in seconds."""
-
-    at: float
-    kind: str
-    attempt: int
-    actor: str
-    data: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +22,8 @@ class Row:
     retry_of: UUID | None = None
     name: str = ""  # of the function
     code: str | None = None  # of the error that it ended with
+    max_attempts: int = 60
+    holder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +60,12 @@ def read_rows(hostile: Mapping[UUID, int]) -> dict[UUID, Row]:
     ordinary = Task.objects.exclude(pk__in=hostile).values_list("pk", "args").iterator(5000)
     numbers = {pk: args[0] for pk, args in ordinary} | hostile
     codes = dict(TaskResult.objects.values_list("task_id", KT("error__code")).iterator(5000))
-    columns = ("pk", "func_path", "status", "attempts", "refunds", "outcome__status", "retry_of_id")
-    found = Task.objects.values_list(*columns).iterator(5000)
-    return {pk: Row(numbers[pk], *rest, path.rpartition(".")[2], codes.get(pk)) for pk, path, *rest in found}
+    columns = ("status", "attempts", "refunds", "outcome__status", "retry_of_id")
+    found = Task.objects.values_list("pk", "func_path", "max_attempts", "locked_by", *columns).iterator(5000)
+    return {
+        pk: Row(numbers[pk], *rest, path.rpartition(".")[2], codes.get(pk), budget, holder)
+        for pk, path, budget, holder, *rest in found
+    }
 
 
 def read_events() -> dict[UUID, list[Event]]:

@@ -100,6 +100,7 @@ def many_canaries(history: History, enqueued: float) -> None:
         for known in (history.rows, history.events, history.lines):
             known[task] = known[TASK]
         history.rows[task] = replace(history.rows[TASK], retry_of=TASK)
+        history.events[task] = [Event(enqueued, "retried", 0, "olga", {}), *history.events[TASK]]
 
 
 DOCTORED = {

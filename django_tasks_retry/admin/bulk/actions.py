@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, OperationalError, transaction
 from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from ... import taskqueue
-from ...conf import configured_backends
+from ...display.formatting import format_number
 from ...models import Task
 from ...rules.status import FINISHED, UNFINISHED, Status
+from ...selection.actions import cancel, retry, run_now
 from ..audit import log_action
-from ..display.formatting import format_number
-from ..reading import UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,53 +44,6 @@ class Action:
 
     def done_message(self, count: int) -> str:
         return str(self.after % {"count": count, "number": format_number(count)})
-
-
-@contextmanager
-def refused_copies() -> Iterator[None]:
-    """Turns what a task that cannot be read, or that no constraint would let in today, raises into CannotCopy."""
-    try:
-        yield
-    except (*UNREADABLE, IntegrityError) as error:
-        raise CannotCopy from error
-    except OperationalError as error:
-        if "malformed JSON" not in str(error):  # SQLite's word for infinity
-            raise
-        raise CannotCopy from error
-
-
-class CannotCopy(Exception):
-    """The call cannot be read, or not be written again."""
-
-
-def retry(ids: Sequence[UUID], **options: Any) -> list[UUID]:
-    """Leaves out what cannot be done again: tasks of a backend that is gone, and tasks that cannot be read."""
-    stored = Task.objects.using(taskqueue.database(options["backend"])).filter(pk__in=ids)
-    known = list(stored.filter(backend__in=configured_backends()).order_by("pk").values_list("pk", flat=True))
-    try:
-        return retried(known, stored.db, **options)
-    except CannotCopy:
-        return [task_id for each in known for task_id in retry_if_readable(each, stored.db, **options)]
-
-
-def retry_if_readable(task_id: UUID, using: str, **options: Any) -> list[UUID]:
-    try:
-        return retried([task_id], using, **options)
-    except CannotCopy:
-        return []
-
-
-def retried(ids: Sequence[UUID], using: str, **options: Any) -> list[UUID]:
-    with refused_copies(), transaction.atomic(using=using):
-        return [task.retry_of_id for task in taskqueue.retry(ids, **options) if task.retry_of_id]
-
-
-def cancel(ids: Sequence[UUID], **options: Any) -> list[UUID]:
-    return taskqueue.cancel(ids, **options).done
-
-
-def run_now(ids: Sequence[UUID], **options: Any) -> list[UUID]:
-    return taskqueue.reschedule(ids, **options).done
 
 
 RETRY = Action(

@@ -16,10 +16,10 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from ...display.formatting import format_number, one_line
+from ...display.scope import console_backend, console_database
 from ...taskqueue.ids import new_id
 from ..base import ConsoleAdmin
-from ..display.formatting import format_number, one_line
-from ..scope import console_backend, console_database
 from ..statement_timeout import statement_timeout
 from ..tasks import filters
 from .actions import ACTIONS, RETRY, Action, run_action

@@ -13,8 +13,9 @@ from django.db.models import Exists, OuterRef
 from ...models import Task
 from ...querysets import TaskQuerySet
 from ...rules.status import Status
+from ...selection.payload import matching_ids
 from ...taskqueue.operator import summaries
-from ..tasks import filters
+from ..tasks import filters, search
 
 SALT = "django_tasks_retry.admin.selection"
 MAX_AGE = 3600
@@ -61,7 +62,16 @@ class Selection:
             bound = summaries.id_after(STRIDE, using, UUID(self.after) if self.after else None)
             tasks = tasks if bound is None else tasks.filter(pk__lte=bound)
         ids = list(tasks.values_list("pk", flat=True)[:size])
-        return ids, ids[-1] if len(ids) == size else bound
+        reached = ids[-1] if len(ids) == size else bound
+        return self.visible(ids, using), reached
+
+    def visible(self, ids: list[UUID], using: str) -> list[UUID]:
+        """Without those that only hold the text of a search where nobody may see it."""
+        query = search.parse("" if self.ids is not None else self.params.get("q", ""))
+        if not query.has_payload:
+            return ids
+        matching = matching_ids(ids, query, using)
+        return [task_id for task_id in ids if task_id in matching]
 
     def advanced(self, reached: UUID | None, done: int, skipped: int) -> Selection:
         """The same selection after a batch."""
@@ -102,17 +112,24 @@ class DryRun:
         return not (self.is_capped or self.is_partial)
 
 
+def looks_into_payload(selection: Selection) -> bool:
+    return selection.ids is None and search.parse(selection.params.get("q", "")).has_payload
+
+
 def dry_run(selection: Selection, statuses: tuple[Status, ...], using: str) -> DryRun:
     tasks = selection.remaining(using)
     if selection.since is not None:
         tasks = tasks.filter(pk__gte=UUID(selection.since))
     again = Exists(Task.objects.using(using).filter(retry_of=OuterRef("pk")))
-    rows = list(tasks.values_list("status", again)[: DRY_RUN_LIMIT + 1])
-    counted = [(status, is_retried) for status, is_retried in rows[:DRY_RUN_LIMIT] if status in statuses]
+    limit = search.MAX_CANDIDATES if looks_into_payload(selection) else DRY_RUN_LIMIT
+    found = list(tasks.values_list("pk", "status", again)[: limit + 1])
+    visible = set(selection.visible([pk for pk, *_rest in found], using))
+    rows = [(status, is_retried) for pk, status, is_retried in found if pk in visible]
+    counted = [(status, is_retried) for status, is_retried in rows[:limit] if status in statuses]
     return DryRun(
         possible=len(counted),
-        skipped=min(len(rows), DRY_RUN_LIMIT) - len(counted),
-        is_capped=len(rows) > DRY_RUN_LIMIT,
+        skipped=min(len(rows), limit) - len(counted),
+        is_capped=len(found) > limit,
         is_partial=selection.since is not None,
         succeeded=sum(status == Status.SUCCESS for status, _is_retried in counted),
         retried=sum(is_retried for _status, is_retried in counted),

@@ -12,8 +12,8 @@ from django.db.models import Sum
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from ...display.scope import Scope
 from ...models import TaskStat
-from ..scope import Scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from datetime import datetime
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from ..display.formatting import format_number
+from ...display.formatting import format_number
 from .activity import Bucket
 
 WIDTH, HEIGHT = 1000.0, 120.0

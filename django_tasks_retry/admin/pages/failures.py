@@ -14,6 +14,9 @@ from django.db.models.fields.json import KT
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
+from ...display.formatting import format_capped, format_relative, one_line
+from ...display.redact import redact_text
+from ...display.scope import Scope, current_scope
 from ...models import FailureGroup, Task
 from ...rules.fingerprint import general
 from ...rules.frames import Frame, frames_of, innermost_project_frame
@@ -22,9 +25,6 @@ from ...taskqueue.operator import summaries
 from ..base import TaskPermissionMixin
 from ..bulk.actions import ACTIONS, CANCEL, RETRY
 from ..bulk.confirm import BulkActionAdmin, select_all
-from ..display.formatting import format_capped, format_relative, one_line
-from ..display.redact import redact_text
-from ..scope import Scope, current_scope
 
 MAX_GROUPS = 50
 MAX_MESSAGE = 2000

@@ -12,16 +12,17 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
+from ...display.formatting import format_approximate, format_capped, format_duration, format_number
+from ...display.scope import Scope, current_scope
 from ...models import Overview, Task, Worker
 from ...taskqueue import alive_workers
 from ...taskqueue.operator import summaries
 from ..base import TaskPermissionMixin
-from ..display.formatting import format_approximate, format_capped, format_duration, format_number
-from ..scope import Scope, current_scope
 from .activity import SCALES, read_activity
 from .charts import attempts_chart
 from .failures import failure_rows
 from .queue_summary import Problem, QueueSummary, find_problems, summarize_queues
+from .setup_problems import setup_problems
 
 MAX_GROUPS = 5
 
@@ -64,7 +65,10 @@ class OverviewAdmin(TaskPermissionMixin):
             ],
             "problems": [
                 (problem, self.problem_url(problem))
-                for problem in find_problems(queues, depths, workers, summaries.expired_leases(scope.using))
+                for problem in (
+                    *setup_problems(scope.using),
+                    *find_problems(queues, depths, workers, summaries.expired_leases(scope.using)),
+                )
             ],
             "chart": attempts_chart(activity.total),
             "scale": activity.scale,

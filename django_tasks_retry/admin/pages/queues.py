@@ -10,14 +10,14 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from ... import taskqueue
+from ...display.formatting import one_line
+from ...display.scope import console_backend, console_database, current_scope, queue_names
 from ...models import Queue
 from ...taskqueue import alive_workers
 from ...taskqueue.operator import summaries
 from ..audit import log_action
 from ..base import ConsoleAdmin
 from ..bulk.confirm import reason_of
-from ..display.formatting import one_line
-from ..scope import console_backend, console_database, current_scope, queue_names
 from .activity import SCALES, read_activity
 from .operator_events import latest_operator_events
 from .queue_summary import summarize_queues

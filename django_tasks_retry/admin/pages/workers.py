@@ -14,16 +14,16 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from ... import taskqueue
+from ...display.actors import actor_names
+from ...display.formatting import format_elapsed, format_relative, one_line
+from ...display.reading import read_rows
+from ...display.scope import console_backend, current_scope
+from ...display.worker_state import state_of
 from ...models import Task, Worker
 from ...rules.names import short_name
-from ...taskqueue.consumer.workers import ALIVE_SECONDS
 from ..audit import log_action
 from ..base import ConsoleAdmin
 from ..bulk.confirm import reason_of
-from ..display.actors import actor_names
-from ..display.formatting import format_elapsed, format_relative, one_line
-from ..reading import read_rows
-from ..scope import console_backend, current_scope
 from .operator_events import latest_operator_events
 
 MAX_WORKERS = 200
@@ -104,16 +104,6 @@ class WorkerAdmin(ConsoleAdmin):
         else:
             messages.warning(request, _("%(worker)s has already stopped or was already asked to stop.") % values)
         return HttpResponseRedirect(self.url("changelist"))
-
-
-def state_of(worker: Worker, now: datetime) -> tuple[str, str]:
-    if worker.stopped_at:
-        return "stopped", _("stopped")
-    if (now - worker.heartbeat_at).total_seconds() > ALIVE_SECONDS:
-        return "stopped", _("not responding")
-    if worker.stop_asked_at:
-        return "stopping", _("finishing")
-    return "alive", _("alive")
 
 
 def running_by_worker(tasks: Sequence[Task], now: datetime) -> dict[str, list[dict[str, Any]]]:

@@ -17,6 +17,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ...clock import Now
+from ...display.display_status import badge, display_status_of
+from ...display.formatting import format_elapsed, format_relative, one_line
+from ...display.reading import unreadable_columns
+from ...display.redact import redact_text
+from ...display.scope import console_database, current_scope
 from ...models import Task
 from ...querysets import TaskQuerySet
 from ...rules.ids import time_of
@@ -24,11 +29,6 @@ from ...rules.names import short_id, short_name
 from ...rules.status import Status
 from ..bulk.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..bulk.confirm import BulkActionAdmin, selection_from_request
-from ..display.display_status import badge, display_status_of
-from ..display.formatting import format_elapsed, format_relative, one_line
-from ..display.redact import redact_text
-from ..reading import unreadable_columns
-from ..scope import console_database, current_scope
 from . import detail, filters, search
 from .changelist import LIST_COLUMNS, CappedPaginator, TaskChangeList, enqueued_time
 from .single_actions import SingleActionAdmin
@@ -82,9 +82,10 @@ class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         parsed = search.parse(search_term)
-        if request.method == "GET":
-            warn_of_search(request, parsed)
         visible = self.has_payload_permission(request)
+        if request.method == "GET":
+            for problem in search.problems(parsed, can_see_payload=visible):
+                messages.warning(request, one_line(problem, 500))
         has_status = bool(request.GET.get("status"))
         return search.apply_search(queryset, parsed, has_status=has_status, can_see_payload=visible), False
 
@@ -203,15 +204,6 @@ def error_line(task: Any) -> str:
     if task.error_message not in {None, "", task.error_code}:
         text = f"{text}: {redact_text(task.error_message[:2000])}"
     return one_line(text, 200)
-
-
-def warn_of_search(request: HttpRequest, parsed: search.Search) -> None:
-    """Tell why a search found nothing."""
-    if parsed.is_too_long:
-        messages.warning(request, search.TOO_LONG % {"words": search.MAX_WORDS, "length": search.MAX_LENGTH})
-    elif parsed.unknown:
-        words = one_line(" ".join(parsed.unknown), 60)
-        messages.warning(request, _("“%(words)s” is not an id. %(help)s") % {"words": words, "help": search.HELP})
 
 
 def timing(task: Task, now: datetime) -> str:

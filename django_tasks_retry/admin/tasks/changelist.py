@@ -14,13 +14,13 @@ from django.utils import timezone
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
+from ...display.formatting import format_capped, format_number
+from ...display.reading import read_rows
 from ...models import Task
 from ...rules.ids import time_of
 from ...taskqueue.operator.summaries import CAP
-from ..display.formatting import format_capped, format_number
-from ..reading import read_rows
 from ..statement_timeout import is_timeout, statement_timeout
-from . import filters
+from . import filters, search
 
 LIST_COLUMNS = (
     "id", "func_path", "queue", "status", "eta", "attempts", "refunds", "max_attempts", "last_attempt_at",
@@ -46,6 +46,7 @@ class TaskChangeList(ChangeList):
     """Bounded in how far it looks back, and in how long the database may take."""
 
     too_broad = False
+    is_cut = False
     looked_at = 0
     floor: UUID | None = None
 
@@ -65,8 +66,9 @@ class TaskChangeList(ChangeList):
                 for self.looked_at in (filters.LOOK_BACK, filters.LOOK_FURTHER_BACK):
                     self.floor = filters.look_back_floor(self.active_filters, every.db, self.looked_at)
                     self.queryset = every if self.floor is None else every.filter(pk__gte=self.floor)
+                    self.look_into_payload()
                     super().get_results(request)
-                    if self.result_count or self.floor is None:
+                    if self.result_count or self.floor is None or self.is_cut:
                         break
                 self.result_list = read_rows(self.result_list, LIST_COLUMNS, ANNOTATIONS)
         except OperationalError as error:
@@ -75,6 +77,15 @@ class TaskChangeList(ChangeList):
             self.too_broad, self.queryset = True, self.queryset.none()
             super().get_results(request)
             self.result_list = []
+
+    def look_into_payload(self) -> None:
+        """For a search in arguments or metadata: the database names candidates, of which a bounded number is read."""
+        query = search.parse(self.query)
+        if query.has_payload and not query.problems:
+            found = search.find_visible_tasks(self.queryset, query)
+            self.queryset = self.queryset.filter(pk__in=found.ids)
+            if found.reached is not None:
+                self.floor, self.is_cut = found.reached, True
 
     @property
     def is_empty(self) -> bool:
@@ -108,6 +119,8 @@ class TaskChangeList(ChangeList):
         if self.floor is None:
             return ""
         values = {"count": format_number(self.looked_at), "since": enqueued_time(self.floor)}
+        if self.is_cut:
+            return _("Searched in tasks enqueued since %(since)s, and not further back yet.") % values
         below = filters.parse_uuid(self.active_filters.get("older", ""))
         if below:
             text = _("Searched %(count)s tasks, enqueued from %(since)s to %(until)s.")

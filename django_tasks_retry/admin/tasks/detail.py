@@ -8,46 +8,32 @@ from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
-from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
-from ...models import Task, TaskEvent, TaskResult
-from ...rules.status import Status
-from ...rules.transitions import EventKind
-from ..bulk.actions import ACTIONS
-from ..display.actors import actor_names
-from ..display.display_status import badge, display_status_of
-from ..display.formatting import (
-    error_name,
+from ...display.actors import actor_names
+from ...display.display_status import badge, display_status_of
+from ...display.events import EVENT_NAMES, as_mapping, event_summary
+from ...display.explain import explain
+from ...display.formatting import (
     format_duration,
     format_elapsed,
     format_relative,
     one_line,
     printable,
 )
-from ..display.redact import redact_text, redacted_arguments, redacted_json
-from ..display.tracebacks import FormattedTraceback, format_traceback
-from ..reading import read_row, read_rows, unreadable_columns
-from ..scope import Scope
-from .explain import explain
+from ...display.reading import read_row, read_rows, unreadable_columns
+from ...display.redact import redact_text, redacted_arguments, redacted_json
+from ...display.scope import Scope
+from ...display.tracebacks import FormattedTraceback, format_traceback
+from ...models import Task, TaskEvent, TaskResult
+from ...rules.status import Status
+from ...rules.transitions import EventKind
+from ..bulk.actions import ACTIONS
 from .related import related_tasks, retries_of
 from .retry_preview import retry_preview
 from .timeline import timeline
 
 MAX_EVENTS = 100
-
-EVENT_NAMES: dict[str, str | Promise] = {
-    EventKind.RUNNING: gettext_lazy("started"),
-    EventKind.COMPLETED: gettext_lazy("completed"),
-    EventKind.FAILED: gettext_lazy("failed"),
-    EventKind.REQUEUED: gettext_lazy("will be retried"),
-    EventKind.LEASE_LOST: gettext_lazy("worker lost"),
-    EventKind.RELEASED: gettext_lazy("released"),
-    EventKind.CANCELLED: gettext_lazy("cancelled"),
-    EventKind.RESCHEDULED: gettext_lazy("rescheduled"),
-    EventKind.RETRIED: gettext_lazy("enqueued as a retry"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +54,7 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
     events, is_cut = newest[:MAX_EVENTS][::-1], len(newest) > MAX_EVENTS
     return {
         "task": task,
+        "schedule_name": task.schedule_id and one_line(task.schedule_id, 128),
         "func_path": printable(task.func_path, 255),
         "badge": badge(display_status_of(task, scope.now)),
         "explanation": explain(task, events, scope, can_see_payload=can_see_payload),
@@ -127,26 +114,9 @@ def event_rows(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool
     return rows
 
 
-def event_summary(event: TaskEvent, error: dict[str, Any], *, can_see_payload: bool) -> str:
-    """Error, delay, cause and reason of an event, on one line."""
-    data, parts = as_mapping(event.data), []
-    if error:
-        message = redact_text(str(error.get("message") or "")) if can_see_payload else ""
-        parts.append(f"{error_name(error)}: {message}" if message else error_name(error))
-    if isinstance(data.get("backoff_ms"), int | float):
-        parts.append(_("next attempt after %(time)s") % {"time": format_duration(data["backoff_ms"] / 1000)})
-    # What a task or a person wrote is payload: it may quote anything.
-    parts += [redact_text(str(data[key])) for key in ("cause", "reason") if can_see_payload and data.get(key)]
-    return one_line(" · ".join(parts), 240)
-
-
 def log_of(event: TaskEvent) -> str:
     """What the attempt logged before it failed, redacted as its error is."""
     return printable(redact_text(str(as_mapping(event.data).get("log") or "")), 20_000)
-
-
-def as_mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def task_facts(task: Task, now: datetime, *, can_see_payload: bool) -> list[tuple[str, Any]]:
@@ -163,6 +133,7 @@ def task_facts(task: Task, now: datetime, *, can_see_payload: bool) -> list[tupl
         (_("Finished"), task.finished_at),
         (_("Timeout per attempt"), format_duration(task.timeout)),
         (_("Repeats every"), format_duration(task.interval) if task.interval else None),
+        (_("Slot"), task.slot),
         (_("Unique key"), task.unique_key and can_see_payload and one_line(redact_text(task.unique_key), 200)),
         (_("Worker"), task.locked_by and one_line(task.locked_by, 128)),
         (_("Lease expires"), task.lock_expires_at and format_relative(task.lock_expires_at, now)),

@@ -9,19 +9,20 @@ from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, OuterRef
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from ... import registry
+from ...display import display_status
+from ...display.formatting import one_line
+from ...display.scope import current_scope, queue_names
 from ...models import Task
 from ...querysets import TaskQuerySet
 from ...rules.ids import first_of
 from ...rules.names import short_name
+from ...selection.matching import NOT_INDEXED, status_condition
 from ...taskqueue.operator import summaries
-from ..display import display_status
-from ..display.formatting import one_line
-from ..scope import current_scope, queue_names
 from . import search
 
 LOOK_BACK = 25_000
@@ -80,19 +81,11 @@ class StatusFilter(ConsoleFilter):
 
     @classmethod
     def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
-        match value.lower():
-            case "ready":
-                return tasks.due().filter(attempts=F("refunds"))
-            case "scheduled":
-                return tasks.scheduled()
-            case "retrying":
-                return tasks.retrying()
-            case other:
-                return tasks.filter(status=other.upper())
+        return tasks.filter(status_condition(value))
 
     @classmethod
     def has_index(cls, value: str) -> bool:
-        return value.lower() not in {"success", "cancelled"}
+        return value.lower() not in NOT_INDEXED
 
 
 class QueueFilter(ConsoleFilter):
@@ -199,9 +192,9 @@ def look_back_floor(params: Mapping[str, str], using: str, limit: int | None = N
     """The oldest id that is looked at, where no index serves the filters; None where all that match are found."""
     active = {each for each in FILTERS if params.get(each.parameter_name)}
     parsed = search.parse(params.get("q", ""))
-    if parsed.has_index or any(each.has_index(params[each.parameter_name]) for each in active):
+    if search.has_index(parsed) or any(each.has_index(params[each.parameter_name]) for each in active):
         return None
-    if parsed.is_empty and active <= {WindowFilter, OlderFilter}:
+    if parsed.is_only_a_period and active <= {WindowFilter, OlderFilter}:
         return None
     floor = summaries.newest_before(limit or LOOK_BACK, using, parse_uuid(params.get("older", "")))
     return None if floor and floor <= window_start(params.get("window", "")) else floor

@@ -9,9 +9,9 @@ from typing import Any
 from django.db.models import F
 from django.utils.translation import gettext as _
 
+from ...display.formatting import one_line
 from ...models import Task
 from ...rules.names import short_id, short_name
-from ..display.formatting import one_line
 
 MAX_RELATED = 10
 

@@ -9,10 +9,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from ...conf import DEFAULTS, configured_backends, options
+from ...display.formatting import format_duration, format_relative, one_line
 from ...models import Task
 from ...rules.backoff import Backoff, Custom, Exponential, Schedule, from_json
 from ...rules.status import Status
-from ..display.formatting import format_duration, format_relative, one_line
 
 MAX_STEPS = 10
 MAX_ATTEMPTS = 1000

@@ -12,14 +12,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from ...conf import configured_backends
+from ...display.formatting import one_line
+from ...display.reading import read_row, unreadable_columns
+from ...display.scope import Scope, console_backend, console_database, current_scope
 from ...errors import IllegalMove
 from ...models import Task
 from ..base import ConsoleAdmin
 from ..bulk.actions import ACTIONS, RETRY, Action, run_action
 from ..bulk.confirm import reason_of
-from ..display.formatting import one_line
-from ..reading import read_row, unreadable_columns
-from ..scope import Scope, console_backend, console_database, current_scope
 from . import filters
 from .related import Relation, retries_of
 

@@ -10,10 +10,10 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from ...display.formatting import format_duration, format_elapsed
 from ...models import Task, TaskEvent
 from ...rules.status import Status
 from ...rules.transitions import EventKind
-from ..display.formatting import format_duration, format_elapsed
 
 WIDTH = 1000.0
 MIN_WIDTH = 5.0

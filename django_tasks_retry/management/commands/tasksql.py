@@ -12,6 +12,7 @@ from django_tasks_retry.models import (
     STATE_COLUMNS,
     OperatorEvent,
     Queue,
+    Schedule,
     Task,
     TaskEvent,
     TaskResult,
@@ -37,6 +38,8 @@ WORKER: Grants = {
     TaskTotal: ("SELECT", "INSERT", "UPDATE"),
     Worker: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     Queue: ("SELECT",),
+    Schedule: ("SELECT", "INSERT", "UPDATE"),
+    OperatorEvent: ("SELECT", "INSERT", "DELETE"),
 }
 OPERATOR: Grants = {
     Task: ("SELECT", "INSERT", f"UPDATE ({', '.join((*MOVED, *POSITION))})"),
@@ -46,6 +49,7 @@ OPERATOR: Grants = {
     TaskTotal: ("SELECT",),
     Worker: ("SELECT", "UPDATE (stop_asked_at, stop_asked_by)"),
     Queue: ("SELECT", "INSERT", "UPDATE"),
+    Schedule: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     OperatorEvent: ("SELECT", "INSERT"),
 }
 ROLES = {

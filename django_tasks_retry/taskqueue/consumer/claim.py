@@ -10,15 +10,17 @@ from typing import Any
 from django.db import DataError, IntegrityError
 
 from ... import registry
+from ...clock import now
 from ...conf import options
+from ...models import Task
 from ...rules.failure import Code, Failure
 from ...rules.payload import noted
 from ..database import database
 from ..engines import Engine, engine_for
 from ..engines.base import Terms
 from ..lease import Claimed, Lease
-from .finish import record
-from .lanes import Lanes
+from .finish import record, release_task
+from .lanes import Lane, Lanes
 from .report import Failed, report_of
 
 logger = logging.getLogger("django_tasks_retry")
@@ -48,6 +50,22 @@ def claim(
         if claimed or not lanes.may_look():
             return claimed.leases
     return take(lanes, limit, terms, engine).leases if lanes.look(engine) else []
+
+
+def claim_task(task: Task, worker_id: str, *, backend: str = "default") -> Lease | None:
+    """A lease on this very task, by the rules of every claim: None where it is not due, paused, locked or taken."""
+    using = database(backend)
+    lane = Lane(task.queue, task.priority, task.eta, now(using), floor_id=task.pk)
+    terms = Terms(worker_id, backend, options(backend).lease, [task.func_path])
+    claimed = engine_for(using).claim([lane], 1, terms)
+    if claimed.unreadable:
+        fail_unreadable(claimed.unreadable)
+    for lease in claimed.leases:
+        if lease.id == task.pk:
+            return lease
+        # Somebody was faster, and the claim took what stood behind it in line.
+        release_task(lease, "it was not the task that was asked for")
+    return None
 
 
 def take(lanes: Lanes, limit: int, terms: Terms, engine: Engine) -> Claimed:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 from uuid import UUID
 
@@ -63,18 +63,31 @@ def cancel_free(ids: Sequence[UUID], *, wait: bool, using: str, actor: str, reas
     return list(ended)
 
 
-def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> list[Task]:
+def retry(
+    ids: Iterable[UUID],
+    *,
+    eta: datetime | None = None,
+    step: timedelta = timedelta(0),
+    queue: str | None = None,
+    priority: int | None = None,
+    by: Any = None,
+    reason: str = "",
+    backend: str = "default",
+) -> list[Task]:
     """Do finished tasks again, each as a new task with the same call. The old rows stay as they were.
 
+    They are due at once; with an eta the first is due then, and each of the others a `step` after the one before.
+    They go into the queue, and have the priority, of the task before, unless others are given.
     A task whose row cannot be read cannot be copied: it is skipped.
     """
     using, actor, reason = database(backend), actor_of(by), noted(reason)
     fresh: list[Task] = []
+    due, place = due_times(eta, step), place_wished(queue, priority, backend)
     for chunk in chunks(ids):
         with transaction.atomic(using=using):
             finished = repeatable(Task.objects.using(using).finished(), chunk)
             ended = ended_series(finished, using)
-            copies = [same_call(task, retry_of_id=task.pk, **({} if task.pk in ended else ONCE)) for task in finished]
+            copies = [copy_of(task, ({} if task.pk in ended else ONCE) | next(due) | place) for task in finished]
             written = [task for task in insert_within(copies, using) if not task.already_enqueued]
             write_events([retried(task, actor, reason) for task in written], using)
         tell_enqueued(written)
@@ -82,7 +95,17 @@ def retry(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str
     return fresh
 
 
+def due_times(eta: datetime | None, step: timedelta) -> Iterator[dict[str, Any]]:
+    """The place in line of one retry after another."""
+    for n in count():
+        yield {} if eta is None else {"eta": checked_eta(eta + n * step)}
+
+
 ONCE: dict[str, Any] = {"interval": 0, "slot": None}
+
+
+def copy_of(task: Task, changes: dict[str, Any]) -> Task:
+    return same_call(task, retry_of_id=task.pk, schedule_id=task.schedule_id, **changes)
 
 
 def ended_series(tasks: Sequence[Task], using: str) -> set[UUID]:
@@ -146,17 +169,23 @@ def place_of(task: Task) -> dict[str, Any]:
 
 
 def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:
-    wishes: dict[str, Any] = {}
-    if queue is not None:
-        wishes["queue"] = checked_queue(queue, backend)
-    if priority is not None:
-        wishes["priority"] = checked_priority(priority)
+    wishes = place_wished(queue, priority, backend)
     if isinstance(eta, timedelta):
         wishes["eta"] = Now() + timedelta(seconds=checked_delay(eta))
     elif eta is not None:
         wishes["eta"] = checked_eta(eta)
     elif not wishes:
         wishes["eta"] = Now()
+    return wishes
+
+
+def place_wished(queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:
+    """Another queue or priority, where one is wished for."""
+    wishes: dict[str, Any] = {}
+    if queue is not None:
+        wishes["queue"] = checked_queue(queue, backend)
+    if priority is not None:
+        wishes["priority"] = checked_priority(priority)
     return wishes
 
 

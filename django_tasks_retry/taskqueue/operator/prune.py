@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -30,7 +31,21 @@ def prune_pages(
     *, backend: str = "default", keep: Mapping[Status, float | None] | None = None, batch: int = BATCH
 ) -> Iterator[int]:
     """One page at a time, so that no step takes long; 0 for a page on which everything is kept."""
-    using, retention = database(backend), retention_of(backend) | dict(keep or {})
+    using = database(backend)
+    for past in past_pages(backend, keep or {}, batch):
+        yield delete(past, backend, using) if past else 0
+
+
+def prunable(*, backend: str = "default", batch: int = BATCH) -> Iterator[Counter[tuple[str, str]]]:
+    """What `prune` would delete, a page at a time: how many tasks by queue and status. Changes nothing."""
+    tasks = Task.objects.using(database(backend)).filter(backend=backend)
+    for past in past_pages(backend, {}, batch):
+        yield Counter(tasks.filter(pk__in=past).values_list("queue", "status"))
+
+
+def past_pages(backend: str, keep: Mapping[Status, float | None], batch: int) -> Iterator[list[UUID]]:
+    """Page by page, the tasks that are past their retention."""
+    using, retention = database(backend), retention_of(backend) | dict(keep)
     moment = now(using)
     limits = {
         status: moment - timedelta(seconds=seconds) for status, seconds in retention.items() if seconds is not None
@@ -38,12 +53,11 @@ def prune_pages(
     if not limits:
         return
     for page in pages(max(limits.values()), moment, batch, using):
-        past = [
+        yield [
             task_id
             for task_id, status, finished_at in page
             if (limit := limits.get(Status(status))) and finished_at < limit
         ]
-        yield delete(past, backend, using) if past else 0
 
 
 def retention_of(backend: str) -> dict[Status, float | None]:

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.utils import timezone
 
-from ... import registry
+from ... import discovery, registry
 from ...conf import check_backend, check_queue, options
 from ...durations import as_seconds
-from ...errors import InvalidCall, InvalidPayload
+from ...errors import InvalidCall, InvalidPayload, UnknownOption
 from ...instants import as_instant
 from ...models import MAX_LENGTHS, Task
 from ...rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
-from ...rules.names import path_of
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
+from ...rules.signature import Callee, callee_of, unknown_option
 from ..database import database
 from ..ids import new_id
 from ..lease import current_lease
 from .announce import tell_enqueued
 from .around import canonical_metadata, insert_within
 from .new_tasks import FIRST_YEAR, LAST_YEAR, new_task
+
+logger = logging.getLogger("django_tasks_retry")
 
 
 class Request(NamedTuple):
@@ -46,13 +50,21 @@ class Request(NamedTuple):
     backend: str | None = None
 
     @classmethod
+    def with_options(cls, func: Callable[..., Any], **options: Any) -> Request:
+        """A request, or an error that says what an unknown option is called here."""
+        for name in options:
+            if name not in cls._fields:
+                raise UnknownOption(unknown_option(name, cls._fields[3:], func))
+        return cls(func, **options)
+
+    @classmethod
     def read(cls, item: Any) -> Request:
         """A request from what `enqueue_many` takes."""
         match item:
             case Request():
                 return item
             case Mapping():
-                return cls(**item)
+                return cls.with_options(**item)
             case (func, *rest):
                 return cls(func, *rest)
             case _:
@@ -91,11 +103,13 @@ def prepare(request: Request) -> Task:
     backend = check_backend(request.backend or registered.backend)
     policy = policy_of(registered.func)
     args, kwargs = canonical_call(request, backend)
+    callee = known_callee(registered.func, takes_context=registered.takes_context)
+    callee.check(args, kwargs)
     parent = current_lease.get()
     task_id = new_id()
     task = new_task(
         id=task_id,
-        func_path=checked_path(path_of(registered.func)),
+        func_path=callee.path,
         args=args,
         kwargs=kwargs,
         queue=checked_queue(registered.queue_name if request.queue is None else request.queue, backend),
@@ -150,10 +164,16 @@ def checked_queue(queue: str, backend: str) -> str:
     return checked_text(check_queue(queue, backend), "queue")
 
 
-def checked_path(path: str) -> str:
-    if len(path) > MAX_LENGTHS["func_path"]:
-        raise InvalidCall(f"The path {path[:60]}… is longer than {MAX_LENGTHS['func_path']} characters.")
-    return path
+@cache
+def known_callee(function: Callable[..., Any], *, takes_context: bool) -> Callee:
+    """What is known of a function, found out once. That no worker will find it is no error: another project's may."""
+    callee = callee_of(function, takes_context=takes_context)
+    if len(callee.path) > MAX_LENGTHS["func_path"]:
+        raise InvalidCall(f"The path {callee.path[:60]}… is longer than {MAX_LENGTHS['func_path']} characters.")
+    if not discovery.will_be_found(function):
+        why, what = discovery.reason(function.__module__), discovery.advice(function.__module__)
+        logger.warning("%s was enqueued, but workers will not find it: %s. %s", callee.path, why, what)
+    return callee
 
 
 def checked_priority(priority: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import logging
 import multiprocessing
 import os
@@ -26,6 +27,7 @@ from .connections import let_go_of_sessions, note_session
 logger = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
 ENDING_SECONDS = 5.0
+GARBAGE_THRESHOLD = 10_000
 SUPERVISORS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -36,6 +38,7 @@ def run_child(run: Callable[[], None], worker_id: str, backend: str, supervisor_
         reset_signals()
         end_with_supervisor(supervisor_pid)
         look_after_forks()
+        collect_less_garbage()
         atexit._clear()  # hooks of the supervisor's process: they are its own to run
         announce(child_started, worker_id, backend)
         run()
@@ -73,6 +76,13 @@ def look_after_forks() -> None:
     connection_created.connect(note_session, dispatch_uid="django_tasks_retry.child")
     # Blocked meanwhile: a signal that reaches the new process before its handlers are reset would be lost on ours.
     os.register_at_fork(before=block_signals, after_in_parent=unblock_signals, after_in_child=become_ordinary)
+
+
+def collect_less_garbage() -> None:
+    """What the fork brought along is never looked through again, and short tasks end before they are looked at."""
+    gc.freeze()
+    if 0 < gc.get_threshold()[0] < GARBAGE_THRESHOLD:
+        gc.set_threshold(GARBAGE_THRESHOLD)
 
 
 def block_signals() -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ... import __version__, registry
-from ...taskqueue import deregister_worker, heartbeat, register_worker
+from ...taskqueue import deregister_worker, heartbeat, listed_names, register_worker, sync_schedules
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.timer import Every
@@ -31,10 +31,13 @@ class Heartbeat:
                 queues=list(self.options.queues),
                 exclude=list(self.options.exclude),
                 tasks=registry.known_paths(),
+                schedules=listed_names(self.options.backend),
                 processes=self.options.processes,
                 slots=self.options.slots,
             )
         )
+        # Afterwards: whoever looks for schedules that nobody lists must know of us before our rows are there.
+        self.database.call(lambda: sync_schedules(backend=self.options.backend))
 
     def touch_file(self) -> None:
         if self.options.heartbeat_file and self.touching.is_due():

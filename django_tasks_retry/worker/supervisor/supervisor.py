@@ -149,7 +149,12 @@ class Supervisor:
             self.stop("--max-time is over")
         changed = self.autoreloader.changed_file()
         if changed is not None:
-            self.stop(f"{changed.name} changed")
+            self.restart(f"{changed.name} changed")
+
+    def restart(self, why: str) -> None:
+        """With the code as it stands now, once running tasks have ended."""
+        if self.stop_by is None:
+            self.stop(why)
             self.autoreloader.must_restart = True
 
     @property
@@ -225,9 +230,8 @@ class Supervisor:
     def process_signals(self) -> None:
         for number in self.signals.take():
             if number == signal.SIGHUP:
-                logger.info("SIGHUP: children are being replaced")
-                for child in self.pool.working:
-                    child.ask_to_stop("its process is being replaced")
+                logger.info("SIGHUP: loading the new code")
+                self.autoreloader.try_code()
             elif number in (signal.SIGTERM, signal.SIGINT) and self.stop_by is None:
                 self.stop(signal.Signals(number).name)
             elif number != signal.SIGCHLD:
@@ -271,6 +275,8 @@ class Supervisor:
         statuses = ended_processes()
         if self.finished_signals.pid in statuses:
             self.finished_signals.note_exit(statuses[self.finished_signals.pid])
+        if self.autoreloader.passed_trial(statuses):
+            self.restart("SIGHUP")
         for child, cause in self.pool.reap(statuses):
             if not child.channel.closed:
                 self.read_messages(child)

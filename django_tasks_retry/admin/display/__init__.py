@@ -1,1 +1,0 @@
-"""Values made fit to be shown: formatted, redacted, safe."""

@@ -1,0 +1,244 @@
+"""Explains a task's state: why it is not running, or why it ended; one sentence, and a command where that helps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from .. import registry
+from ..conf import configured_backends
+from ..models import Queue, Schedule, Task, TaskEvent, Worker
+from ..rules.failure import Code
+from ..rules.status import Status
+from ..rules.transitions import EventKind
+from ..taskqueue import alive_workers
+from ..taskqueue.operator import summaries
+from .actors import actor_names
+from .eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue, unknown_task_advice
+from .formatting import error_name, format_capped, format_elapsed, format_relative, one_line
+from .reading import unreadable_columns
+from .redact import visible_reason
+from .scope import Scope
+
+NO_VALUE = "—"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A sentence; `command` is what to type, where that helps."""
+
+    sentence: str
+    command: str = ""
+
+
+def explain(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_payload: bool) -> Explanation:
+    """Reasons that people wrote are told to those who may see payloads."""
+    if unreadable_columns(task):
+        return explain_unreadable(task)
+    explanation = explain_status(task, events, scope, can_see_payload=can_see_payload)
+    return with_schedule(explanation, task, scope) if task.schedule_id and not task.is_finished else explanation
+
+
+def with_schedule(explanation: Explanation, task: Task, scope: Scope) -> Explanation:
+    """What a run that has not finished does to the slots behind it."""
+    behind = Schedule.objects.using(scope.using).filter(pk=task.schedule_id, last_outcome="skipped").first()
+    if behind is None:
+        return explanation
+    values = {"name": one_line(behind.name, 128), "time": format_moment(behind.last_at)}
+    skipped = _("The slot of %(time)s of its schedule %(name)s was skipped: the previous run still runs.") % values
+    return Explanation(f"{explanation.sentence} {skipped}", explanation.command)
+
+
+def explain_status(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_payload: bool) -> Explanation:
+    match task.status:
+        case Status.PENDING:
+            return explain_pending(task, scope, can_see_payload=can_see_payload)
+        case Status.RUNNING:
+            return explain_running(task, scope.now)
+        case Status.SUCCESS:
+            return explain_success(task)
+        case Status.FAILED:
+            return explain_failed(task)
+        case _:
+            return explain_cancelled(task, events, can_see_payload=can_see_payload)
+
+
+def explain_unreadable(task: Task) -> Explanation:
+    values = {"columns": ", ".join(unreadable_columns(task))}
+    if task.is_finished:
+        return Explanation(_("Part of it cannot be read: %(columns)s. What is shown of it is incomplete.") % values)
+    return Explanation(
+        _("It cannot be read: %(columns)s. No worker can run it. Cancel it, and find out who wrote it.") % values
+    )
+
+
+def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Explanation:
+    if task.backend not in configured_backends():
+        return Explanation(
+            _("TASKS has no RetryBackend named %(backend)s, so no worker runs it. Add the backend, or cancel the task.")
+            % {"backend": one_line(task.backend, 64)}
+        )
+    paused = Queue.objects.using(scope.using).paused().filter(name=task.queue).first()
+    if paused is not None:
+        return explain_paused(paused, can_see_payload=can_see_payload)
+    if task.eta > scope.now:
+        return explain_not_due(task, scope.now)
+    return explain_unclaimed(task, scope)
+
+
+def explain_paused(queue: Queue, *, can_see_payload: bool) -> Explanation:
+    by = actor_names({queue.paused_by})[queue.paused_by]
+    values = {
+        "queue": one_line(queue.name, 64),
+        "by": by,
+        "time": format_moment(queue.paused_at),
+        "reason": visible_reason(queue.reason, can_see_payload=can_see_payload) or NO_VALUE,
+    }
+    return Explanation(
+        _("Queue %(queue)s was paused by %(by)s at %(time)s (%(reason)s). The task waits until the queue is resumed.")
+        % values
+    )
+
+
+def explain_not_due(task: Task, now: datetime) -> Explanation:
+    values = {"time": format_moment(task.eta), "ago": format_relative(task.eta, now)}
+    if not task.spent:
+        return Explanation(_("It is scheduled for %(time)s, %(ago)s.") % values)
+    values |= {"spent": str(task.spent), "budget": str(task.max_attempts), "error": last_error_name(task)}
+    return Explanation(
+        _("Attempt %(spent)s of %(budget)s failed (%(error)s). The next one is due at %(time)s, %(ago)s.") % values
+    )
+
+
+def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
+    workers: list[Worker] = list(alive_workers(scope.backend).filter(backend=task.backend)[:1000])
+    serving = [worker for worker in workers if serves_queue(worker, task.queue)]
+    if not serving:
+        return Explanation(
+            _("It is due, but no running worker serves the queue %(queue)s. Start one:")
+            % {"queue": one_line(task.queue, 64)},
+            command=runworker_command(task.queue),
+        )
+    if not any(worker.tasks for worker in serving):
+        return Explanation(no_tasks_sentence(task, len(serving)))
+    if not any(knows_task(worker, task.func_path) for worker in serving):
+        return Explanation(unknown_task_sentence(task, len(serving)))
+    ahead = summaries.ahead_of(task, scope.using)
+    if ahead:
+        text = ngettext(
+            "%(count)s task is ahead of it in queue %(queue)s.",
+            "%(count)s tasks are ahead of it in queue %(queue)s.",
+            ahead,
+        )
+        return Explanation(text % {"count": format_capped(ahead), "queue": one_line(task.queue, 64)})
+    return Explanation(_("It is due and next in line: the next free worker will run it."))
+
+
+def no_tasks_sentence(task: Task, serving: int) -> str:
+    text = ngettext(
+        "It is due, but the worker of its queue knows no task at all.",
+        "It is due, but none of the %(count)s workers of its queue knows any task at all.",
+        serving,
+    )
+    return f"{text % {'count': serving}} {no_tasks_advice(task.func_path)}"
+
+
+def unknown_task_sentence(task: Task, serving: int) -> str:
+    text = ngettext(
+        "It is due, but the only worker of its queue does not know %(path)s.",
+        "It is due, but none of the %(count)s workers of its queue knows %(path)s.",
+        serving,
+    )
+    sentence = text % {"count": serving, "path": one_line(task.func_path, 255)}
+    return f"{sentence} {unknown_task_advice(task.func_path)}"
+
+
+def explain_running(task: Task, now: datetime) -> Explanation:
+    values = {
+        "spent": task.spent,
+        "budget": task.max_attempts,
+        "worker": one_line(task.locked_by or "", 128),
+        "time": format_elapsed(task.last_attempt_at or now, now),
+    }
+    if task.lock_expires_at and task.lock_expires_at <= now:
+        values["expired"] = format_elapsed(task.lock_expires_at, now)
+        lost = _("Its worker %(worker)s stopped responding: the lease expired %(expired)s ago.") % values
+        return Explanation(f"{lost} {_('Another worker will recover it.')}")
+    return Explanation(_("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % values)
+
+
+def explain_success(task: Task) -> Explanation:
+    values = {"spent": task.spent, "time": last_attempt_duration(task)}
+    if task.spent > 1:
+        return Explanation(_("It succeeded in attempt %(spent)s, which took %(time)s.") % values)
+    return Explanation(_("It succeeded in the first attempt, which took %(time)s.") % values)
+
+
+def last_attempt_duration(task: Task) -> str:
+    if task.last_attempt_at is None or task.finished_at is None:
+        return NO_VALUE
+    return format_elapsed(task.last_attempt_at, task.finished_at)
+
+
+def explain_failed(task: Task) -> Explanation:
+    error, values = task.last_error or {}, {"error": last_error_name(task), "budget": task.max_attempts}
+    spent = task.spent
+    match error.get("code"):
+        case Code.LEASE_LOST:
+            return Explanation(
+                _("Its worker was lost during the last of %(budget)s attempts, so it is not retried.") % values
+            )
+        case Code.ABORTED:
+            return Explanation(_("It raised Abort in attempt %(spent)s, so it is not retried.") % {"spent": spent})
+        case Code.BAD_ARGUMENTS:
+            return Explanation(
+                _("Its arguments do not match the signature of the function, so a retry would fail as well.")
+            )
+    if spent >= task.max_attempts:
+        text = ngettext(
+            "It failed after its only attempt, with %(error)s.",
+            "It failed after all of its %(budget)s attempts, the last with %(error)s.",
+            task.max_attempts,
+        )
+        return Explanation(text % values)
+    return Explanation(f"{_('It failed although attempts were left:')} {explain_policy(task)}")
+
+
+def explain_policy(task: Task) -> str:
+    """Which part of the policy says so, as far as this process knows the function."""
+    policy, values = registry.find_policy(task.func_path), {"error": last_error_name(task)}
+    if policy.abort_on:
+        return _("the policy does not retry %(error)s (abort_on).") % values
+    if policy.retry_on:
+        return _("the policy does not retry %(error)s (it is not in retry_on).") % values
+    return _("the policy does not retry %(error)s.") % values
+
+
+def explain_cancelled(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool) -> Explanation:
+    cancelled = next((event for event in reversed(events) if event.kind == EventKind.CANCELLED), None)
+    if cancelled is None:
+        return Explanation(_("It was cancelled."))
+    values = {
+        "by": actor_names({cancelled.actor})[cancelled.actor],
+        "time": format_moment(cancelled.ts),
+        "reason": visible_reason((cancelled.data or {}).get("reason"), can_see_payload=can_see_payload),
+    }
+    if not values["reason"]:
+        return Explanation(_("It was cancelled by %(by)s at %(time)s.") % values)
+    return Explanation(_("It was cancelled by %(by)s at %(time)s: %(reason)s") % values)
+
+
+def last_error_name(task: Task) -> str:
+    return one_line(error_name(task.last_error or {}) or _("an error"), 80)
+
+
+def format_moment(moment: datetime | None) -> str:
+    if moment is None:
+        return NO_VALUE
+    local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
+    return f"{local:%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,107 @@
+"""Numbers, times and texts as people read them, safe to show wherever they come from."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
+
+from ..rules.names import short_name
+from ..taskqueue.operator.summaries import CAP
+
+# Controls, and the marks that reorder or hide text: shown as escapes, so that nobody is led to read something else.
+INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+LINE_LIMIT = 160
+TEXT_LIMIT = 20_000
+
+
+def printable(text: object, limit: int = TEXT_LIMIT) -> str:
+    """At most `limit` characters, the head and the tail, with invisible characters shown as escapes."""
+    full = str(text)
+    if len(full) > limit:
+        head, tail = limit * 2 // 3, limit // 3
+        mark = _("… %(count)s characters omitted …") % {"count": format_number(len(full) - head - tail)}
+        full = f"{full[:head]}\n{mark}\n{full[-tail:]}"
+    return INVISIBLE.sub(lambda match: f"\\u{ord(match.group()):04x}", full)
+
+
+def one_line(text: object, limit: int = LINE_LIMIT) -> str:
+    """The beginning of a text, on one line."""
+    flat = " ".join(str(text)[: limit * 4].split())
+    return printable(flat if len(flat) <= limit else f"{flat[: limit - 1]}…")
+
+
+def error_name(error: Mapping[str, Any]) -> str:
+    """The exception's name without its module, or the code where there was no exception."""
+    return short_name(error.get("exception") or "") or str(error.get("code") or "")
+
+
+def format_number(value: int) -> str:
+    return number_format(value, use_l10n=True, force_grouping=True)
+
+
+def format_decimal(value: float) -> str:
+    """One place, rounded; `number_format` alone would cut the rest off."""
+    return number_format(Decimal(f"{value:.1f}"), decimal_pos=1, use_l10n=True, force_grouping=True)
+
+
+def format_capped(count: int, cap: int = CAP) -> str:
+    return f"{format_number(cap)}+" if count > cap else format_number(count)
+
+
+def format_approximate(count: int) -> str:
+    """A large number, rounded, with its unit."""
+    if count < 10_000:
+        return format_number(count)
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= size:
+            return f"≈ {format_decimal(count / size)} {unit}"
+    return format_number(count)
+
+
+def format_percentage(part: float, whole: float) -> str:
+    return f"{format_decimal(100 * part / whole)} %" if whole else "—"
+
+
+def format_duration(seconds: float) -> str:
+    """Two units at most: 850 ms, 1.2 s, 3 min 2 s, 2 h 14 min, 3 d 4 h."""
+    return format_finite(max(0.0, seconds)) if math.isfinite(seconds) else "∞"
+
+
+def format_finite(seconds: float) -> str:
+    if seconds < 1:
+        return _("%(ms)s ms") % {"ms": round(seconds * 1000)}
+    if seconds < 10:
+        return _("%(s)s s") % {"s": format_decimal(seconds)}
+    whole = round(seconds)
+    days, hours, minutes = whole // 86400, whole % 86400 // 3600, whole % 3600 // 60
+    if whole < 60:
+        return _("%(s)s s") % {"s": whole}
+    if whole < 3600:
+        return join_units(_("%(min)s min") % {"min": minutes}, _("%(s)s s") % {"s": whole % 60}, whole % 60)
+    if whole < 86400:
+        return join_units(_("%(h)s h") % {"h": hours}, _("%(min)s min") % {"min": minutes}, minutes)
+    return join_units(_("%(d)s d") % {"d": format_number(days)}, _("%(h)s h") % {"h": hours}, hours)
+
+
+def join_units(large: str, small: str, amount: int) -> str:
+    return f"{large} {small}" if amount else large
+
+
+def format_elapsed(start: datetime, end: datetime) -> str:
+    return format_duration((end - start).total_seconds())
+
+
+def format_relative(moment: datetime, now: datetime) -> str:
+    if moment > now:
+        return pgettext("a time to come", "in %(time)s") % {"time": format_elapsed(now, moment)}
+    return pgettext("a time gone by", "%(time)s ago") % {"time": format_elapsed(moment, now)}

@@ -1,0 +1,143 @@
+"""From a query to tasks: what an index, or a bounded look, can answer, and only what the one who asks may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
+from uuid import UUID
+
+from django.db.models import F, Q
+
+from .. import clock, registry
+from ..clock import Now
+from ..display.redact import redact_text
+from ..querysets import TaskQuerySet
+from ..rules.ids import first_of
+from ..rules.status import Status
+from ..taskqueue.operator import summaries
+from .grammar import Query
+from .payload import holds_texts
+
+MAX_MESSAGE = 4000
+"""Characters of an error's message that are searched."""
+
+NOT_INDEXED = {"success", "cancelled"}
+"""Most tasks end so: an index of them would cost every one of them."""
+
+
+def has_index(query: Query) -> bool:
+    """Whether all that match can be found at once, however old they are."""
+    by_status = bool(query.statuses) and NOT_INDEXED.isdisjoint(query.statuses)
+    return bool(query.ids or query.errors or query.fingerprints or query.runs or by_status)
+
+
+def matching(tasks: TaskQuerySet, query: Query, *, can_see_payload: bool, has_status: bool = False) -> TaskQuerySet:
+    """The tasks that match. Where the query `has_payload`, candidates, which `payload.find_visible` is to look at.
+
+    A search for an error means failed tasks, where no other status was chosen.
+    """
+    if query.problems or (query.has_payload and not can_see_payload):
+        return tasks.none()
+    tasks = tasks.filter(place_condition(query), id_condition(query.ids), period_condition(query, tasks.db))
+    if query.errors:
+        found = fingerprints_like(query.errors, tasks.db, can_see_payload=can_see_payload)
+        tasks = tasks.filter(fingerprint__in=found)
+    if query.has_payload:
+        tasks = tasks.filter(holds_texts(query))
+    is_about_failures = query.errors or query.fingerprints
+    return tasks.failed() if is_about_failures and not (has_status or query.statuses) else tasks
+
+
+def place_condition(query: Query) -> Q:
+    condition = any_of(status_condition(each) for each in query.statuses)
+    condition &= any_of(worker_condition(each) for each in query.workers)
+    condition &= any_of(run_condition(each) for each in query.runs)
+    if query.queues:
+        condition &= Q(queue__in=query.queues)
+    if query.tasks:
+        condition &= Q(func_path__in=[path for name in query.tasks for path in paths_named(name)])
+    if query.fingerprints:
+        condition &= Q(fingerprint__in=query.fingerprints)
+    return condition
+
+
+def any_of(conditions: Iterable[Q]) -> Q:
+    """Met where one of them is; always, where there is none."""
+    return reduce(or_, conditions, Q())
+
+
+def status_condition(status: str) -> Q:
+    """By the statuses that people see, in which PENDING is split by what the task waits for."""
+    first, pending = Q(attempts=F("refunds")), Q(status=Status.PENDING)
+    match status.lower():
+        case "ready":
+            return pending & Q(eta__lte=Now()) & first
+        case "scheduled":
+            return pending & Q(eta__gt=Now()) & first
+        case "retrying":
+            # The second condition follows from the first; it is said for the sake of the index.
+            return pending & Q(attempts__gt=F("refunds")) & Q(attempts__gt=0)
+        case other:
+            return Q(status=other.upper())
+
+
+def worker_condition(name: str) -> Q:
+    """What a worker, or one of its children, runs now or ended last."""
+    return Q(status=Status.RUNNING, locked_by__startswith=name) | Q(moved_by__startswith=name)
+
+
+def run_condition(run: UUID) -> Q:
+    """The task that began it, which the index leaves out, and all others."""
+    return Q(pk=run) | (Q(run_id=run) & ~Q(run_id=F("id")))
+
+
+def id_condition(ranges: Sequence[tuple[UUID, UUID]]) -> Q:
+    whole = [first for first, last in ranges if first == last]
+    condition = Q(pk__in=whole) if whole else Q()
+    for first, last in ranges:
+        if first != last:
+            condition |= Q(pk__gte=first, pk__lte=last)
+    return condition
+
+
+def period_condition(query: Query, using: str) -> Q:
+    """By the time of their ids, which is when they were enqueued."""
+    condition = Q()
+    if not (query.since or query.until):
+        return condition
+    now = clock.now(using)
+    for each in query.since:
+        condition &= Q(pk__gte=first_id_at(each, now))
+    for each in query.until:
+        condition &= Q(pk__lt=first_id_at(each, now))
+    return condition
+
+
+def first_id_at(moment: timedelta | datetime, now: datetime) -> UUID:
+    try:
+        instant = now - moment if isinstance(moment, timedelta) else moment
+        return first_of(max(0, int(instant.timestamp() * 1000)))
+    except (OverflowError, ValueError):  # longer ago than any calendar knows
+        return UUID(int=0)
+
+
+def paths_named(name: str) -> list[str]:
+    """Registered functions of that name, in whatever module; else the text as a whole path."""
+    return [path for path in registry.known_paths() if path == name or path.endswith(f".{name}")] or [name]
+
+
+def fingerprints_like(texts: Sequence[str], using: str, *, can_see_payload: bool) -> list[str]:
+    """Those of the failures that mention all texts, in what the user may see of them. One question for all."""
+    wanted = [text.lower() for text in texts]
+    return [
+        group.fingerprint
+        for group in summaries.failure_groups(using)
+        if all(text in visible_text(group, can_see_payload=can_see_payload) for text in wanted)
+    ]
+
+
+def visible_text(group: summaries.FailureGroup, *, can_see_payload: bool) -> str:
+    message = redact_text(group.message[:MAX_MESSAGE]) if can_see_payload else ""
+    return f"{group.exception} {group.code} {message}".lower()

@@ -1,0 +1,65 @@
+"""All tasks that a query means, page by page: as many as there are, with memory for one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from django.db.models import Q
+
+from ..models import Task
+from ..querysets import TaskQuerySet
+from ..taskqueue.operator import summaries
+from .grammar import Query
+from .matching import has_index, matching
+from .payload import matching_ids
+
+PAGE = 1000
+STRIDE = 50_000
+"""How many tasks are passed at a time where no index serves the query and matches may be rare."""
+
+
+def walk(
+    query: Query,
+    using: str,
+    *,
+    condition: Q | None = None,
+    until: UUID | None = None,
+    newest_first: bool = False,
+    size: int | None = None,
+) -> Iterator[list[UUID]]:
+    """Pages of ids in their order. A page may be empty: so far was looked in vain."""
+    tasks = matching(Task.objects.using(using), query, can_see_payload=True).filter(condition or Q())
+    tasks = tasks.order_by("-pk" if newest_first else "pk")
+    if until is not None:
+        tasks = tasks.filter(pk__lte=until)
+    place: UUID | None = None
+    size = size or PAGE
+    while True:
+        bound = None if has_index(query) else edge(place, using, newest_first=newest_first)
+        ids = list(between(tasks, place, bound, newest_first=newest_first).values_list("pk", flat=True)[:size])
+        yield visible(ids, query, using)
+        if len(ids) < size and bound is None:
+            return
+        place = ids[-1] if len(ids) == size else bound
+
+
+def edge(place: UUID | None, using: str, *, newest_first: bool) -> UUID | None:
+    """Where the next stride ends; None where it is the last."""
+    if newest_first:
+        return summaries.newest_before(STRIDE, using, place)
+    return summaries.id_after(STRIDE, using, place)
+
+
+def between(tasks: TaskQuerySet, place: UUID | None, bound: UUID | None, *, newest_first: bool) -> TaskQuerySet:
+    beyond, up_to = ("pk__lt", "pk__gte") if newest_first else ("pk__gt", "pk__lte")
+    if place is not None:
+        tasks = tasks.filter(**{beyond: place})
+    return tasks if bound is None else tasks.filter(**{up_to: bound})
+
+
+def visible(ids: list[UUID], query: Query, using: str) -> list[UUID]:
+    if not query.has_payload:
+        return ids
+    found = matching_ids(ids, query, using)
+    return [task_id for task_id in ids if task_id in found]

@@ -1,0 +1,183 @@
+"""The rules: one life in, breaches out. They know the contract and none of the code that keeps it.
+
+The table of moves is written down here a second time, on purpose: what is made from the same table as the code would
+find the same mistakes right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from .history import Breach, Event, Life
+
+FINAL = {"SUCCESS", "FAILED", "CANCELLED"}
+MOVES = {
+    ("PENDING", "retried"): "PENDING",
+    ("PENDING", "rescheduled"): "PENDING",
+    ("PENDING", "running"): "RUNNING",
+    ("PENDING", "cancelled"): "CANCELLED",
+    ("RUNNING", "cancelled"): "CANCELLED",
+    ("RUNNING", "completed"): "SUCCESS",
+    ("RUNNING", "failed for good"): "FAILED",
+    ("RUNNING", "failed"): "requeuing",
+    ("requeuing", "requeued"): "PENDING",
+    ("RUNNING", "released"): "PENDING",
+    ("RUNNING", "lease_lost"): "lost",
+    ("lost", "failed for good"): "FAILED",
+    ("lost", "running"): "RUNNING",
+    ("lost", "cancelled"): "CANCELLED",
+    ("lost", "rescheduled"): "PENDING",
+}
+OUTCOMES = {"completed", "failed for good", "cancelled"}
+REPORTS = ("completed", "failed", "released")
+ARRIVAL_SECONDS = 0.05
+"""A statement bears the time of its arrival: it may have waited this much for the one whose outcome it then saw."""
+
+
+def kind_of(event: Event) -> str:
+    return "failed for good" if event.kind == "failed" and event.data.get("terminal") else event.kind
+
+
+def illegal_moves(life: Life) -> Iterator[Breach]:
+    status = "PENDING"
+    for event in life.events:
+        kind = kind_of(event)
+        after = MOVES.get((status, kind))
+        if after is None:
+            yield Breach(rule_of(status, kind), life.task, f"{kind!r} of attempt {event.attempt} while {status}")
+            return
+        status = after
+
+
+def rule_of(status: str, kind: str) -> str:
+    """Which promise a move that is not in the table breaks."""
+    if status not in FINAL:
+        return "moves"
+    return "one-outcome" if kind in OUTCOMES else "final"
+
+
+def wrong_attempts(life: Life) -> Iterator[Breach]:
+    claims = [event.attempt for event in life.events if event.kind == "running"]
+    if claims != list(range(1, life.row.attempts + 1)):
+        yield Breach("attempts", life.task, f"attempts claimed: {shown(claims)}, counted: {life.row.attempts}")
+
+
+def shown(claims: list[int]) -> str:
+    return str(claims) if len(claims) <= 12 else f"{len(claims)} of them, {claims[:5]} … {claims[-5:]}"
+
+
+def foreign_reports(life: Life) -> Iterator[Breach]:
+    holder, lost = "", False
+    for event in life.events:
+        if event.kind == "running":
+            holder, lost = event.actor, False
+        lost = lost or event.kind == "lease_lost"
+        if event.kind in REPORTS and not lost and not speaks_for(event.actor, holder):
+            yield Breach("reports", life.task, f"{event.kind} by {event.actor}, claimed by {holder}")
+
+
+def speaks_for(actor: str, holder: str) -> bool:
+    """A supervisor speaks for the workers whose names begin with its own."""
+    return actor == holder or holder.startswith(f"{actor}/")
+
+
+def overlapping_leases(life: Life, lease: float) -> Iterator[Breach]:
+    claimed, holder, latest = 0.0, "", 0.0
+    for event in life.events:
+        if event.kind == "running":
+            if event.at < latest - ARRIVAL_SECONDS:
+                yield Breach("leases", life.task, f"attempt {event.attempt} was claimed before the one before it ended")
+            claimed, holder = event.at, event.actor
+        taken = event.kind == "lease_lost" and not speaks_for(event.actor, holder)
+        if taken and event.at < claimed + lease:
+            yield Breach("leases", life.task, f"attempt {event.attempt} was taken from {holder} while its lease held")
+        latest = max(latest, event.at)
+
+
+def wrong_row(life: Life) -> Iterator[Breach]:
+    row, status = life.row, status_by_events(life.events)
+    if row.status != status:
+        yield Breach("record", life.task, f"is {row.status}, by its events {status}")
+    if row.refunds != sum(event.kind == "released" for event in life.events):
+        yield Breach("record", life.task, f"{row.refunds} refunds do not match its releases")
+    if (row.holder is not None) != (row.status == "RUNNING"):
+        yield Breach("record", life.task, f"is {row.status} and leased to {row.holder}")
+
+
+def status_by_events(events: list[Event]) -> str:
+    status = "PENDING"
+    for event in events:
+        status = MOVES.get((status, kind_of(event)), status)
+    return "PENDING" if status == "lost" else status
+
+
+def wrong_result(life: Life) -> Iterator[Breach]:
+    if life.row.outcome != (life.row.status if life.row.status in FINAL else None):
+        text = f"with the result {life.row.outcome}" if life.row.outcome else "without a result"
+        yield Breach("results", life.task, f"is {life.row.status} {text}")
+
+
+def over_budget(life: Life) -> Iterator[Breach]:
+    """Refunds come only after the attempt that they refund, so every prefix of the history keeps within the budget."""
+    spent = 0
+    for event in life.events:
+        spent += (event.kind == "running") - (event.kind == "released")
+        if spent > life.row.max_attempts:
+            text = f"attempt {event.attempt} exceeds the budget of {life.row.max_attempts}"
+            yield Breach("budget", life.task, text)
+            return
+
+
+def too_early(life: Life) -> Iterator[Breach]:
+    due = 0.0
+    for event in life.events:
+        if event.kind in {"requeued", "rescheduled", "released"}:
+            due = instant(event.data.get("eta"))
+        if event.kind == "running" and event.at < due:
+            yield Breach("eta", life.task, f"attempt {event.attempt} began {due - event.at:.3f} s before it was due")
+
+
+def instant(text: object) -> float:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def unexplained_retry(life: Life) -> Iterator[Breach]:
+    explained = [n for n, event in enumerate(life.events) if event.kind == "retried"]
+    if explained != ([0] if life.row.retry_of else []):
+        text = (
+            "is a retry without the event that says so"
+            if life.row.retry_of
+            else "has the event of a retry, and is none"
+        )
+        yield Breach("lineage", life.task, text)
+
+
+RULES: dict[str, str] = {
+    "moves": "Only legal moves, in the order of the contract.",
+    "one-outcome": "A task ends once.",
+    "final": "Nothing happens to a task after its end.",
+    "attempts": "Every attempt is one claim, numbered from 1, and counted.",
+    "reports": "Only the holder of a lease, or its supervisor, reports how the attempt ended.",
+    "leases": "Leases of one task do not overlap, and none is taken away while it holds.",
+    "budget": "No task spends more attempts than its budget.",
+    "eta": "No attempt begins before the task is due.",
+    "results": "A finished task has exactly one result, of the same status; an unfinished one has none.",
+    "record": "The row is the sum of its events: status, refunds, lease.",
+    "lineage": "Every retry says whose it is.",
+    "orphans": "No result and no event is left of a task that is gone.",
+}
+"""What is checked, in words."""
+
+OF_ONE_LIFE: tuple[Callable[[Life], Iterator[Breach]], ...] = (
+    illegal_moves, wrong_attempts, foreign_reports, wrong_row, wrong_result, over_budget, too_early, unexplained_retry,
+)  # fmt: skip
+
+
+def breaches_of(life: Life, lease: float) -> list[Breach]:
+    """All promises that this life does not keep; `lease` is how long a claim holds without being renewed."""
+    found = [breach for rule in OF_ONE_LIFE for breach in rule(life)]
+    return found + list(overlapping_leases(life, lease))

@@ -1,0 +1,196 @@
+"""What the command line shows: data on stdout, talk on stderr, one meaning for each exit code."""
+
+from __future__ import annotations
+
+import html
+from datetime import timedelta
+
+import pytest
+
+from django_tasks_retry import taskqueue
+from django_tasks_retry.cli.subcommand import subcommands
+from django_tasks_retry.models import Task, TaskEvent, TaskResult
+from tests import tasks
+from tests.admin import scene
+from tests.admin.conftest import _shop, operator  # noqa: F401
+
+CONSOLE = "/admin/django_tasks_retry"
+
+
+@pytest.fixture
+def failed(database) -> Task:
+    task = Task.objects.enqueue(tasks.noop, ["planted"], {"password": "hunter2"}, max_attempts=1)
+    [lease] = taskqueue.claim("w-1-1-a/1")
+    taskqueue.fail_task(lease, RuntimeError("login failed for password=hunter2 at bank"))
+    return Task.objects.get(pk=task.pk)
+
+
+class TestList:
+    def test_it_shows_the_newest_that_match(self, cli):
+        stored = Task.objects.enqueue_many([(tasks.noop,)] * 3)
+        Task.objects.enqueue(tasks.noop, queue="emails")
+        assert cli("list", "queue:default", "-n", 2, "--ids").out.split() == [str(stored[2].pk), str(stored[1].pk)]
+        shown = cli("list", "queue:emails")
+        assert (shown.code, shown.out.count("\n")) == (0, 2)
+        assert "ready" in shown.out
+
+    def test_as_json_each_line_is_a_task(self, cli, failed):
+        record = cli("list", "status:failed", "--json").record
+        assert (record["id"], record["status"], record["shown_as"]) == (str(failed.pk), "FAILED", "failed")
+        assert record["error"]["exception"] == "builtins.RuntimeError"
+        assert "hunter2" not in str(record)
+
+    def test_it_looks_as_far_back_as_it_takes(self, cli, monkeypatch):
+        from django_tasks_retry.selection import walk
+
+        monkeypatch.setattr(walk, "STRIDE", 3)
+        first, *_others = Task.objects.enqueue_many([{"func": tasks.noop, "args": [n]} for n in range(10)])
+        assert cli("list", "arg:0", "--ids").out.split() == [str(first.pk)]
+
+    def test_nothing_found_is_an_exit_code_and_a_word_on_stderr(self, cli):
+        assert cli("list", "queue:nowhere") == (4, "", "No task matches.\n")
+
+    def test_a_slip_is_answered_with_what_to_type(self, cli):
+        answer = cli("list", "stauts:failed")
+        assert (answer.code, answer.out) == (2, "")
+        assert "Did you mean status?" in answer.err
+
+
+class TestShow:
+    def test_the_first_digits_are_enough(self, cli, failed):
+        shown = cli("show", str(failed.pk)[:18])
+        assert shown.code == 0
+        for text in ("tests.tasks.noop", "planted", "RuntimeError", "w-1-1-a/1"):
+            assert text in shown.out
+        assert "hunter2" not in shown.out
+
+    def test_digits_of_several_or_of_none_are_no_answer(self, cli):
+        stored = Task.objects.enqueue_many([(tasks.noop,)] * 2)
+        several = cli("show", str(stored[0].pk)[:8])
+        assert (several.code, several.out) == (2, "")
+        assert all(str(task.pk) in several.err for task in stored)
+        assert cli("show", "ffff0000").code == 4
+        assert cli("show", "no id").code == 2
+
+    def test_why_is_what_the_console_says(self, cli, operator):  # noqa: F811
+        for task in scene.play(Task.objects.db).values():
+            page = html.unescape(operator.get(f"{CONSOLE}/task/{task.pk}/change/").content.decode())
+            [sentence, *_command] = cli("show", task.pk, "--why").out.splitlines()
+            assert sentence.partition(" for ")[0] in page  # how long it has run by now differs
+
+    def test_parts_of_it_can_be_asked_for(self, cli, failed):
+        assert cli("show", failed.pk, "--traceback").out.startswith("RuntimeError: login failed")
+        assert cli("show", failed.pk, "--events").out.count("\n") == 3
+        assert cli("show", failed.pk, "--json").record["why"] == cli("show", failed.pk, "--why").out.strip()
+
+
+class TestTables:
+    @pytest.fixture(autouse=True)
+    def _played(self, database):
+        scene.play(database)
+
+    def test_queues_tell_what_is_due_and_who_paused_them(self, cli):
+        queues = {record["name"]: record for record in cli("queues", "--json").records}
+        assert queues["emails"]["paused_by"] == "on call"
+        assert queues["emails"]["due"] == 12
+        assert queues["default"]["workers"] == 2
+        assert "emails was paused by on call: mail provider is down, INC-204" in cli("queues").err
+
+    def test_workers_tell_what_they_run(self, cli):
+        workers = cli("workers", "--json").records
+        assert {worker["id"] for worker in workers} == set(scene.WORKERS)
+        assert all(worker["state"] == "alive" for worker in workers)
+        assert scene.WORKERS[0] in cli("workers").out
+
+    def test_failures_are_grouped(self, cli):
+        groups = cli("failures", "--json").records
+        assert {"shop.tasks.MailServerDown", "builtins.ValueError"} >= {
+            group["exception"] for group in groups
+        } or groups
+        assert groups[0]["fingerprint"] in cli("failures").out
+
+    def test_stats_count_by_function(self, cli):
+        rows = cli("stats", "--since", "2h", "--json").records
+        assert sum(row["attempts"] for row in rows) > 100
+        assert rows[0]["attempts"] == max(row["attempts"] for row in rows)
+
+    def test_events_are_the_newest_of_all_or_of_one_task(self, cli):
+        newest = [event.pk for event in TaskEvent.objects.order_by("-id")[:5]][::-1]
+        assert [record["id"] for record in cli("events", "-n", 5, "--json").records] == newest
+        task = Task.objects.cancelled().first()
+        assert [record["kind"] for record in cli("events", task.pk, "--json").records] == ["task.cancelled"]
+        assert "wrong image" in cli("events", task.pk).out
+
+    def test_an_export_holds_each_task_with_all_that_happened(self, cli):
+        records = cli("export", "status:failed", "--json").records
+        assert len(records) == Task.objects.failed().count()
+        assert (
+            sum(len(record["events"]) for record in records) == TaskEvent.objects.filter(task__status="FAILED").count()
+        )
+        assert all(record["events"][-1]["kind"] == "task.failed" for record in records)
+
+    def test_secrets_are_exported_only_on_demand(self, cli):
+        assert "planted-secret" not in cli("export", "queue:emails").out
+        assert "planted-secret" in cli("export", "queue:emails", "--raw").out
+
+    def test_top_prints_one_frame_where_there_is_no_terminal(self, cli):
+        frame = cli("top", "--once").out
+        for text in ("tasks top", "PAUSED", "RUNNING LONGEST", "NEWEST FAILURES", scene.WORKERS[0]):
+            assert text in frame
+
+    def test_there_is_no_colour_off_a_terminal(self, cli):
+        for name in ("queues", "workers", "failures", "stats", "events", "top", "list", "check"):
+            answer = cli(name)
+            assert "\x1b" not in answer.out + answer.err
+
+
+class TestCheck:
+    def test_all_is_well(self, cli):
+        scene.sign_on()
+        assert cli("check", "--max-wait", "10m", "--workers", 2).code == 0
+
+    def test_each_trouble_has_its_line(self, cli, travel):
+        Task.objects.enqueue(tasks.noop)
+        travel(700)
+        answer = cli("check", "--max-wait", "10m", "--json")
+        assert answer.code == 1
+        assert [each["what"] for each in answer.record["findings"]] == ["workers", "unserved", "wait"]
+        assert answer.record["ok"] is False
+        assert "Queue default: the oldest due task has waited 11 min 40 s" in cli("check", "--max-wait", "10m").out
+
+    def test_it_looks_at_the_queues_it_is_told(self, cli, travel):
+        scene.sign_on()
+        Task.objects.enqueue(tasks.noop, queue="emails")
+        travel(20)
+        assert cli("check", "--max-wait", "10s", "--queues", "emails").code == 1
+        assert cli("check", "--max-wait", "10s", "--queues", "def*").code == 0
+
+    def test_a_share_of_failures_can_be_too_much(self, cli):
+        scene.sign_on()
+        taskqueue.add_stats([taskqueue.Stat("default", "tests.tasks.noop", completed=1, failed=1)])
+        assert cli("check", "--max-failing", "50%").code == 0
+        assert cli("check", "--max-failing", "20%").code == 1
+        assert cli("check", "--max-failing", "much").code == 2
+
+
+def test_prune_tells_what_it_would_delete_by_backend_and_queue(cli, travel):
+    for queue in ("default", "default", "emails"):
+        Task.objects.enqueue(tasks.noop, queue=queue).cancel()
+    travel(timedelta(days=91).total_seconds())
+    Task.objects.enqueue(tasks.noop).cancel()
+    told = cli("prune", "--dry-run", "--json").records
+    assert [(each["backend"], each["queue"], each["tasks"]) for each in told] == [
+        ("default", "default", 2),
+        ("default", "emails", 1),
+    ]
+    assert Task.objects.count() == 4
+    assert cli("prune", "-y", "--reason", "disk").code == 0
+    assert Task.objects.count() == TaskResult.objects.count() == 1
+
+
+@pytest.mark.parametrize("name", sorted(subcommands()))
+def test_a_backend_that_is_none_is_answered_by_every_subcommand(name, cli):
+    needed = {"show": ["abcd"], "run": ["abcd"], "pause": ["q", "--reason", "x"], "resume": ["q"], "stop": ["w"]}
+    answer = cli(name, *needed.get(name, []), "--backend", "defualt")
+    assert (answer.code, answer.out) == (2, "")
+    assert "Did you mean 'default'?" in answer.err

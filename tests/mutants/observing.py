@@ -73,7 +73,7 @@ COUNTERS = (
     ),
     Mutant(
         "a bucket holds one more than its bound",
-        (Edit("rules/histogram.py", "bisect_left(BOUNDS, seconds)", "bisect_left(BOUNDS, seconds) + 1"),),
+        (Edit("taskqueue/operator/histogram.py", "bisect_left(BOUNDS, seconds)", "bisect_left(BOUNDS, seconds) + 1"),),
         (METRICS + "test_every_bucket_holds_what_it_says",),
         on=UNNAMED,
     ),

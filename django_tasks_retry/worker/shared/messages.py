@@ -7,7 +7,7 @@ import logging
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from ...rules.histogram import EMPTY
+from ...taskqueue.operator.histogram import EMPTY
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Counted:
     wait_seconds: float = 0.0
     ran: tuple[int, ...] = EMPTY
     waited: tuple[int, ...] = EMPTY
-    """How many fell into each bucket of rules/histogram.py."""
+    """How many fell into each bucket of taskqueue/operator/histogram.py."""
 
 
 Message: TypeAlias = ClaimNow | LeasesRenewed | LeasesLost | Stop | Ping | Pong | Leaving | Goodbye | Counted

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from django_tasks_retry.models import Task, TaskEvent
+from django_tasks_retry.compat import framework_logger
+from django_tasks_retry.models import Schedule, Task, TaskEvent
 
 from . import tasks
 from .harness import wait_until_finished
 
+REPORTING = "django_tasks_retry.contrib.sentry.Reporting"
 MARKING = "tests.worker.marking.Marking"
 
 
@@ -49,3 +51,20 @@ def test_nothing_is_kept_where_that_is_switched_off(start, effects):
     Task.objects.enqueue(tasks.warn_and_fail, max_attempts=1)
     assert start("--drain", log_lines=0).exit_code() == 0
     assert "log" not in TaskEvent.objects.get(kind="task.failed").data
+
+
+@pytest.mark.fault("F230")
+def test_with_reporting_each_final_failure_reaches_sentry_once_whoever_recorded_it(start, effects):
+    """The first is reported by its own attempt, the second, whose process is gone, by the supervisor's signals."""
+    for function in (tasks.system_exit, tasks.exit_at_once):
+        Task.objects.enqueue(function, max_attempts=1)
+        worker = start("--drain", variables={"WORKER_SENTRY": "1"}, middleware=[REPORTING])
+        assert worker.exit_code() == 0
+    told = [line for line in effects.lines() if line.startswith("sentry") and "supervisor" not in line]
+    assert told == ["sentry None SystemExit", f"sentry {framework_logger.name} RecordedError"]
+
+
+def test_a_schedules_slots_are_told_to_receivers(start, effects):
+    Schedule.objects.create(name="often", task=tasks.canary, every=1)
+    start(variables={"TELL_ENQUEUED": "1"})
+    effects.wait_for("enqueued canary")

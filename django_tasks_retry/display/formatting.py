@@ -6,9 +6,10 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
@@ -20,6 +21,7 @@ from ..taskqueue.operator.summaries import CAP
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
+NO_VALUE = "—"
 LINE_LIMIT = 160
 TEXT_LIMIT = 20_000
 
@@ -50,12 +52,23 @@ def format_number(value: int) -> str:
 
 
 def format_decimal(value: float) -> str:
-    """One place, rounded; `number_format` alone would cut the rest off."""
-    return number_format(Decimal(f"{value:.1f}"), decimal_pos=1, use_l10n=True, force_grouping=True)
+    """One place, rounded half up from what a clock can tell; `number_format` alone would cut the rest off."""
+    rounded = Decimal(f"{value:.6f}").quantize(Decimal("0.1"), ROUND_HALF_UP)
+    return number_format(rounded, decimal_pos=1, use_l10n=True, force_grouping=True)
 
 
 def format_capped(count: int, cap: int = CAP) -> str:
     return f"{format_number(cap)}+" if count > cap else format_number(count)
+
+
+def format_count(count: int, cap: int, estimate: int = 0) -> str:
+    """Exact up to the cap; beyond it about as many as estimated, or more than the cap where nobody knows."""
+    return f"≈ {format_number(round_to(estimate))}" if count > cap and estimate > cap else format_capped(count, cap)
+
+
+def round_to(count: int, digits: int = 2) -> int:
+    """To that many digits: an estimate knows no more."""
+    return round(count, digits - len(str(count)))
 
 
 def format_approximate(count: int) -> str:
@@ -63,7 +76,7 @@ def format_approximate(count: int) -> str:
     if count < 10_000:
         return format_number(count)
     for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if count >= size:
+        if count >= size * 0.99995:  # what would be rounded to a thousand of the smaller unit is one of the larger
             return f"≈ {format_decimal(count / size)} {unit}"
     return format_number(count)
 
@@ -99,6 +112,18 @@ def join_units(large: str, small: str, amount: int) -> str:
 
 def format_elapsed(start: datetime, end: datetime) -> str:
     return format_duration((end - start).total_seconds())
+
+
+def format_moment(moment: datetime | None) -> str:
+    if moment is None:
+        return NO_VALUE
+    local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
+    return f"{local:%Y-%m-%d %H:%M:%S}"
+
+
+def format_ago(moment: datetime, now: datetime) -> str:
+    """Of what has happened: never in the future, though the clock was read before the row was."""
+    return format_relative(min(moment, now), now)
 
 
 def format_relative(moment: datetime, now: datetime) -> str:

@@ -9,8 +9,8 @@ from django.utils.translation import gettext as _
 
 from ... import registry
 from ...display.actors import actor_names
-from ...display.explain import NO_VALUE, Explanation, format_moment
-from ...display.formatting import format_relative, one_line
+from ...display.explain import Explanation
+from ...display.formatting import NO_VALUE, format_moment, format_relative, one_line
 from ...display.redact import visible_reason
 from ...display.scope import Scope
 from ...errors import TaskQueueError

@@ -148,6 +148,8 @@ FAULTS = {
     "F226": "middleware that hangs",
     "F227": "counters across prune, restart and a write that fails halfway",
     "F228": "metrics asked for without the right",
+    "F232": "logs of an attempt that quote secrets",
+    "F231": "logs of an attempt without end, or that cannot be stored",
     "F230": "a failure reported twice",
     "F229": "a queue that nobody serves, a schema that is not whole",
     "F250": "someone searches in arguments for what they may not see",

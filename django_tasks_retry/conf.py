@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
@@ -19,6 +19,7 @@ from .rules.names import path_of
 from .rules.policy import check_max_attempts, check_timeout
 
 DAY = 86400.0
+MAX_RELEASE = 100
 OURS = "django_tasks_retry.backend.RetryBackend"
 
 
@@ -40,6 +41,7 @@ class QueueOptions:
     keep_success: float | None = 14 * DAY  # None keeps them for ever
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
+    release: str = ""  # of the project, as operators know it: a tag or a commit
 
     @property
     def backoff(self) -> Exponential:
@@ -89,7 +91,12 @@ def check_retention(value: float | None) -> None:
         raise ValueError(f"{value!r}: give seconds, or None to keep them for ever.")
 
 
-CHECKS = {
+def check_release(value: str) -> None:
+    if not isinstance(value, str) or len(value) > MAX_RELEASE:
+        raise ValueError(f"{value!r}: give a text of at most {MAX_RELEASE} characters, such as a tag or a commit.")
+
+
+CHECKS: dict[str, Callable[[Any], None]] = {
     "DATABASE": check_database,
     "LEASE": check_lease,
     "MAX_ATTEMPTS": check_max_attempts,
@@ -100,6 +107,7 @@ CHECKS = {
     "KEEP_SUCCESS": check_retention,
     "KEEP_FAILED": check_retention,
     "KEEP_CANCELLED": check_retention,
+    "RELEASE": check_release,
 }
 
 

@@ -38,6 +38,8 @@ OPTIONS = {
     "KEEP_SUCCESS": "Seconds that successful tasks are kept. ``None`` keeps them forever.",
     "KEEP_FAILED": "Seconds that failed tasks are kept.",
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
+    "RELEASE": "The project's release, as operators know it: a tag or a commit. Workers register with it, and the "
+    "console compares it where a task that worked begins to fail.",
 }
 
 FLAGS = {
@@ -87,7 +89,7 @@ def settings_table() -> str:
 def shown(default: Any) -> str:
     """Retention reads better in days."""
     days = f" ({default / 86400:g} days)" if isinstance(default, float) and default >= 86400 else ""
-    return f"{literal(default)}{days}"
+    return f"{literal(default if default != '' else repr(default))}{days}"
 
 
 def moves_table() -> str:

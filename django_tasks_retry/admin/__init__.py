@@ -1,9 +1,10 @@
 """The console: operate tasks from the Django admin. It calls the service layer and decides nothing."""
 
 from .pages.failures import FailureAdmin
+from .pages.functions import FunctionAdmin
 from .pages.overview import OverviewAdmin
 from .pages.queues import QueueAdmin
 from .pages.workers import WorkerAdmin
 from .tasks.admin import TaskAdmin
 
-__all__ = ["FailureAdmin", "OverviewAdmin", "QueueAdmin", "TaskAdmin", "WorkerAdmin"]
+__all__ = ["FailureAdmin", "FunctionAdmin", "OverviewAdmin", "QueueAdmin", "TaskAdmin", "WorkerAdmin"]

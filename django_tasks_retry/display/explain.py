@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -20,12 +19,18 @@ from ..taskqueue import alive_workers
 from ..taskqueue.operator import summaries
 from .actors import actor_names
 from .eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue
-from .formatting import error_name, format_capped, format_elapsed, format_relative, one_line
+from .formatting import (
+    NO_VALUE,
+    error_name,
+    format_capped,
+    format_elapsed,
+    format_moment,
+    format_relative,
+    one_line,
+)
 from .reading import unreadable_columns
 from .redact import visible_reason
 from .scope import Scope
-
-NO_VALUE = "—"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +225,3 @@ def explain_cancelled(task: Task, events: Sequence[TaskEvent], *, can_see_payloa
 
 def last_error_name(task: Task) -> str:
     return one_line(error_name(task.last_error or {}) or _("an error"), 80)
-
-
-def format_moment(moment: datetime | None) -> str:
-    if moment is None:
-        return NO_VALUE
-    local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
-    return f"{local:%Y-%m-%d %H:%M:%S}"

@@ -9,6 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
@@ -20,6 +21,7 @@ from ..taskqueue.operator.summaries import CAP
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
+NO_VALUE = "—"
 LINE_LIMIT = 160
 TEXT_LIMIT = 20_000
 
@@ -99,6 +101,13 @@ def join_units(large: str, small: str, amount: int) -> str:
 
 def format_elapsed(start: datetime, end: datetime) -> str:
     return format_duration((end - start).total_seconds())
+
+
+def format_moment(moment: datetime | None) -> str:
+    if moment is None:
+        return NO_VALUE
+    local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
+    return f"{local:%Y-%m-%d %H:%M:%S}"
 
 
 def format_relative(moment: datetime, now: datetime) -> str:

@@ -2,7 +2,7 @@
 
 from .columns import CALL_COLUMNS, FIXED_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS
 from .operations import OperatorEvent, Queue, TaskStat, Worker
-from .pages import FailureGroup, Overview
+from .pages import FailureGroup, Overview, TaskFunction
 from .tasks import MAX_LENGTHS, Task, TaskEvent, TaskResult
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Queue",
     "Task",
     "TaskEvent",
+    "TaskFunction",
     "TaskResult",
     "TaskStat",
     "Worker",

@@ -109,6 +109,13 @@ class TestTables:
         } or groups
         assert groups[0]["fingerprint"] in cli("failures").out
 
+    def test_one_failure_is_compared_with_what_worked_before(self, cli):
+        [group, *_others] = cli("failures", "--json").records
+        assert cli("failures", group["fingerprint"]).out.startswith("It first failed at ")
+        told = cli("failures", group["fingerprint"], "--json").record
+        assert told["task"] == group["func_path"]
+        assert cli("failures", "nothing").code == 4
+
     def test_stats_count_by_function(self, cli):
         rows = cli("stats", "--since", "2h", "--json").records
         assert sum(row["attempts"] for row in rows) > 100

@@ -133,6 +133,7 @@ FAULTS = {
     "F253": "tasks are enqueued while a selection of many is being changed",
     "F254": "a task in the foreground outlasts its lease",
     "F255": "somebody with all rights over the database doctored the history",
+    "F256": "someone learns arguments from what failures have in common",
 }
 DOES_NOT_APPLY = {
     "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",

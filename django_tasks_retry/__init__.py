@@ -3,6 +3,7 @@
 # Imports nothing of Django, so that liveness probes start in milliseconds.
 from .errors import Abort, LeaseLost, Retry, Snooze, TaskCancelled, TaskTimeout
 from .rules.backoff import Exponential
+from .rules.declarations import schedule
 from .rules.policy import RetryPolicy, retry
 
 __version__ = "0.1.0"
@@ -17,4 +18,5 @@ __all__ = [
     "TaskCancelled",
     "TaskTimeout",
     "retry",
+    "schedule",
 ]

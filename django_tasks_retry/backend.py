@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -19,13 +18,12 @@ from .compat import (
     BaseTaskBackend,
     InvalidTask,
     Task,
-    is_heard,
     normalize_json,
     task_backends,
-    task_enqueued,
 )
 from .conf import KEYS, read_options
 from .errors import InvalidOptions
+from .middleware import make
 from .rules.backoff import BackoffLike
 from .rules.policy import ExceptionClasses, attach, make_policy
 
@@ -93,11 +91,7 @@ class RetryBackend(BaseTaskBackend):
         from .taskqueue import enqueue
 
         self.validate_task(task)
-        result = as_result(enqueue(self.request(task, args, kwargs)), task)
-        # Robust: the row exists, so a failing receiver must not make the caller enqueue a second time.
-        if is_heard(task_enqueued, logging.DEBUG):
-            task_enqueued.send_robust(type(self), task_result=result)
-        return result
+        return as_result(enqueue(self.request(task, args, kwargs)), task)
 
     def get_result(self, result_id: str) -> Any:
         """The stored result, from any process; TaskResultDoesNotExist where this backend has none of this id."""
@@ -129,6 +123,13 @@ class RetryBackend(BaseTaskBackend):
             read_options(self.options, self.alias)
         except InvalidOptions as error:
             yield Error(str(error), hint=f"OPTIONS may have the keys {', '.join(KEYS)}.", id="django_tasks_retry.E005")
+            return
+        try:
+            for path in self.options.get("MIDDLEWARE", ()):
+                make(path, self.alias)
+        except InvalidOptions as error:
+            hint = "Give paths of subclasses of django_tasks_retry.middleware.Middleware."
+            yield Error(str(error), hint=hint, id="django_tasks_retry.E007")
 
     def _check_queues(self) -> Iterable[CheckMessage]:
         for queue in sorted(self.queues, key=str):

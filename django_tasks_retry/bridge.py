@@ -14,7 +14,15 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 
 from . import registry
-from .compat import TaskContext, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
+from .compat import (
+    TaskContext,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_backends,
+    task_enqueued,
+)
 from .errors import InvalidPayload, TaskCancelled
 from .instants import in_project_time
 from .models import Task, TaskEvent
@@ -156,6 +164,16 @@ def failed_result(lease: Lease, error: BaseException) -> AnyResult:
 
 
 registry.present_leases_as(failed_result)
+
+
+def send_enqueued(row: Task) -> None:
+    """Tell receivers that this task was enqueued. Robust: the row exists, whatever they make of it."""
+    task = registry.find(row.func_path)
+    if task is not None:
+        task_enqueued.send_robust(type(task_backends[row.backend]), task_result=as_result(row, task))
+
+
+registry.announce_tasks_by(send_enqueued)
 
 
 def concluded(result: AnyResult, receipt: Receipt, report: Report | None) -> AnyResult:

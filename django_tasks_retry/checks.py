@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from django.apps import apps
@@ -13,14 +14,16 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections, router
 from django.db.utils import DatabaseError
 
-from . import guard, registry
-from .conf import configured_backends
+from . import discovery, guard, registry
+from .conf import OURS, configured_backends
 from .errors import InvalidOptions
 from .models import Task, TaskEvent, TaskResult
 from .rules.backoff import Schedule, has_unreachable_delays
 from .taskqueue import database
+from .taskqueue.schedules.code import problems
 
 SUPPORTED = {"sqlite", "postgresql"}
+SCHEDULE_HINT = "A schedule has a registered task, its arguments, and cron=… or every=…; see the how-to on schedules."
 
 
 @register(Tags.database)
@@ -52,7 +55,7 @@ def check_database(alias: str) -> list[CheckMessage]:
         messages.append(
             checks.Warning(
                 f"Database {alias!r} begins its transactions deferred: workers will meet 'database is locked'.",
-                hint="Set DATABASES[alias]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
+                hint=f"Set DATABASES[{alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
                 id="django_tasks_retry.W001",
             )
         )
@@ -72,13 +75,11 @@ def uses_psycopg_3(connection: Any) -> bool:
 
 
 def check_guard(alias: str) -> list[CheckMessage]:
-    connection = connections[alias]
     if sys.argv[1:2] == ["migrate"]:
         return []  # which installs it, and would not begin
     try:
-        with connection.cursor() as cursor:
-            if Task._meta.db_table not in connection.introspection.table_names(cursor):
-                return []
+        if not guard.has_tables(alias):
+            return [not_migrated(alias)]
         absent = guard.missing(alias)
     except DatabaseError:
         return []
@@ -91,6 +92,15 @@ def check_guard(alias: str) -> list[CheckMessage]:
             id="django_tasks_retry.E001",
         )
     ]
+
+
+def not_migrated(alias: str) -> CheckMessage:
+    """A warning: a new project is checked before it is migrated."""
+    return checks.Warning(
+        f"Database {alias!r} does not have the tables of the task queue, so nothing can be enqueued or run.",
+        hint="Run manage.py migrate.",
+        id="django_tasks_retry.W010",
+    )
 
 
 @register(Tags.models)
@@ -109,7 +119,20 @@ def check_routers(**_: Any) -> list[CheckMessage]:
 
 
 @register(Tags.models)
-def check_schedules(**_: Any) -> list[CheckMessage]:
+def check_code_schedules(**_: Any) -> list[CheckMessage]:
+    """Bad expressions, unknown zones, what never fires and doubled names are said before a worker starts."""
+    messages: list[CheckMessage] = []
+    for backend in configured_backends():
+        with suppress(InvalidOptions):  # which the backend's own check reports
+            messages += [
+                Error(f"{where}: {why}", hint=SCHEDULE_HINT, id="django_tasks_retry.E007")
+                for where, why in problems(backend, datetime.now(UTC))
+            ]
+    return messages
+
+
+@register(Tags.models)
+def check_backoff_schedules(**_: Any) -> list[CheckMessage]:
     return [
         checks.Warning(
             f"{path} has delays that are never reached: {len(policy.backoff.delays)} delays lie between "
@@ -134,6 +157,47 @@ def check_task_modules(**_: Any) -> list[CheckMessage]:
             id="django_tasks_retry.W006",
         )
         for module, why in registry.unimportable().items()
+    ]
+
+
+@register(Tags.models)
+def check_backends(**_: Any) -> list[CheckMessage]:
+    if configured_backends():
+        return []
+    return [
+        checks.Warning(
+            "No backend of TASKS is RetryBackend, so nothing is enqueued here and workers do not start.",
+            hint=f'Add TASKS = {{"default": {{"BACKEND": "{OURS}"}}}} to the settings.',
+            id="django_tasks_retry.W007",
+        )
+    ]
+
+
+@register(Tags.models)
+def check_known_tasks(**_: Any) -> list[CheckMessage]:
+    if registry.known_paths() or not configured_backends():
+        return []
+    return [
+        checks.Warning(
+            "No task is known, so workers would run none.",
+            hint="Define functions with @task in the tasks.py of an app in INSTALLED_APPS, or name their modules in "
+            "OPTIONS['TASK_MODULES'].",
+            id="django_tasks_retry.W008",
+        )
+    ]
+
+
+@register(Tags.models)
+def check_undiscovered_tasks(**_: Any) -> list[CheckMessage]:
+    """After the checks of URLs, which import the views, and whatever these import."""
+    modules = {task.func.__module__ for task in registry.registered() if not discovery.will_be_found(task.func)}
+    return [
+        checks.Warning(
+            f"Workers will not find the tasks in {module}: {discovery.reason(module)}.",
+            hint=discovery.advice(module),
+            id="django_tasks_retry.W009",
+        )
+        for module in sorted(modules)
     ]
 
 

@@ -60,7 +60,7 @@ LOG_RECEIVERS = {id(log_task_enqueued), id(log_task_started), id(log_task_finish
 
 def is_watched(signal: Signal) -> bool:
     """Whether there are receivers beside the framework's own, which does nothing but write to its log."""
-    return not LOG_RECEIVERS.issuperset([key[0] for key, *_ in signal.receivers])
+    return any(receiver[0][0] not in LOG_RECEIVERS for receiver in signal.receivers)
 
 
 def is_heard(signal: Signal, level: int = logging.INFO) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
@@ -20,6 +21,7 @@ from .rules.policy import check_max_attempts, check_timeout
 
 DAY = 86400.0
 MAX_RELEASE = 100
+SHORTEST_TOKEN = 16
 OURS = "django_tasks_retry.backend.RetryBackend"
 
 
@@ -42,6 +44,12 @@ class QueueOptions:
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
     release: str = ""  # of the project, as operators know it: a tag or a commit
+    admin_email_interval: float | None = 3600.0  # between two mails about one failure; None mails each
+    task_modules: Sequence[str] = ()  # imported by workers beside the `tasks` module of each installed app
+    middleware: Sequence[str] = ()  # paths of subclasses of Middleware, the outermost first
+    metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
+    metrics_permission: str | None = None  # or a user with this permission
+    schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
 
     @property
     def backoff(self) -> Exponential:
@@ -96,6 +104,41 @@ def check_release(value: str) -> None:
         raise ValueError(f"{value!r}: give a text of at most {MAX_RELEASE} characters, such as a tag or a commit.")
 
 
+def check_interval(value: float | None) -> None:
+    if value is not None and not value > 0:
+        raise ValueError(f"{value!r}: give seconds, or None for no limit.")
+
+
+def check_task_modules(value: object) -> None:
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and is_dotted(name) for name in value):
+        raise ValueError(f"{value!r}: give a list of modules, such as ['shop.receipts'].")
+
+
+def is_dotted(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def check_middleware(value: object) -> None:
+    if not isinstance(value, list | tuple) or not all(isinstance(path, str) for path in value):
+        raise ValueError(f"{value!r}: give a list of the paths of classes.")
+
+
+def check_token(value: object) -> None:
+    """The message does not repeat it: it is a secret."""
+    if value is not None and not (isinstance(value, str) and len(value) >= SHORTEST_TOKEN and value.isascii()):
+        raise ValueError(f"give an ASCII text of {SHORTEST_TOKEN} characters or more, or None.")
+
+
+def check_permission(value: object) -> None:
+    if value is not None and not (isinstance(value, str) and "." in value):
+        raise ValueError(f"{value!r}: give a permission such as 'django_tasks_retry.view_task', or None.")
+
+
+def check_schedules(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r:.60}: give a dictionary of schedules by their names.")
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "DATABASE": check_database,
     "LEASE": check_lease,
@@ -108,6 +151,12 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "KEEP_FAILED": check_retention,
     "KEEP_CANCELLED": check_retention,
     "RELEASE": check_release,
+    "ADMIN_EMAIL_INTERVAL": check_interval,
+    "TASK_MODULES": check_task_modules,
+    "MIDDLEWARE": check_middleware,
+    "METRICS_TOKEN": check_token,
+    "METRICS_PERMISSION": check_permission,
+    "SCHEDULES": check_schedules,
 }
 
 
@@ -154,7 +203,18 @@ def known_backends(ours: tuple[str, ...]) -> str:
 
 @cache
 def options(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> QueueOptions:
-    return read_options(backend_settings(alias).get("OPTIONS", {}), alias)
+    """Those of another's backend are none of ours to read."""
+    entry = backend_settings(alias)
+    return read_options(entry.get("OPTIONS", {}), alias) if is_ours(entry.get("BACKEND", OURS)) else DEFAULTS
+
+
+def task_modules() -> list[str]:
+    """Where tasks live beside the `tasks` modules, by all of our backends: a worker of one knows those of all."""
+    named: dict[str, None] = {}
+    for alias in configured_backends():
+        with suppress(InvalidOptions):  # which the backend's own check reports
+            named |= dict.fromkeys(options(alias).task_modules)
+    return list(named)
 
 
 @cache

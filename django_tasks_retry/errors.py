@@ -3,14 +3,18 @@
 TaskQueueError
 ├── InvalidCall             what was asked to be enqueued cannot be stored or run
 │   ├── InvalidPayload      an argument or a result is not canonical JSON
+│   ├── WrongArguments      the function cannot be called with these arguments
+│   ├── UnknownOption       enqueue() has no such option
 │   ├── UnregisteredTask    the function is not a task that workers can look up
 │   ├── UnknownQueue        the queue is not one of the backend's queues
 │   └── UnknownBackend      the alias names no backend of TASKS whose tasks are kept in this queue
 ├── InvalidPolicy           a retry policy that contradicts itself
+├── InvalidSchedule         a schedule that cannot be read, never fires, or names what does not exist
 ├── InvalidOptions          TASKS[alias]["OPTIONS"] cannot be understood
 ├── IllegalMove             the task's status does not allow what was asked
 ├── LeaseLost               a report came late, from somebody else, or for a task that is gone
-└── GuardMissing            the database does not enforce the contract
+├── GuardMissing            the database does not enforce the contract
+└── NotMigrated             the tables of the queue are not there
 
 Raised by task functions to steer their own retries (not errors of the queue):
 TaskSignal
@@ -43,6 +47,14 @@ class InvalidPayload(InvalidCall, TypeError):
     """A value cannot be stored as canonical JSON."""
 
 
+class WrongArguments(InvalidCall, TypeError):
+    """The function cannot be called with these arguments."""
+
+
+class UnknownOption(InvalidCall, TypeError):
+    """There is no such option of enqueue()."""
+
+
 class UnregisteredTask(InvalidCall):
     """The function is not a registered task."""
 
@@ -59,6 +71,10 @@ class InvalidPolicy(TaskQueueError, ValueError):
     """The retry policy contradicts itself."""
 
 
+class InvalidSchedule(TaskQueueError, ValueError):
+    """The schedule cannot be read, or can never run."""
+
+
 class InvalidOptions(TaskQueueError, ValueError):
     """The backend's OPTIONS cannot be understood."""
 
@@ -69,6 +85,16 @@ class IllegalMove(TaskQueueError):
 
 class GuardMissing(TaskQueueError):
     """The database does not enforce the contract."""
+
+
+class NotMigrated(TaskQueueError):
+    """The database does not have the tables of the task queue."""
+
+    def __init__(self, using: str) -> None:
+        option = "" if using == "default" else f" --database {using}"
+        super().__init__(
+            f"Database {using!r} does not have the tables of the task queue. Run: python manage.py migrate{option}"
+        )
 
 
 class LostReason(StrEnum):

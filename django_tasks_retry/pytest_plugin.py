@@ -1,14 +1,16 @@
-"""The pytest plugin: the fixture `tasks`. Imports nothing of Django before a test asks for it."""
+"""The pytest plugin: the fixture `tasks`, and the errors of tasks beside those of tests. Imports nothing of Django."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from .testing import Tasks
+
+FIXTURE = "tasks"
 
 
 @pytest.fixture
@@ -19,3 +21,14 @@ def tasks(db: None) -> Iterator[Tasks]:
     harness = Tasks()
     yield harness
     harness.close()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    """Where a test fails, the errors of the tasks that it ran are shown with it."""
+    report = (yield).get_result()
+    report_failures = getattr(getattr(item, "funcargs", {}).get(FIXTURE), "failure_report", None)
+    if report.failed and call.when == "call" and report_failures is not None:
+        told = report_failures()
+        if told:
+            report.sections.append(("tasks that failed in this test", told))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import F, Manager, Q, QuerySet
@@ -11,7 +11,7 @@ from .clock import Now
 from .rules.status import FINISHED, UNFINISHED, Status
 
 if TYPE_CHECKING:
-    from .models import Queue, Task  # noqa: F401 - named as a text below
+    from .models import Queue, Schedule, Task  # noqa: F401 - named as a text below
 
 UNFINISHED_VALUES = [status.value for status in UNFINISHED]
 Unfinished = Q(status__in=UNFINISHED_VALUES)
@@ -67,6 +67,34 @@ class QueueManager(Manager.from_queryset(QueueQuerySet)):  # type: ignore[misc]
     """`Queue.objects`."""
 
 
+class ScheduleQuerySet(QuerySet["Schedule"]):
+    def active(self) -> ScheduleQuerySet:
+        """Neither paused nor gone from the code, and not at its end."""
+        return self.filter(paused_at__isnull=True, vanished_at__isnull=True, next_at__isnull=False)
+
+    def create(self, **given: Any) -> Schedule:
+        """Check, bind and plan: `name`, `task`, and `cron` or `every`; see `taskqueue.create_schedule`."""
+        from .taskqueue import create_schedule
+
+        return create_schedule(**given)
+
+    def update_or_create(
+        self, defaults: Mapping[str, Any] | None = None, create_defaults: Mapping[str, Any] | None = None, **given: Any
+    ) -> tuple[Schedule, bool]:
+        """By the same doors: a new timing counts from now, another change leaves the next slot alone."""
+        from .taskqueue import change_schedule, create_schedule
+
+        wishes, name = dict(defaults or {}), given.pop("name")
+        if self.filter(pk=name, **given).exists():
+            return change_schedule(name, **wishes), False
+        fresh = wishes if create_defaults is None else create_defaults
+        return create_schedule(name=name, **given, **fresh), True
+
+
+class ScheduleManager(Manager.from_queryset(ScheduleQuerySet)):  # type: ignore[misc]
+    """`Schedule.objects`: the named questions, and the door to the service layer."""
+
+
 class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]
     """`Task.objects`: the named questions, and the door to the service layer."""
 
@@ -80,7 +108,7 @@ class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]
         """Enqueue one call. `options` are the fields of `taskqueue.Request`: eta, queue, priority, …"""
         from .taskqueue import Request, enqueue
 
-        return enqueue(Request(func, args, kwargs or {}, **options))
+        return enqueue(Request.with_options(func, args=args, kwargs=kwargs or {}, **options))
 
     def enqueue_many(self, requests: Iterable[Any]) -> list[Task]:
         """Enqueue many calls at once: `Request`s, dictionaries of their fields, or `(func, args)` pairs."""

@@ -11,7 +11,7 @@ from django.apps import AppConfig, apps
 from django.utils.module_loading import module_has_submodule
 
 from .compat import Task as DjangoTask
-from .conf import suggestion
+from .conf import suggestion, task_modules
 from .errors import InvalidPolicy, UnregisteredTask
 from .rules.backoff import Backoff, BackoffFunction, Custom
 from .rules.names import path_of
@@ -21,13 +21,18 @@ AnyTask: TypeAlias = "DjangoTask[Any, Any]"
 
 _tasks: dict[str, AnyTask] = {}
 _unimportable: dict[str, str] = {}
+_discovering: list[bool] = []
+_imported_by_workers: set[str] = set()
 _backoff_functions: dict[str, BackoffFunction] = {}
 _presenters: list[Callable[[Any, BaseException], Any]] = []
+_announcers: list[Callable[[Any], None]] = []
 
 
 def register(task: AnyTask) -> None:
     """Make a decorated function known. `task.using(...)` makes variants; the first one stands for the function."""
     path = path_of(task.func)
+    if _discovering or not apps.ready:
+        _imported_by_workers.add(task.func.__module__)
     known = _tasks.get(path)
     if known is None or known.func is not task.func:
         _tasks[path] = task
@@ -38,23 +43,40 @@ def register(task: AnyTask) -> None:
 
 @cache
 def discover() -> None:
-    """Import the `tasks` module of each installed app once, and register every task object found there."""
-    for config in apps.get_app_configs():
-        for value in list(tasks_module_of(config).values()):
-            if isinstance(value, DjangoTask):
-                register(value)
+    """Import the `tasks` module of each installed app and TASK_MODULES once, and register every task found there."""
+    _discovering.append(True)
+    try:
+        for name in task_modules():
+            register_all(module_of(name))
+        for config in apps.get_app_configs():
+            register_all(tasks_module_of(config))
+    finally:
+        _discovering.clear()
+
+
+def register_all(namespace: dict[str, Any]) -> None:
+    for value in list(namespace.values()):
+        if isinstance(value, DjangoTask):
+            register(value)
 
 
 def tasks_module_of(config: AppConfig) -> dict[str, Any]:
     """What stands in an app's `tasks`; nothing where it has none, or one that is not for us and cannot be imported."""
-    name = f"{config.name}.tasks"
-    try:
-        return vars(import_module(name))
-    except (Exception, SystemExit) as error:  # the module's own code: another queue's tasks, say, without that queue
-        if config.module is not None and module_has_submodule(config.module, "tasks"):
-            _unimportable[name] = " ".join(f"{type(error).__name__}: {error}".split())
-            forget_tasks_of(name)
+    if config.module is None or not module_has_submodule(config.module, "tasks"):
         return {}
+    return module_of(f"{config.name}.tasks")
+
+
+def module_of(name: str) -> dict[str, Any]:
+    """What stands in a module; nothing where it cannot be imported, which is kept to be told."""
+    try:
+        module = import_module(name)
+    except (Exception, SystemExit) as error:  # the module's own code: another queue's tasks, say, without that queue
+        _unimportable[name] = " ".join(f"{type(error).__name__}: {error}".split())
+        forget_tasks_of(name)
+        return {}
+    _imported_by_workers.add(name)
+    return vars(module)
 
 
 def forget_tasks_of(module: str) -> None:
@@ -67,6 +89,18 @@ def unimportable() -> dict[str, str]:
     """The `tasks` modules that could not be imported, and why."""
     discover()
     return dict(_unimportable)
+
+
+def imported_by_workers() -> set[str]:
+    """Modules with tasks that any process imports which sets Django up and discovers tasks."""
+    discover()
+    return _imported_by_workers
+
+
+def registered() -> list[AnyTask]:
+    """All tasks that this process knows, also those that workers will not find."""
+    discover()
+    return list(_tasks.values())
 
 
 def find(path: str) -> AnyTask | None:
@@ -123,6 +157,16 @@ def present_leases_as(presenter: Callable[[Any, BaseException], Any]) -> None:
 
 def presented(lease: Any, error: BaseException) -> Any:
     return _presenters[0](lease, error) if _presenters else lease
+
+
+def announce_tasks_by(announcer: Callable[[Any], None]) -> None:
+    """Say how a task that was enqueued is told to receivers of signals, which only a higher layer knows."""
+    _announcers[:] = [announcer]
+
+
+def announce(task: Any) -> None:
+    for announcer in _announcers:
+        announcer(task)
 
 
 def check_backoff(backoff: Backoff | None) -> Backoff | None:

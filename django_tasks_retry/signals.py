@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from django.dispatch import Signal
 
+worker_started = Signal()
+"""Sent in the supervisor once it is registered, before its first child is forked. Start no threads in a receiver."""
+
 child_started = Signal()
 """Sent in each child right after it was forked, before it claims: make thread pools and clients anew here."""
 

@@ -40,6 +40,14 @@ OPTIONS = {
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
     "RELEASE": "The project's release, as operators know it: a tag or a commit. Workers register with it, and the "
     "console compares it where a task that worked begins to fail.",
+    "ADMIN_EMAIL_INTERVAL": "Seconds between two mails to ``ADMINS`` about the same failure, from one process. "
+    "``None`` mails each failed task.",
+    "TASK_MODULES": "Modules with tasks that workers import beside the ``tasks`` module of each installed app.",
+    "METRICS_TOKEN": "Whoever sends it as ``Authorization: Bearer …`` may read the "
+    ":doc:`metrics <../howto/prometheus>`. 16 characters or more.",
+    "METRICS_PERMISSION": "A permission, such as ``django_tasks_retry.view_task``, with which a user may read them.",
+    "SCHEDULES": "Schedules by their names, each a dictionary with a ``task`` and a ``cron`` or ``every``.",
+    "MIDDLEWARE": "Paths of :doc:`middleware <../howto/middleware>` classes, the outermost first.",
 }
 
 FLAGS = {

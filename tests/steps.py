@@ -11,13 +11,25 @@ from django.db import IntegrityError, transaction
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import Abort
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
+from django_tasks_retry.rules.names import path_of
+from django_tasks_retry.rules.policy import policy_of
 from django_tasks_retry.rules.status import Status
-from django_tasks_retry.taskqueue import Lease
+from django_tasks_retry.taskqueue import Lease, Request
+from django_tasks_retry.taskqueue.producer.enqueue import effective_policy, prepare
+from django_tasks_retry.taskqueue.producer.insert import insert
 from tests import tasks
 
 
 def enqueue(func=tasks.noop, *args: Any, **options: Any) -> Task:
     return Task.objects.enqueue(func, args, **options)
+
+
+def enqueue_unchecked(task: Any, args: Any = (), **options: Any) -> Task:
+    """A call that may not fit its function, as is left behind by a deploy that changed the function."""
+    prepared = prepare(Request(tasks.noop, args))
+    vars(prepared).update(effective_policy(Request(task, **options), policy_of(task.func), prepared.backend))
+    prepared.func_path = path_of(task.func)
+    return insert([prepared], taskqueue.database())[0]
 
 
 def claim_one(worker: str = "worker", **options: Any) -> Lease:

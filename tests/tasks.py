@@ -27,3 +27,8 @@ def explode(message: str = "boom") -> None:
 @retry(backoff=[300, 900, 3600])
 def scheduled(order_id: int) -> None:
     raise ConnectionError(f"order {order_id}")
+
+
+@task
+def optional_nothing() -> None:
+    """Takes no arguments at all."""

@@ -5,6 +5,7 @@ from .pages.functions import FunctionAdmin
 from .pages.overview import OverviewAdmin
 from .pages.queues import QueueAdmin
 from .pages.workers import WorkerAdmin
+from .schedules.admin import ScheduleAdmin
 from .tasks.admin import TaskAdmin
 
-__all__ = ["FailureAdmin", "FunctionAdmin", "OverviewAdmin", "QueueAdmin", "TaskAdmin", "WorkerAdmin"]
+__all__ = ["FailureAdmin", "FunctionAdmin", "OverviewAdmin", "QueueAdmin", "ScheduleAdmin", "TaskAdmin", "WorkerAdmin"]

@@ -6,11 +6,13 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from django.db.utils import OperationalError
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
+from .. import guard
 from ..display.scope import console_database
+from ..taskqueue.database_errors import is_missing_table
 from .statement_timeout import is_timeout, statement_timeout
 
 if TYPE_CHECKING:
@@ -33,10 +35,12 @@ def bounded(console: ConsoleAdmin, view: View, *, in_batches: bool = False) -> V
                 return view(request, *args, **kwargs)
             with statement_timeout(console_database()):
                 return view(request, *args, **kwargs)
-        except OperationalError as error:
-            if not is_timeout(error):
-                raise
-            return console.render_notice(request, _("This took too long"), too_slow_text())
+        except DatabaseError as error:
+            if is_timeout(error):
+                return console.render_notice(request, _("This took too long"), too_slow_text())
+            if is_missing_table(error) and not guard.has_tables(console_database()):
+                return console.render_notice(request, _("Not migrated"), not_migrated_text(), 503)
+            raise
 
     return limited
 
@@ -46,6 +50,10 @@ def too_slow_text() -> str:
         "The database took too long to answer, and nothing was changed. Try again in a moment, or narrow the "
         "question: choose a status, a queue or a shorter period."
     )
+
+
+def not_migrated_text() -> str:
+    return _("The database does not have the tables of the task queue. Create them with: python manage.py migrate")
 
 
 def texts_of(request: HttpRequest, kwargs: dict[str, Any]) -> Iterable[str]:

@@ -6,6 +6,7 @@ import re
 
 from django.utils.translation import gettext as _
 
+from .. import discovery, registry
 from ..models import Worker
 from ..rules.queues import matches
 from .formatting import one_line
@@ -26,6 +27,21 @@ def no_tasks_advice(func_path: str = "") -> str:
     app = one_line(func_path.partition(".")[0] or _("your app"), 80)
     text = _("Add %(app)s to INSTALLED_APPS, define its tasks in its tasks.py, and restart the worker.")
     return text % {"app": app}
+
+
+def unknown_task_advice(func_path: str) -> str:
+    """What to do about a function that no running worker knows: it depends on whether this process knows it."""
+    task = registry.find(func_path)
+    if task is None:
+        return _("Deploy the code that defines it, or cancel its tasks.")
+    module = task.func.__module__
+    if discovery.will_be_found(task.func):
+        return _("The workers run other code than this site: restart them.")
+    app = discovery.app_not_installed(module)
+    if app:
+        return _("Add %(app)s to INSTALLED_APPS, and restart the workers.") % {"app": one_line(app, 80)}
+    text = _("Workers do not import %(module)s: add it to TASK_MODULES in the OPTIONS of TASKS, and restart them.")
+    return text % {"module": one_line(module, 120)}
 
 
 def runworker_command(queue: str) -> str:

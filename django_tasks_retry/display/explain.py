@@ -11,14 +11,14 @@ from django.utils.translation import ngettext
 
 from .. import registry
 from ..conf import configured_backends
-from ..models import Queue, Task, TaskEvent, Worker
+from ..models import Queue, Schedule, Task, TaskEvent, Worker
 from ..rules.failure import Code
 from ..rules.status import Status
 from ..rules.transitions import EventKind
 from ..taskqueue import alive_workers
 from ..taskqueue.operator import summaries
 from .actors import actor_names
-from .eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue
+from .eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue, unknown_task_advice
 from .formatting import (
     NO_VALUE,
     error_name,
@@ -45,6 +45,21 @@ def explain(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_pa
     """Reasons that people wrote are told to those who may see payloads."""
     if unreadable_columns(task):
         return explain_unreadable(task)
+    explanation = explain_status(task, events, scope, can_see_payload=can_see_payload)
+    return with_schedule(explanation, task, scope) if task.schedule_id and not task.is_finished else explanation
+
+
+def with_schedule(explanation: Explanation, task: Task, scope: Scope) -> Explanation:
+    """What a run that has not finished does to the slots behind it."""
+    behind = Schedule.objects.using(scope.using).filter(pk=task.schedule_id, last_outcome="skipped").first()
+    if behind is None:
+        return explanation
+    values = {"name": one_line(behind.name, 128), "time": format_moment(behind.last_at)}
+    skipped = _("The slot of %(time)s of its schedule %(name)s was skipped: the previous run still runs.") % values
+    return Explanation(f"{explanation.sentence} {skipped}", explanation.command)
+
+
+def explain_status(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_payload: bool) -> Explanation:
     match task.status:
         case Status.PENDING:
             return explain_pending(task, scope, can_see_payload=can_see_payload)
@@ -70,7 +85,7 @@ def explain_unreadable(task: Task) -> Explanation:
 def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Explanation:
     if task.backend not in configured_backends():
         return Explanation(
-            _("Its backend %(backend)s is not in TASKS, so no worker runs it. Add the backend, or cancel the task.")
+            _("TASKS has no RetryBackend named %(backend)s, so no worker runs it. Add the backend, or cancel the task.")
             % {"backend": one_line(task.backend, 64)}
         )
     paused = Queue.objects.using(scope.using).paused().filter(name=task.queue).first()
@@ -145,7 +160,7 @@ def unknown_task_sentence(task: Task, serving: int) -> str:
         serving,
     )
     sentence = text % {"count": serving, "path": one_line(task.func_path, 255)}
-    return f"{sentence} {_('Deploy the code that defines it, or cancel the task.')}"
+    return f"{sentence} {unknown_task_advice(task.func_path)}"
 
 
 def explain_running(task: Task, now: datetime) -> Explanation:

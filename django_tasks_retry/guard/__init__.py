@@ -7,13 +7,14 @@ Installed after every `migrate`, because SQLite drops a table's triggers wheneve
 """
 
 from .fixtures import close_after_fixture, open_for_fixture
-from .installation import ensure, install, install_after_migrate, missing, remove_before_migrate
+from .installation import ensure, has_tables, install, install_after_migrate, missing, remove_before_migrate
 from .postgresql import postgresql_functions, postgresql_seals, postgresql_triggers
 from .sqlite import register_on_sqlite, sqlite_statements
 
 __all__ = [
     "close_after_fixture",
     "ensure",
+    "has_tables",
     "install",
     "install_after_migrate",
     "missing",

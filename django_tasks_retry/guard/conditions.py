@@ -158,4 +158,4 @@ NO_MOVE = "IllegalMove: an event is written with a move of its task, once, and a
 HISTORY_DELETE = "IllegalMove: events and results go with their task, not before it"
 UNFINISHED_DELETE = "IllegalMove: an unfinished task cannot be deleted; cancel it first"
 TRUNCATED = "IllegalMove: tasks, results and events can only be truncated together"
-REPLACED = "IllegalMove: a task with this id or this unique_key exists, and REPLACE would delete it"
+REPLACED = "IllegalMove: a task with this id, unique_key or slot exists, and REPLACE would delete it"

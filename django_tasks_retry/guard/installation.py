@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connections, router, transaction
 
-from ..errors import GuardMissing
+from ..errors import GuardMissing, NotMigrated
 from ..models import Task
 from .conditions import EVENT, RESULT, TASK, exists, unfinished
 from .postgresql import install_on_postgresql, missing_on_postgresql
@@ -41,7 +41,9 @@ def missing(using: str) -> set[str]:
 
 
 def ensure(using: str) -> None:
-    """Refuse to go on without the guard."""
+    """Refuse to go on without the tables, or without the guard."""
+    if not has_tables(using):
+        raise NotMigrated(using)
     absent = missing(using)
     if absent:
         raise GuardMissing(
@@ -62,7 +64,11 @@ def install_after_migrate(using: str, **_: Any) -> None:
     connection = connections[using]
     if not router.allow_migrate_model(using, Task) or connection.vendor not in {"sqlite", "postgresql"}:
         return
-    with connection.cursor() as cursor:
-        tables = set(connection.introspection.table_names(cursor))
-    if {TASK, RESULT, EVENT} <= tables:
+    if has_tables(using):
         install(using)
+
+
+def has_tables(using: str) -> bool:
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        return {TASK, RESULT, EVENT} <= set(connection.introspection.table_names(cursor))

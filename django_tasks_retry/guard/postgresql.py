@@ -131,12 +131,11 @@ def insert_functions() -> list[str]:
     is_gone = lacks(f"{RESULT} AS r", "r.task_id = NEW.task_id")
     left = f"{lacks(f'{TASK} AS t', conditions.result_agrees('NEW', 't'))} AND NOT {is_gone}"
     no_move = lacks(f"{TASK} AS t", conditions.event_agrees("a", "t"))
-    repeats = exists(f"{{schema}}.{EVENT} AS e", conditions.event_repeats("a", "e"))
     return [
         refuse_if_any("dtr_guard_result", "moved AS m", no_result, conditions.NO_RESULT),
         refuse_if_any("dtr_guard_outcome_insert", "added AS a", never, conditions.NO_END),
         plpgsql("dtr_guard_left", refuse_if(in_full(left), conditions.NO_END)),
-        refuse_if_any("dtr_guard_event_insert", "added AS a", f"{no_move} OR {repeats}", conditions.NO_MOVE),
+        refuse_if_any("dtr_guard_event_insert", "added AS a", no_move, conditions.NO_MOVE),
     ]
 
 

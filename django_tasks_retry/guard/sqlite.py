@@ -138,7 +138,9 @@ def against_long_texts() -> list[tuple[str, str]]:
 def against_replacing() -> list[tuple[str, str]]:
     """INSERT OR REPLACE and UPDATE OR REPLACE delete what is in their way, without a trigger."""
     taken = f"(NEW.unique_key IS NOT NULL AND {exists(f'{TASK} AS t', TAKEN)})"
-    inserted = f"{exists(TASK, 'id = NEW.id')} OR {taken}"
+    same_slot = "t.schedule_id = NEW.schedule_id AND t.slot = NEW.slot"
+    slot_taken = f"(NEW.schedule_id IS NOT NULL AND {exists(f'{TASK} AS t', same_slot)})"
+    inserted = f"{exists(TASK, 'id = NEW.id')} OR {taken} OR {slot_taken}"
     moved = f"NEW.queue IS NOT OLD.queue AND {unfinished('NEW')} AND {taken}"
     return [
         refusal("dtr_guard_replace", f"INSERT ON {TASK}", inserted, conditions.REPLACED),

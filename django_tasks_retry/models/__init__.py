@@ -1,8 +1,9 @@
 """The rows: tasks, their results and their events; and what stands around them."""
 
 from .columns import CALL_COLUMNS, FIXED_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS
-from .operations import OperatorEvent, Queue, TaskStat, Worker
+from .operations import OperatorEvent, Queue, TaskStat, TaskTotal, Worker
 from .pages import FailureGroup, Overview, TaskFunction
+from .schedules import Schedule
 from .tasks import MAX_LENGTHS, Task, TaskEvent, TaskResult
 
 __all__ = [
@@ -16,10 +17,12 @@ __all__ = [
     "OperatorEvent",
     "Overview",
     "Queue",
+    "Schedule",
     "Task",
     "TaskEvent",
     "TaskFunction",
     "TaskResult",
     "TaskStat",
+    "TaskTotal",
     "Worker",
 ]

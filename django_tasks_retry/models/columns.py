@@ -11,7 +11,7 @@ CALL_COLUMNS = (
 )  # fmt: skip
 """What was asked for. Retries and repetitions take it over."""
 
-ORIGIN_COLUMNS = ("id", "retry_of_id", "parent_id", "created_at")
+ORIGIN_COLUMNS = ("id", "retry_of_id", "parent_id", "schedule_id", "created_at")
 """Which task it is, and where it comes from."""
 
 PLACE_COLUMNS = ("queue", "priority", "eta")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -44,6 +46,8 @@ class Worker(models.Model):
     queues = models.JSONField(_("queues"), default=list, help_text=_("Patterns of the queues it serves."))
     exclude = models.JSONField(_("excluded queues"), default=list)
     tasks = models.JSONField(_("tasks"), default=list, help_text=_("Paths of the functions it knows."))
+    # Null from workers of earlier versions, which know none.
+    schedules = models.JSONField(_("schedules"), null=True, help_text=_("Names of the schedules in its code."))
     processes = models.PositiveIntegerField(_("processes"))
     slots = models.PositiveIntegerField(_("slots"))
     running = models.PositiveIntegerField(_("running"), default=0)
@@ -63,7 +67,24 @@ class Worker(models.Model):
         return self.id
 
 
-class TaskStat(models.Model):
+def count() -> Any:
+    # With a default of the database's own: workers of the version before go on adding during a deploy.
+    return models.BigIntegerField(default=0, db_default=0)
+
+
+class Histograms(models.Model):
+    """How many attempts waited, and ran, for how long: one column for each bucket of rules/histogram.py."""
+
+    wait_seconds = models.FloatField(_("seconds waited"), default=0, db_default=0)
+    ran_10ms, ran_50ms, ran_250ms, ran_1s, ran_5s, ran_30s, ran_5m, ran_1h, ran_more = (count() for _n in range(9))
+    waited_10ms, waited_50ms, waited_250ms, waited_1s, waited_5s = (count() for _n in range(5))
+    waited_30s, waited_5m, waited_1h, waited_more = (count() for _n in range(4))
+
+    class Meta:
+        abstract = True
+
+
+class TaskStat(Histograms):
     """Attempts that ended within one minute, by queue and function. Workers add to it; charts read it."""
 
     id = models.BigAutoField(primary_key=True)
@@ -85,8 +106,27 @@ class TaskStat(models.Model):
         return f"{self.minute} {self.queue} {self.func_path}"
 
 
+class TaskTotal(Histograms):
+    """All attempts that ever ended, by queue and function: counters that only grow, and are never pruned."""
+
+    id = models.BigAutoField(primary_key=True)
+    queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
+    func_path = models.CharField(_("task"), max_length=MAX_LENGTHS["func_path"])
+    completed, retried, failed = (count() for _n in range(3))
+    seconds = models.FloatField(_("seconds spent"), default=0, db_default=0)
+
+    class Meta:
+        verbose_name = _("task total")
+        verbose_name_plural = _("task totals")
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(name="dtr_one_total", fields=["queue", "func_path"])]
+
+    def __str__(self) -> str:
+        return f"{self.queue} {self.func_path}"
+
+
 class OperatorEvent(models.Model):
-    """What an operator decided about a queue or a worker. Append-only."""
+    """What was decided about a queue, a worker or a schedule: by an operator, or by the queue's rules. Append-only."""
 
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(_("kind"), max_length=24)
@@ -94,11 +134,16 @@ class OperatorEvent(models.Model):
     ts = InstantField(_("time"))
     actor = models.CharField(_("actor"), max_length=160)
     reason = models.CharField(_("reason"), max_length=200, default="")
+    data = models.JSONField(_("data"), null=True)
 
     class Meta:
         verbose_name = _("operator event")
         verbose_name_plural = _("operator events")
         default_permissions = ()
+        indexes = [
+            models.Index(name="dtr_decisions", fields=["subject", "id"]),
+            models.Index(name="dtr_decision_kinds", fields=["kind", "id"]),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.subject}"

@@ -39,7 +39,7 @@ def check(name: str, condition: Q) -> models.CheckConstraint:
     return models.CheckConstraint(name=f"dtr_{name}", condition=condition)
 
 
-MAX_LENGTHS = {"func_path": 255, "queue": 64, "locked_by": 128, "unique_key": 200}
+MAX_LENGTHS = {"func_path": 255, "queue": 64, "locked_by": 128, "unique_key": 200, "schedule_id": 128}
 
 
 EARLIEST, LATEST = "1900-01-01", "9100-01-01"
@@ -74,6 +74,9 @@ class Task(models.Model):
     parent = models.ForeignKey(
         "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="children"
     )
+    schedule = models.ForeignKey(
+        "Schedule", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="runs"
+    )
     func_path = models.CharField(_("task"), max_length=MAX_LENGTHS["func_path"])
     args = models.JSONField(_("arguments"), default=list)
     kwargs = models.JSONField(_("keyword arguments"), default=dict)
@@ -84,7 +87,9 @@ class Task(models.Model):
     backoff = models.JSONField(_("backoff"), null=True)
     timeout = models.FloatField(_("timeout"), help_text=_("Seconds an attempt may take."))
     interval = models.FloatField(_("interval"), default=0, help_text=_("Seconds between repetitions; 0 for none."))
-    slot = InstantField(_("slot"), null=True, help_text=_("The instant a repeating task was meant to run."))
+    slot = InstantField(
+        _("slot"), null=True, help_text=_("The instant a repeating or scheduled task was meant to run.")
+    )
     created_at = InstantField(_("created at"))
     # Where it stands in line.
     queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
@@ -156,6 +161,9 @@ class Task(models.Model):
                 name="dtr_unique_key", fields=["queue", "unique_key"],
                 condition=Unfinished & Q(unique_key__isnull=False),
             ),
+            models.UniqueConstraint(
+                name="dtr_slots", fields=["schedule", "slot"], condition=Q(schedule__isnull=False),
+            ),
         ]  # fmt: skip
         indexes = [
             # A lane is a (queue, priority) pair: each claim reads one bounded range per lane.
@@ -168,6 +176,11 @@ class Task(models.Model):
             models.Index(name="dtr_failures", fields=["fingerprint", "finished_at"], condition=IS_FAILED),
             models.Index(name="dtr_retrying", fields=["id"], condition=IS_PENDING & Q(attempts__gt=0)),
             models.Index(name="dtr_troubles", fields=["fingerprint", "id"], condition=IS_PENDING & Q(attempts__gt=0)),
+            # Of schedules: what the tick asks, whether the previous run has ended.
+            models.Index(
+                name="dtr_schedule_runs", fields=["schedule"], condition=Unfinished & Q(schedule__isnull=False)
+            ),
+            models.Index(name="dtr_series", fields=["func_path", "id"], condition=Unfinished & Q(interval__gt=0)),
             models.Index(name="dtr_runs", fields=["run_id", "id"], condition=~Q(run_id=F("id"))),
             models.Index(name="dtr_children", fields=["parent", "id"], condition=Q(parent__isnull=False)),
             models.Index(name="dtr_retries", fields=["retry_of"], condition=Q(retry_of__isnull=False)),
@@ -232,7 +245,7 @@ class TaskEvent(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     # No constraint in the database: checking it costs more than writing the event.
-    task = models.ForeignKey(Task, models.DO_NOTHING, db_constraint=False, related_name="events")
+    task = models.ForeignKey(Task, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="events")
     kind = models.CharField(_("kind"), max_length=20)
     ts = InstantField(_("time"))
     attempt = models.PositiveIntegerField(_("attempt"))
@@ -244,6 +257,8 @@ class TaskEvent(models.Model):
         verbose_name_plural = _("task events")
         default_permissions = ("view",)
         ordering = ["id"]
+        # The same is told once. It finds the events of a task, too, and PostgreSQL keeps no other index on them.
+        constraints = [models.UniqueConstraint(name="dtr_event_once", fields=["task", "attempt", "kind", "ts"])]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.task_id}"

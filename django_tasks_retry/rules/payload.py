@@ -7,7 +7,12 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
 from typing import Any, TypeAlias
+from uuid import UUID
 
 from ..errors import InvalidPayload, TaskCancelled, TaskTimeout
 from .names import name_of
@@ -59,10 +64,43 @@ def form_of(value: Any, where: str) -> Form:
     with own_code(where):
         if issubclass(kind, Mapping):
             return canonical_mapping
-    raise InvalidPayload(
-        f"Unsupported type: {where} is a {name_of(kind)}, which is not JSON. "
-        "Pass plain data, such as a primary key or an ISO date."
-    )
+    name = name_of(kind)
+    raise InvalidPayload(f"Unsupported type: {where} is {article(name)} {name}, which is not JSON. {instead_of(kind)}")
+
+
+INSTEAD: dict[type, str] = {
+    UUID: "Pass str(value), and read it with UUID(text).",
+    Decimal: "Pass str(value), and read it with Decimal(text).",
+    datetime: "Pass value.isoformat(), and read it with datetime.fromisoformat(text).",
+    date: "Pass value.isoformat(), and read it with date.fromisoformat(text).",
+    time: "Pass value.isoformat(), and read it with time.fromisoformat(text).",
+    timedelta: "Pass value.total_seconds().",
+    set: "Pass a list, such as sorted(value).",
+    frozenset: "Pass a list, such as sorted(value).",
+    bytes: "Store the bytes and pass their key, or encode them as base64.",
+    Enum: "Pass its value.",
+    PurePath: "Pass str(value).",
+}
+"""What to pass in the place of common values that are not JSON; `datetime` before `date`, which it is derived from."""
+
+
+def instead_of(kind: type) -> str:
+    bases: tuple[type, ...] = BASES.__get__(kind)
+    for known, advice in INSTEAD.items():
+        if known in bases:
+            return advice
+    if any("_meta" in vars(base) for base in bases):  # a model of Django's
+        return "Pass its primary key, and load it in the task."
+    return "Pass plain data, such as a primary key or an ISO date."
+
+
+BASES = type.__dict__["__mro__"]
+
+
+def article(name: str) -> str:
+    """By how a class's name begins: an Order, a UUID, an Upload."""
+    vowel = re.match(r"_*(?:[AEIOaeio]|[Uu](?!ni)[nplr])", name)
+    return "an" if vowel else "a"
 
 
 @contextmanager
@@ -154,8 +192,9 @@ def checked_key(key: Any, where: str, budget: Budget) -> str:
     if not issubclass(type(key), str):
         with own_code(f"a key of {where}"):
             shown = short(repr(key))
+        name = name_of(type(key))
         raise InvalidPayload(
-            f"{where} has the key {shown}, a {name_of(type(key))}. JSON keys are strings: convert it with str()."
+            f"{where} has the key {shown}, {article(name)} {name}. JSON keys are strings: convert it with str()."
         )
     return canonical_text(key, f"a key of {where}", budget, 0)
 

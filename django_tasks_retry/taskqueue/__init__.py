@@ -23,6 +23,11 @@ from .operator.intervene import Changed, cancel, cancel_one, reschedule, retry, 
 from .operator.prune import prunable, prune, prune_pages
 from .operator.stats import Stat, add_stats, forget_stats
 from .producer.enqueue import Request, enqueue, enqueue_many
+from .schedules.code import listed_names, stop_vanished, sync_schedules
+from .schedules.control import pause_schedule, resume_schedule, run_schedule_now
+from .schedules.history import forget_skipped
+from .schedules.plan import change_schedule, create_schedule, delete_schedule
+from .schedules.tick import Ticked, next_due_in, tick
 
 __all__ = [
     "Changed",
@@ -37,18 +42,22 @@ __all__ = [
     "Report",
     "Request",
     "Stat",
+    "Ticked",
     "add_stats",
     "alive_workers",
     "ask_to_stop",
     "cancel",
     "cancel_one",
+    "change_schedule",
     "check_queue_in_use",
     "claim",
     "claim_task",
     "complete_task",
     "complete_within",
+    "create_schedule",
     "current_lease",
     "database",
+    "delete_schedule",
     "deregister_worker",
     "enqueue",
     "enqueue_many",
@@ -56,10 +65,14 @@ __all__ = [
     "find_cancelled",
     "find_leased",
     "finish",
+    "forget_skipped",
     "forget_stats",
     "heartbeat",
     "leases_of",
+    "listed_names",
+    "next_due_in",
     "pause",
+    "pause_schedule",
     "prunable",
     "prune",
     "prune_pages",
@@ -73,6 +86,11 @@ __all__ = [
     "report_of",
     "reschedule",
     "resume",
+    "resume_schedule",
     "retry",
     "retry_one",
+    "run_schedule_now",
+    "stop_vanished",
+    "sync_schedules",
+    "tick",
 ]

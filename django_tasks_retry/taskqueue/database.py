@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import EmptyResultSet
 from django.db import Error, connections, router
 from django.db.models import QuerySet
@@ -49,17 +48,28 @@ def as_moment(value: Any) -> datetime:
     return read_from.astimezone(UTC) if read_from.tzinfo else read_from.replace(tzinfo=UTC)
 
 
+@contextmanager
+def cursor_on(using: str) -> Iterator[Any]:
+    """A cursor that plans afresh and reads times as instants, whatever the project's settings say."""
+    with connections[using].cursor() as cursor, unprepared(cursor):
+        if is_postgresql(using):
+            from .instant_loader import InstantLoader
+
+            cursor.adapters.register_loader("timestamptz", InstantLoader)
+        yield cursor
+
+
 def as_instants(rows: list[tuple[Any, ...]], using: str) -> list[tuple[Any, ...]]:
-    """The rows with their times in UTC, which a session in another zone does not give, nor SQLite."""
+    """The rows with their times in UTC. SQLite's come without a zone."""
     connection = connections[using]
-    if settings.USE_TZ and connection.vendor == "postgresql" and connection.timezone_name == "UTC":
+    if connection.vendor == "postgresql":
         return rows
     return [tuple(read(each, connection) if isinstance(each, datetime) else each for each in row) for row in rows]
 
 
 def run(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, Any]]:
     """Run one statement; its rows as dictionaries."""
-    with connections[using].cursor() as cursor, unprepared(cursor):
+    with cursor_on(using) as cursor:
         cursor.execute(sql, parameters)
         columns = [column[0] for column in cursor.description or ()]
         return [dict(zip(columns, row, strict=True)) for row in as_instants(cursor.fetchall(), using)]
@@ -67,7 +77,7 @@ def run(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, A
 
 def fetch(sql: str, parameters: Any, using: str) -> list[tuple[Any, ...]]:
     """Run one statement; its rows as they come."""
-    with connections[using].cursor() as cursor, unprepared(cursor):
+    with cursor_on(using) as cursor:
         cursor.execute(sql, parameters)
         return as_instants(cursor.fetchall(), using)
 
@@ -83,7 +93,7 @@ def fetch_any(sql: str, parameters: Any, using: str) -> list[tuple[Any, ...]]:
 
     It reads all rows or none, so it is asked for one at a time only where that has failed.
     """
-    with connections[using].cursor() as cursor, unprepared(cursor):
+    with cursor_on(using) as cursor:
         cursor.execute(sql, parameters)
         try:
             return as_instants(cursor.fetchall(), using)

@@ -22,6 +22,7 @@ from ..taskqueue import Lanes, claim, database
 from ..worker.identity import new_worker_id
 from .calls import Expected, expected_call, listing
 from .crash import CrashReport, Observe, crash
+from .failures import FailedAttempt, failure_of, failure_report
 from .inline import run_inline
 
 LIMIT = 1000
@@ -43,6 +44,7 @@ class Tasks:
         self.backend = backend
         self.worker_id = new_worker_id("test")
         self.travelled = timedelta(0)
+        self._failures: list[FailedAttempt] = []
 
     @property
     def using(self) -> str:
@@ -54,7 +56,9 @@ class Tasks:
         while leases := claim(self.worker_id, queues, backend=self.backend):
             if len(done) == limit:
                 raise AssertionError(f"After {limit} attempts there is still work: {leases[0].func_path} is due again.")
-            run_inline(leases[0])
+            failure = failure_of(run_inline(leases[0]))
+            if failure is not None:
+                self._failures.append(failure)
             done.append(read_result(str(leases[0].id), self.backend))
         return done
 
@@ -133,6 +137,10 @@ class Tasks:
         task_id = UUID(task.id) if isinstance(task, TaskResult) else self._only(expected_call(task, args, kwargs)).pk
         events = TaskEvent.objects.using(self.using).filter(task_id=task_id, kind__in=TOLD)
         return [TOLD[EventKind(event.kind)] for event in events if not repeats_a_loss(event)]
+
+    def failure_report(self) -> str:
+        """The errors and tracebacks of attempts that failed; shown by itself where the test fails."""
+        return failure_report(self._failures)
 
     def crash(
         self, task: AnyTask | Callable[..., Any], /, *args: Any, observe: Observe | None = None, **kwargs: Any

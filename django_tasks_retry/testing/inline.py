@@ -13,8 +13,9 @@ from django.test import TestCase
 
 from ..taskqueue import Completed, Failed, Lease, Outcome, current_lease, record, release_task
 from ..taskqueue.producer.wakeup import Announcement
+from ..worker.child.around import run_within
 from ..worker.child.attempt import Attempt, Call, begin, conclude, run_atomically
-from ..worker.child.finished_signals import send_finished
+from ..worker.child.finished_signals import send_signals
 
 Way: TypeAlias = Callable[[Attempt, Call], Outcome]
 
@@ -34,13 +35,14 @@ def run_inline(lease: Lease) -> Attempt:
     attempt = begin_inline(lease)
     with hooks_run_after():
         try:
-            attempt.report = conclude(attempt, perform(attempt))
+            outcome = perform(attempt)
+            attempt.report = attempt.report or conclude(attempt, outcome)
         except KeyboardInterrupt:
             release_task(lease, "interrupted")
             raise
         if attempt.receipt is None:
             [attempt.receipt] = record([attempt.report])
-    send_finished(attempt)
+    send_signals(attempt)
     return attempt
 
 
@@ -62,6 +64,10 @@ def perform(attempt: Attempt, way: Way = call_function) -> Outcome:
 
 
 def outcome_of(attempt: Attempt, way: Way) -> Outcome:
+    return run_within(attempt, lambda attempt: call(attempt, way))
+
+
+def call(attempt: Attempt, way: Way) -> Outcome:
     begun = begin(attempt)
     if not isinstance(begun, Call):
         return begun

@@ -9,11 +9,13 @@ from .options import WorkerOptions
 
 def start(options: WorkerOptions, log_format: str | None = None, verbosity: int = 1) -> int:
     """Run a worker in this process, which must be the main thread of it. Returns the exit code."""
+    from ..conf import check_backend
+    from ..conf import options as queue_options
     from . import logs
     from .startup import greeting, prepare_connections, refuse_unsafe_start
     from .supervisor.supervisor import Supervisor
 
-    logs.set_up(log_format, verbosity)
+    logs.set_up(log_format, verbosity, queue_options(check_backend(options.backend)).admin_email_interval)
     prepare_connections(options)
     refuse_unsafe_start(options)
     supervisor = Supervisor(options)

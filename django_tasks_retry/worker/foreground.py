@@ -19,7 +19,6 @@ from ..taskqueue import (
     Lease,
     Outcome,
     Receipt,
-    Stat,
     add_stats,
     claim_task,
     database,
@@ -27,12 +26,12 @@ from ..taskqueue import (
     release_task,
     renew,
 )
-from .child.attempt import Attempt, conclude, run, run_async
+from .child.around import run_async_within, run_within
+from .child.attempt import Attempt, conclude, is_coroutine
 from .child.finished_signals import send_finished
 from .identity import new_worker_id
-from .shared.messages import Counted
 from .shared.outcomes import OutcomeRecorder, Recorded
-from .shared.stats import stat_of
+from .shared.stats import FIELDS, Counts, stat_of
 
 RENEWALS_PER_LEASE = 4
 
@@ -45,7 +44,7 @@ def run_in_foreground(task: Task, backend: str, on_failure: Callable[[BaseExcept
     lease = claim_task(task, new_worker_id("shell"), backend=backend)
     if lease is None:
         return None
-    attempt = Attempt(lease, monotonic())
+    attempt = Attempt(lease, monotonic(), is_async=is_coroutine(lease.func_path))
     with Renewal(lease):
         outcome = perform(attempt)
         error = outcome.error if isinstance(outcome, Failed) else None
@@ -54,7 +53,7 @@ def run_in_foreground(task: Task, backend: str, on_failure: Callable[[BaseExcept
             raise error
         if isinstance(error, BaseException):
             on_failure(error)
-        attempt.report = conclude(attempt, outcome)
+        attempt.report = attempt.report or conclude(attempt, outcome)
         if attempt.receipt is None:
             [attempt.receipt] = record([attempt.report])
     exit_of(backend).recorded(Recorded(attempt.receipt, run_seconds=attempt.run_time), attempt)
@@ -63,7 +62,7 @@ def run_in_foreground(task: Task, backend: str, on_failure: Callable[[BaseExcept
 
 def perform(attempt: Attempt) -> Outcome:
     attempt.started = monotonic()
-    outcome = asyncio.run(run_async(attempt)) if attempt.is_async else run(attempt)
+    outcome = asyncio.run(run_async_within(attempt)) if attempt.is_async else run_within(attempt)
     attempt.ended = monotonic()
     return outcome
 
@@ -78,10 +77,11 @@ class ImmediateStats:
     def __init__(self, backend: str) -> None:
         self.backend = backend
 
-    def count(self, queue: str, func_path: str, word: str, seconds: float) -> None:
-        stat = stat_of(Counted(queue, func_path, {word: 1}, seconds))
-        if stat != Stat(queue, func_path, seconds=seconds):
-            add_stats([stat], backend=self.backend)
+    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float) -> None:
+        if word in FIELDS:
+            counts = Counts()
+            counts.count(queue, func_path, word, ran, waited)
+            add_stats(map(stat_of, counts.take()), backend=self.backend)
 
 
 class Renewal:

@@ -10,11 +10,13 @@ import traceback
 from collections.abc import Iterator
 from datetime import datetime
 from importlib import import_module
+from textwrap import dedent
 
 from django.conf import settings
-from django.utils.log import RequireDebugTrue
+from django.utils.log import AdminEmailHandler, RequireDebugTrue
 
 from ..compat import framework_logger
+from .failure_mails import limit_mails
 
 logger = logging.getLogger("django_tasks_retry")
 LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARNING": "WARN", "ERROR": "ERROR", "CRITICAL": "CRIT"}
@@ -46,7 +48,9 @@ class TextFormatter(logging.Formatter):
         lines = [f"{stamp} {LEVELS.get(record.levelname, record.levelname):<5} {printable(first)}"]
         if rest:
             lines.append(indented(rest) if not rest.startswith("    ") else "\n".join(map(printable, rest.split("\n"))))
-        if record.exc_info:
+        if record.exc_text:
+            lines.append(record.exc_text if record.exc_text.startswith("    ") else indented(record.exc_text))
+        elif record.exc_info:
             lines.append(indented(self.formatException(record.exc_info)))
         return "\n".join(lines)
 
@@ -61,7 +65,9 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
             **getattr(record, "facts", {}),
         }
-        if record.exc_info:
+        if record.exc_text:
+            facts["traceback"] = dedent(record.exc_text)
+        elif record.exc_info:
             facts["traceback"] = "".join(traceback.format_exception(*record.exc_info))
         return json.dumps(facts, default=str)
 
@@ -100,13 +106,15 @@ ATTEMPTS = "django_tasks_retry.attempts"
 NOT_READ = "%d lines were left out of this log: nobody read it"
 
 
-def set_up(log_format: str | None, verbosity: int) -> None:
-    """Write to standard error, unless the project has configured the logger itself and asked for no format."""
-    logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+def set_up(log_format: str | None, verbosity: int, mail_interval: float | None = None) -> None:
+    """Write where the project's LOGGING says; to standard error where it says nothing, or a format is asked for."""
+    if logger.level == logging.NOTSET or verbosity != 1:
+        logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
     logging.raiseExceptions = False
+    limit_mails([*handlers_of(framework_logger), *handlers_of(logging.getLogger(ATTEMPTS))], mail_interval)
     silence(framework_logger)
     report_failures_once()
-    if logger.handlers and log_format is None:
+    if logger.hasHandlers() and log_format is None:
         return
     handler = NonBlockingStreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
@@ -115,11 +123,24 @@ def set_up(log_format: str | None, verbosity: int) -> None:
 
 
 def silence(framework: logging.Logger) -> None:
-    """Its lines about tasks say what ours say. Where nobody takes them they are not made, nor sent to our stream."""
+    """Its lines about tasks say what ours say, so they are left to handlers of its own, to mails and to Sentry."""
+    own, inherited = list(framework.handlers), list(handlers_of(framework))[len(framework.handlers) :]
     if not framework.hasHandlers():
         framework.addHandler(logging.NullHandler())
-    if framework.level == logging.NOTSET and not any(takes_infos(handler) for handler in handlers_of(framework)):
+    if framework.level != logging.NOTSET:
+        return
+    if not any(takes_infos(handler) for handler in own):
         framework.setLevel(logging.WARNING)
+    for handler in inherited:
+        if not isinstance(handler, AdminEmailHandler):
+            handler.addFilter(OtherThan(framework.name))
+
+
+class OtherThan(logging.Filter):
+    """Leaves out what one logger says."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name != self.name
 
 
 def report_failures_once() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.db import connections
 
-from .. import __version__, guard, registry
+from .. import __version__, guard, middleware, registry
 from ..conf import check_backend
 from ..conf import options as queue_options
 from ..conf import queues as known_queues
@@ -41,11 +41,18 @@ def prepare_connections(options: WorkerOptions) -> None:
 def refuse_unsafe_start(options: WorkerOptions) -> None:
     """Unknown options, a file that cannot be written and a database without its guard are said now, in one line."""
     guard.ensure(database(options.backend))
+    middleware.installed(options.backend)
     for pattern in (*options.queues, *options.exclude):
         check_pattern(pattern, options.backend)
     for module, why in registry.unimportable().items():
         logger.error(
             "%s cannot be imported; tasks in it wait for a worker that knows them · %s", module, printable(why)
+        )
+    if not registry.known_paths():
+        logger.error(
+            "this worker knows no task, so it will run none. Define functions with @task in the tasks.py of an app in "
+            "INSTALLED_APPS, or name their modules in TASKS[%r]['OPTIONS']['TASK_MODULES'], and restart it",
+            options.backend,
         )
     if options.heartbeat_file:
         try:

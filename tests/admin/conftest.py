@@ -23,7 +23,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PERMISSIONS = ("view_task", "view_queue", "view_worker", "view_task_payload")
+PERMISSIONS = ("view_task", "view_queue", "view_worker", "view_schedule", "view_task_payload")
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from django_tasks_retry import clock, registry, taskqueue
-from django_tasks_retry.models import Task, TaskStat, Worker
+from django_tasks_retry.models import Schedule, Task, TaskStat, Worker
 from tests.admin import shop
 
 WORKERS = ("web-1-4711-a1b2c3", "web-2-815-d4e5f6")
@@ -55,10 +55,17 @@ def play(using: str) -> dict[str, Task]:
     taskqueue.pause("emails", by="on call", reason="mail provider is down, INC-204")
     Worker.objects.using(using).update(heartbeat_at=clock.now(using))
     statistics(using)
+    plan()
     return {
         "failed": receipts[0], "import": rows[0], "success": stocks[0], "retrying": retrying, "running": running[0],
         "scheduled": later, "orphan": reports[0], "cancelled": cancelled, "paused": waiting[0],
     }  # fmt: skip
+
+
+def plan() -> None:
+    asked = {"args": ["north"], "timezone": "Europe/Berlin"}
+    Schedule.objects.create(name="nightly", task=shop.sync_stock, cron="30 2 * * *", **asked)
+    Schedule.objects.create(name="stock", task=shop.sync_stock, every=600, **asked).pause(by="on call", reason="INC")
 
 
 def run(worker: str, limit: int, *, at: Callable[[float], None], minutes: float) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from django_tasks_retry.admin.bulk import confirm
-from django_tasks_retry.models import Queue, Task
+from django_tasks_retry.models import Queue, Schedule, Task
 from tests import tasks
 from tests.admin import scene
 from tests.admin.conftest import make_user
@@ -20,6 +20,9 @@ PAGES = {
     "overview": f"{BASE}/overview/",
     "tasks": f"{BASE}/task/",
     "failures": f"{BASE}/failuregroup/",
+    "schedules": f"{BASE}/schedule/",
+    "schedule": f"{BASE}/schedule/nightly/change/",
+    "schedule-form": f"{BASE}/schedule/add/",
     "queues": f"{BASE}/queue/",
     "workers": f"{BASE}/worker/",
 }
@@ -116,6 +119,43 @@ def test_a_queue_is_paused_and_resumed_without_scripts(page, committed):
     row.locator("summary").click()
     row.locator("button").click()
     assert Queue.objects.get(name="bulk").paused_at is None
+
+
+def test_a_schedule_is_made_edited_paused_and_run_without_scripts(page, committed):
+    scene.play(committed)
+    page.goto(f"{PAGES['schedules']}add/")
+    page.fill("[name=name]", "morning stock")
+    page.select_option("[name=task]", "shop.tasks.sync_stock")
+    page.fill("[name=cron]", "30 8 * * mon-fry")
+    page.click("button[name=preview]")
+    assert "missing a required argument: 'warehouse'" in page.inner_text(".errornote")
+    page.fill("[name=args]", '["north"]')
+    page.click("button[name=preview]")
+    assert "bad day-of-week" in page.inner_text(".errornote")
+    page.fill("[name=cron]", "30 8 * * mon-fri")
+    page.fill("[name=timezone]", "America/New_York")
+    page.click("button[name=preview]")
+    assert page.inner_text(".dtr-preview").count("08:30:00") >= 5
+    page.fill("[name=reason]", "asked for by sales")
+    page.click("button[name=save]")
+    made = Schedule.objects.get(name="morning stock")
+    assert (made.args, made.timezone) == (["north"], "America/New_York")
+
+    page.click("text=Edit")
+    page.fill("[name=args]", '["south"]')
+    page.click("button[name=preview]")
+    page.click("button[name=save]")
+    edited = Schedule.objects.get(name="morning stock")
+    assert (edited.args, edited.next_at) == (["south"], made.next_at)
+
+    page.click("text=Run now…")
+    page.click(".dtr-action-run button")
+    assert Task.objects.get(schedule="morning stock").args == ["south"]
+    page.click("text=Pause…")
+    page.fill(".dtr-action-pause input[name=reason]", "stocktaking")
+    page.click(".dtr-action-pause button")
+    assert Schedule.objects.get(name="morning stock").paused_at is not None
+    assert "(stocktaking)" in page.inner_text(".dtr-explanation")
 
 
 def test_no_page_violates_the_strictest_policy(open_page, committed):

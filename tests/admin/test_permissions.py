@@ -9,7 +9,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from django_tasks_retry.models import OperatorEvent, Queue, Task, TaskEvent, Worker
+from django_tasks_retry.models import OperatorEvent, Queue, Schedule, Task, TaskEvent, Worker
 from tests.admin import scene
 from tests.admin.conftest import PERMISSIONS
 
@@ -31,6 +31,10 @@ DOORS = [
     Door("/task/{task}/run-now/", "retry_task", "scheduled", "task.rescheduled"),
     Door("/queue/bulk/pause/", "pause_queue", "import", "queue.paused"),
     Door("/queue/emails/resume/", "pause_queue", "import", "queue.resumed"),
+    Door("/schedule/nightly/pause/", "pause_schedule", "import", "schedule.paused"),
+    Door("/schedule/stock/resume/", "pause_schedule", "import", "schedule.resumed"),
+    Door("/schedule/nightly/run/", "run_schedule", "import", "schedule.run_now"),
+    Door("/schedule/nightly/delete/", "delete_schedule", "import", "schedule.deleted"),
     Door(f"/worker/{scene.WORKERS[0]}/stop/", "control_worker", "import", "worker.stop_asked"),
 ]
 BULK = [("retry", "retry_task", "import"), ("cancel", "cancel_task", "running"), ("run-now", "retry_task", "scheduled")]
@@ -40,7 +44,7 @@ def state() -> list[Any]:
     """Everything that a door could change."""
     return [
         list(model.objects.order_by("pk").values())
-        for model in (Task, TaskEvent, Queue, Worker, OperatorEvent, LogEntry)
+        for model in (Task, TaskEvent, Queue, Schedule, Worker, OperatorEvent, LogEntry)
     ]
 
 
@@ -82,7 +86,7 @@ class TestEveryDoor:
         assert state() == before
 
     def test_with_its_permission_alone_it_opens_and_is_recorded(self, door, played, session_with):
-        client = session_with("view_task", "view_queue", "view_worker", door.permission)
+        client = session_with("view_task", "view_queue", "view_worker", "view_schedule", door.permission)
         response = client.post(self.url(door, played), {"reason": "INC-204"}, follow=True)
         assert response.status_code == 200
         [entry] = LogEntry.objects.all()

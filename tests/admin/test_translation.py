@@ -16,7 +16,7 @@ BASE = "/admin/django_tasks_retry"
 WORDS = """
 default emails reports bulk olga on call deploy script wrong image example web mail provider is down INC worker queue
 builtins shop tasks com customer articles warehouse row not an IBAN connection to lost after bytes MailServerDown
-ValueError api_token order_id email deliver console py late south north
+ValueError api_token order_id email deliver console py late south north code nightly stock
 """
 DATA = frozenset(re.findall(r"\w+", WORDS))
 """Words that come from rows, not from us."""
@@ -69,7 +69,16 @@ def outside(page: str) -> set[str]:
 def test_every_text_of_every_page_can_be_translated(database, operator):
     played = scene.play(database)
     played["success"].retry(by="tests", reason="INC")
-    urls = ["overview", "task", "failuregroup", "queue", "worker"]
+    urls = [
+        "overview",
+        "task",
+        "failuregroup",
+        "queue",
+        "worker",
+        "schedule",
+        "schedule/nightly/change",
+        "schedule/add",
+    ]
     urls += [f"task/{task.pk}/change" for task in played.values()]
     for url in urls:
         left = outside(operator.get(f"{BASE}/{url}/").content.decode())

@@ -11,7 +11,9 @@ import pytest
 from django_tasks_retry import retry
 from django_tasks_retry.compat import Task as DjangoTask
 from django_tasks_retry.compat import TaskResultStatus, task, task_backends
+from django_tasks_retry.errors import WrongArguments
 from django_tasks_retry.models import Task
+from tests.steps import enqueue_unchecked
 
 IMMEDIATE = f"{DjangoTask.__module__.partition('.base')[0]}.backends.immediate.ImmediateBackend"
 
@@ -133,7 +135,9 @@ def test_the_frameworks_own_backend_agrees(database, settings, case):
 
 @pytest.mark.fault("F87")
 def test_what_the_decorator_itself_cannot_take_is_still_refused(database, tasks):
-    consumed.enqueue(1)
+    with pytest.raises(WrongArguments, match="execution_id"):
+        consumed.enqueue(1)
+    enqueue_unchecked(consumed, [1])
     [run] = tasks.run_due()
     assert run.status == TaskResultStatus.FAILED
     assert Task.objects.get().last_error["code"] == "BAD_ARGUMENTS"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import django
@@ -36,23 +36,32 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(DOCS).with_suffix(""))
 
 
-def snippets(page: Path) -> Iterator[Snippet]:
-    """In the order of the page, in the words of the Django that is installed."""
+def snippets(page: Path, *, core_has_tasks: bool = django.VERSION >= (6, 0)) -> Iterator[Snippet]:
+    """In the order of the page, in the words of the Django that is meant: by default the one that is installed."""
+    for snippet in snippets_as_written(page):
+        yield snippet if core_has_tasks else replace(snippet, text=worded_for_backport(snippet.text))
+
+
+def snippets_as_written(page: Path) -> Iterator[Snippet]:
     text = page.read_text() + "\n"
     if page.suffix == ".md":
         for match in FENCE.finditer(text):
-            yield Snippet(match["language"], worded(match["body"]))
+            yield Snippet(match["language"], match["body"])
         return
     for match in BLOCK.finditer(text):
         caption = re.search(r":caption: (.+)", match["options"])
-        yield Snippet(
-            match["language"], worded(textwrap.dedent(match["body"]).strip() + "\n"), caption[1] if caption else ""
-        )
+        yield Snippet(match["language"], textwrap.dedent(match["body"]).strip() + "\n", caption[1] if caption else "")
 
 
-def worded(code: str) -> str:
+def titled(snippet: Snippet) -> list[Snippet]:
+    """A block of several files, each under a comment with its name."""
+    parts = re.split(r"^# ([\w/]+\.py)\b.*\n", snippet.text, flags=re.MULTILINE)
+    return [Snippet("python", text, name) for name, text in zip(parts[1::2], parts[2::2], strict=True)]
+
+
+def worded_for_backport(code: str) -> str:
     """Before Django 6 the framework is the backport's, as the documentation says."""
-    return code if django.VERSION >= (6, 0) else code.replace("from django.tasks", "from django_tasks")
+    return code.replace("from django.tasks", "from django_tasks")
 
 
 def documented() -> str:

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from django.apps import apps
@@ -20,7 +21,7 @@ from django_tasks_retry.rules.status import Status
 from django_tasks_retry.rules.transitions import MOVES, EventKind
 from django_tasks_retry.taskqueue import Request
 from django_tasks_retry.testing import Tasks
-from tests.docs.pages import DOCS, README, ROOT, Snippet, documented, name_of, pages, snippets
+from tests.docs.pages import DOCS, README, ROOT, documented, name_of, pages, snippets
 from tests.docs.project import Project
 from tests.example.programs import environment
 
@@ -70,24 +71,8 @@ def test_the_tutorial_can_be_followed_to_the_letter(tmp_path):
     Project(tmp_path).follow(snippets(DOCS / "tutorial.rst"))
 
 
-def test_the_readme_start_can_be_followed_in_an_existing_project(tmp_path):
-    project = Project(tmp_path)
-    project.run("django-admin startproject mysite .", [])
-    project.run("python manage.py startapp shop", [])
-    project.write("mysite/settings.py", "INSTALLED_APPS += ['shop']\n")
-    files = [file for snippet in snippets(README) if snippet.language == "python" for file in titled(snippet)]
-    assert [file.caption for file in files] == ["settings.py", "shop/tasks.py", "shop/views.py"]
-    for file in files:
-        project.write({"settings.py": "mysite/settings.py"}.get(file.caption, file.caption), file.text)
-    project.run("python manage.py migrate", [])
-    project.run('python manage.py shell -c "import shop.views"', [])
-    project.run("python manage.py runworker --drain", ["2 done"])
-
-
-def titled(snippet: Snippet) -> list[Snippet]:
-    """A block of several files, each under a comment with its name."""
-    parts = re.split(r"^# ([\w/]+\.py)\b.*\n", snippet.text, flags=re.MULTILINE)
-    return [Snippet("python", text, name) for name, text in zip(parts[1::2], parts[2::2], strict=True)]
+def test_the_readme_start_can_be_followed_to_the_letter(tmp_path):
+    Project(tmp_path).follow_readme(core_has_tasks=compat.CORE_HAS_TASKS)
 
 
 # What is listed
@@ -204,10 +189,18 @@ def test_the_readme_is_short_and_has_its_two_commands():
     assert [command.split()[-1] for command in commands] == ["demo", "pytest"]
 
 
-def test_what_the_readme_links_to_is_there():
-    targets = re.findall(r"\]\((?!https?://)([^)#]+)[^)]*\)|(?:src|srcset)=\"([^\"]+)\"", README.read_text())
-    missing = [target for pair in targets for target in pair if target and not (ROOT / target).exists()]
-    assert not missing
+def test_what_the_readme_links_to_is_there_also_for_who_reads_it_elsewhere():
+    """Absolute, for the package's page; and to files that exist."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    pages = f"{urls['Source']}/blob/main/"
+    pictures = pages.replace("github.com", "raw.githubusercontent.com").replace("/blob/", "/")
+    linked = re.findall(r"\]\(([^)#]+)[^)]*\)", README.read_text())
+    shown = re.findall(r"(?:src|srcset)=\"([^\"]+)\"", README.read_text())
+    named = [url for url in urls.values() if "/blob/" in url]
+    assert len(linked) > 20
+    for target, base in [*((each, pages) for each in [*linked, *named]), *((each, pictures) for each in shown)]:
+        assert target.startswith(base), target
+        assert (ROOT / target.removeprefix(base)).exists(), target
 
 
 def test_commands_that_contributors_are_told_exist():

@@ -32,6 +32,7 @@ VIOLATIONS = {
     "dtr_times_in_range": {"eta": TOO_LATE},
     "dtr_numbers_in_range": {"max_attempts": 1_000_001},
     "dtr_unique_key": {"unique_key": "taken"},
+    "dtr_slots": {"schedule_id": "nightly", "slot": NOW},
     "dtr_result_is_final": {"status": "RUNNING"},
     "dtr_result_without_error": {"status": "SUCCESS", "error": {"message": "?"}},
     "dtr_result_times_in_range": {"status": "SUCCESS", "finished_at": TOO_LATE},
@@ -92,15 +93,16 @@ def insert(name, changes):
 @pytest.mark.parametrize(("name", "changes"), [*VIOLATIONS.items(), *FURTHER])
 def test_a_violation_is_refused_by_name(unguarded, name, changes):
     enqueue(unique_key="taken")
+    if name == "dtr_slots":
+        insert(name, changes)
     with pytest.raises((IntegrityError, DataError)) as refusal, transaction.atomic(using=unguarded):
         insert(name, changes)
     assert words_of(name, unguarded) in str(refusal.value)
 
 
 def words_of(name, using):
-    if name == "dtr_unique_key":  # SQLite names the columns of a unique index
-        return "unique_key"
-    return name
+    # SQLite names the columns of a unique index.
+    return {"dtr_unique_key": "unique_key", "dtr_slots": "slot"}.get(name, name)
 
 
 @pytest.mark.parametrize(("name", "healthy"), [("dtr_unique_key", {}), ("dtr_result_is_final", {"status": "SUCCESS"})])

@@ -11,6 +11,7 @@ from tests.mutants.guarding import GUARD, INSTANTS
 from tests.mutants.hostile import BACKLOG, BOUNDED, FOREIGN_LOCKS, UNREADABLE
 from tests.mutants.leases import FENCES, LEASES
 from tests.mutants.neighbourly import ENQUEUES, OTHERS
+from tests.mutants.observing import COUNTERS, MIDDLEWARE, TRACES
 from tests.mutants.workers import ANSWERS, LIVES, STATES, WAKING
 
 MUTANTS = (
@@ -35,4 +36,7 @@ MUTANTS = (
     *GUARD,
     *ENQUEUES,
     *OTHERS,
+    *MIDDLEWARE,
+    *COUNTERS,
+    *TRACES,
 )

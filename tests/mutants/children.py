@@ -14,7 +14,7 @@ CHILDREN = (
         (
             Edit(
                 "worker/child/thread_executor.py",
-                "            attempt.report = conclude(attempt, outcome)\n",
+                "            attempt.report = attempt.report or conclude(attempt, outcome)\n",
                 "            attempt.report = outcome\n",
             ),
             Edit(

@@ -90,8 +90,8 @@ KEYS_AND_ORDER = (
         (
             Edit(
                 "taskqueue/operator/intervene.py",
-                "            copies = [same_call(",
-                "            finished.update(attempts=0)\n            copies = [same_call(",
+                "            ended = ended_series(finished, using)\n",
+                "            ended = ended_series(finished, using)\n            finished.update(attempts=0)\n",
             ),
         ),
         (MODEL,),

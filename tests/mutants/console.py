@@ -60,7 +60,7 @@ CONSOLE = (
     ),
     Mutant(
         "the reason of a snooze is told to everybody",
-        (Edit("admin/tasks/detail.py", "if can_see_payload and data.get(key)", "if data.get(key)"),),
+        (Edit("display/events.py", "if can_see_payload and data.get(key)", "if data.get(key)"),),
         (LIMITS + "TestReasons::test_they_are_not_told_without_the_permission",),
     ),
     Mutant(

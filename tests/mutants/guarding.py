@@ -143,7 +143,7 @@ GUARD = (
     ),
     Mutant(
         "rows are replaced",
-        (Edit("guard/sqlite.py", "inserted = f\"{exists(TASK, 'id = NEW.id')} OR {taken}\"", "inserted = taken"),),
+        (Edit("guard/sqlite.py", "f\"{exists(TASK, 'id = NEW.id')} OR {taken} OR", 'f"{taken} OR'),),
         (DELETION + "test_a_row_is_not_replaced",),
         on=SQLITE,
     ),

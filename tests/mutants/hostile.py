@@ -32,7 +32,13 @@ UNREADABLE = (
     ),
     Mutant(
         "an unreadable row is left to its lease",
-        (Edit("taskqueue/consumer/claim.py", "    if claimed.unreadable:\n", "    if not claimed:\n"),),
+        (
+            Edit(
+                "taskqueue/consumer/claim.py",
+                "< limit)\n    if claimed.unreadable:\n",
+                "< limit)\n    if not claimed:\n",
+            ),
+        ),
         (ROWS + "test_a_row_that_cannot_be_read_fails_alone_and_its_neighbours_run",),
     ),
     Mutant(

@@ -60,7 +60,7 @@ FENCES = (
         (
             Edit(
                 "taskqueue/sql/finish.sql",
-                "refunds = t.refunds + r.refund,",
+                "refunds = t.refunds + COALESCE(r.refund, 0),",
                 "attempts = CASE r.status WHEN 'PENDING' THEN 0 ELSE t.attempts END, refunds = 0,",
             ),
             Edit(

@@ -129,7 +129,7 @@ OTHERS = (
     ),
     Mutant(
         "half a module is enough",
-        (Edit("registry.py", "            forget_tasks_of(name)\n", ""),),
+        (Edit("registry.py", "        forget_tasks_of(name)\n", ""),),
         ("tests/backend/test_unimportable.py::test_a_worker_names_it_and_runs_the_tasks_of_others",),
         on=UNNAMED,
     ),

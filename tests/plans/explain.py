@@ -40,6 +40,10 @@ class Plan:
         """Whether it reads the table from one end to the other."""
         return any(node["Node Type"] == "Seq Scan" for node in self.scans(table))
 
+    def finds_by_place(self, table: str = TASK) -> bool:
+        """Whether it finds rows again by where they lie, without an index."""
+        return any(node["Node Type"] == "Tid Scan" for node in self.scans(table))
+
     def indexes(self) -> set[str]:
         return {node["Index Name"] for node in self.nodes() if "Index Name" in node}
 

@@ -86,7 +86,7 @@ def test_a_function_shadowed_by_another_of_the_same_name():
 
 
 NOT_JSON = {
-    "object": (object(), "is a object, which is not JSON"),
+    "object": (object(), "is an object, which is not JSON"),
     "set": ({1}, "is a set"),
     "bytes": (b"x", "is a bytes"),
     "date": (date(2026, 1, 1), "is a date"),

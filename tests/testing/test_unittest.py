@@ -7,12 +7,15 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
+import pytest
 from django.db import connections, transaction
 from django.test import TestCase, TransactionTestCase
 
 from django_tasks_retry.models import Task
 from django_tasks_retry.testing import TaskTestMixin
+from django_tasks_retry.testing.failures import failure_report
 from tests import tasks as plain
 from tests.backend import samples
 
@@ -62,13 +65,65 @@ def test_it_again(tasks):
 """
 
 
-def test_the_plugin_gives_users_the_fixture(tmp_path):
+A_USERS_FAILING_TEST = """
+from tests.tasks import explode
+from django.test import TestCase
+from django_tasks_retry.testing import TaskTestMixin
+
+def test_with_the_fixture(tasks):
+    explode.enqueue("the mail server is down")
+    assert [result.status for result in tasks.run_due()] == ["SUCCESSFUL"]
+
+class Tests(TaskTestMixin, TestCase):
+    def test_with_the_mixin(self):
+        explode.enqueue("the printer is on fire")
+        self.tasks.run_due()
+        self.assertEqual(self.tasks.history(explode), ["successful"])
+
+    def test_that_ran_no_task(self):
+        self.assertEqual(self.tasks.enqueued(), [1])
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """What pytest says in a project with these tests."""
+    tmp_path = tmp_path_factory.mktemp("users")
     (tmp_path / "test_user.py").write_text(A_USERS_TEST)
+    (tmp_path / "test_failing.py").write_text(A_USERS_FAILING_TEST)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "django_tasks_retry.pytest_plugin", "--ds=tests.settings"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TEST_", "PYTEST"))}
     told = {"PYTHONPATH": str(ROOT), "TEST_POSTGRESQL": "", "TEST_SQLITE_FOLDER": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment | told, capture_output=True, text=True, check=False)
-    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_plugin_gives_users_the_fixture(said):
+    assert "3 failed, 2 passed" in said
+
+
+def test_a_test_that_fails_shows_the_errors_of_its_tasks(said):
+    """In the words of the task: what the test compares is only that it failed."""
+    assert "explode(args=['the mail server is down']), attempt 1 of 5, failed with builtins.ValueError" in said
+    assert "tasks that failed in this test" in said
+    assert "explode(args=['the printer is on fire']), attempt 1 of 5, failed with builtins.ValueError" in said
+    assert said.count("raise ValueError(message)") == 2
+    assert said.lower().count("tasks that failed in this test") == 2
+
+
+def test_only_the_latest_failures_are_shown():
+    class Failure(NamedTuple):
+        number: int
+
+        def __str__(self) -> str:
+            return f"failure {self.number}"
+
+    assert failure_report([]) == ""
+    told = failure_report([Failure(number) for number in range(7)])
+    assert told.splitlines() == [
+        "… 2 earlier failed attempts are left out",
+        *(f"failure {number}" for number in range(2, 7)),
+    ]
 
 
 def test_the_plugin_is_announced_to_pytest_under_its_own_name():

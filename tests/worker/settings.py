@@ -25,6 +25,21 @@ INSTALLED_APPS += os.environ.get("WORKER_APPS", "").split()
 if "WORKER_ENGINE" in os.environ:
     DATABASES[CurrentDatabase.current]["ENGINE"] = os.environ["WORKER_ENGINE"]
 
+if "WORKER_LOG_FOLDER" in os.environ:  # production, as many projects log: the root's handlers, and mails to admins
+    FOLDER = os.environ["WORKER_LOG_FOLDER"]
+    ADMINS = [("Admin", "admin@example.com")]
+    EMAIL_BACKEND, EMAIL_FILE_PATH = "django.core.mail.backends.filebased.EmailBackend", f"{FOLDER}/mails"
+    LOGGING = {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "handlers": {
+            "file": {"class": "logging.FileHandler", "filename": f"{FOLDER}/log", "formatter": "plain"},
+            "mail": {"class": "django.utils.log.AdminEmailHandler", "level": "ERROR"},
+        },
+        "formatters": {"plain": {"format": "%(levelname)s %(name)s %(message)s"}},
+        "root": {"handlers": ["file", "mail"], "level": "WARNING"},
+    }
+
 if "WORKER_SENTRY" in os.environ:
     import tests.worker.telemetry  # noqa: F401 - as projects set it up, in their settings
 

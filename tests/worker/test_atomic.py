@@ -68,7 +68,7 @@ def test_a_task_that_commits_is_not_interrupted_for_a_lease_that_is_gone_with_it
     attempts = [Attempt(lease, 0.0, started=1.0) for lease in claim("worker/1", limit=2)]
     attempts[0].is_committing = True
     watch, interrupted = object.__new__(Watch), []
-    watch.attempts = {attempt.lease.fence: attempt for attempt in attempts}
+    watch.attempts = set(attempts)
     watch.interrupt = lambda attempt, _: interrupted.append(attempt)
     watch.interrupt_lost([str(attempt.lease.id) for attempt in attempts], [])
     assert interrupted == attempts[1:]

@@ -150,11 +150,11 @@ def test_an_outcome_that_the_database_refuses_is_renewed_no_more(database):
     child.inflight, child.stats, child.attempts = (
         InFlightTable(1),
         StatsSender(ours),
-        {lease.fence: Attempt(lease, 0.0)},
+        set(),
     )
-    child.inflight.claim(lease, 0.0)
-    child.note_recorded(list(child.attempts.values()))
-    assert (child.attempts, list(child.inflight.entries())) == ({}, [])
+    child.attempts.add(Attempt(lease, 0.0, child.inflight.claim(lease, 0.0)))
+    child.note_recorded(list(child.attempts))
+    assert (child.attempts, list(child.inflight.entries())) == (set(), [])
     for end in (ours, theirs):
         end.close()
 
@@ -165,7 +165,7 @@ class TestRenewalIsEarned:
         Task.objects.enqueue(tasks.canary, timeout=100.0)
         [self.lease] = claim("worker/1")
         self.table = InFlightTable(1)
-        self.table.claim(self.lease, now=1000.0)
+        self.place = self.table.claim(self.lease, now=1000.0)
         self.renewal = object.__new__(LeaseRenewal)
         self.renewal.options = type("Options", (), {"timeout_grace": 5.0})()
         return lambda: next(self.table.entries())
@@ -178,16 +178,16 @@ class TestRenewalIsEarned:
         assert not self.earns(entry_of(), 1000.1 + START_SECONDS)
         self.table.revoke(entry_of())
         assert not self.earns(entry_of(), 1000.0)
-        assert not self.table.start(self.lease, 1001.0)
+        assert not self.table.start(self.place, 1001.0, 1101.0)
 
     def test_a_running_attempt_must_keep_to_its_timeout(self, entry_of):
-        assert self.table.start(self.lease, 1001.0)
+        assert self.table.start(self.place, 1001.0, 1101.0)
         assert self.earns(entry_of(), 1001.0 + 105.0 + RECORD_SECONDS)
         assert not self.earns(entry_of(), 1001.1 + 105.0 + RECORD_SECONDS)
 
     def test_an_attempt_that_is_over_must_be_recorded(self, entry_of):
-        self.table.start(self.lease, 1001.0)
-        self.table.end(self.lease, 1002.0)
+        self.table.start(self.place, 1001.0, 1101.0)
+        self.table.end(self.place, 1002.0)
         assert entry_of().state is State.ENDED
         assert self.earns(entry_of(), 1002.0 + RECORD_SECONDS)
         assert not self.earns(entry_of(), 1002.1 + RECORD_SECONDS)

@@ -9,7 +9,8 @@ import signal
 import pytest
 from django.db.models import Sum
 
-from django_tasks_retry.models import Task, TaskStat
+from django_tasks_retry.models import Task, TaskStat, TaskTotal
+from tests.steps import enqueue_unchecked
 
 from . import tasks
 from .harness import WorkerProcess, wait_for, wait_until_finished
@@ -31,7 +32,13 @@ WAYS = {
 
 
 def counted() -> dict[str, int]:
-    return TaskStat.objects.aggregate(completed=Sum("completed"), retried=Sum("retried"), failed=Sum("failed"))
+    """The same in the statistics of the minute and in the totals."""
+    [stats, totals] = [
+        model.objects.aggregate(completed=Sum("completed"), retried=Sum("retried"), failed=Sum("failed"))
+        for model in (TaskStat, TaskTotal)
+    ]
+    assert stats == totals
+    return stats
 
 
 def assert_told_once(task: Task, worker: WorkerProcess, effects) -> None:
@@ -48,7 +55,7 @@ def assert_told_once(task: Task, worker: WorkerProcess, effects) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_log_statistics_and_signal_agree_with_the_row(start, effects, way):
     function, args = WAYS[way]
-    task = Task.objects.enqueue(function, args, max_attempts=1)
+    task = enqueue_unchecked(function, args, max_attempts=1)
     worker = start("--drain", timeout_grace=0.3, **TELL)
     assert worker.exit_code() == 0
     assert_told_once(wait_until_finished(task), worker, effects)

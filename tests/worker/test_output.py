@@ -52,9 +52,36 @@ def test_lines_for_machines_have_stable_keys(start, effects):
     said = [json.loads(line) for line in worker.output.splitlines()]
     attempts = {line["event"]: line for line in said if "event" in line}
     assert attempts["done"].keys() == KEYS
-    assert attempts["failed"].keys() == KEYS | {"error"}
+    assert attempts["failed"].keys() == KEYS | {"error", "traceback"}
+    assert attempts["failed"]["traceback"].startswith("Traceback (most recent call last):")
     assert attempts["retry"].keys() == KEYS | {"error", "eta"}
     assert all({"ts", "level", "message"} <= line.keys() for line in said)
+
+
+@pytest.mark.fault("F185")
+def test_in_development_each_attempt_has_one_line_and_a_failure_its_traceback(start, effects):
+    Task.objects.enqueue_many([tasks.canary, tasks.system_exit])
+    worker = start("--drain", variables={"WORKER_DEBUG": "1"})
+    assert worker.exit_code() == 0
+    assert [len(re.findall(rf"\b{name} \w{{8}}-", worker.output)) for name in ("canary", "system_exit")] == [1, 1]
+    assert worker.output.count("Traceback (most recent call last):") == 1
+    assert re.search(r"ERROR failed    system_exit .*\n    Traceback .*\n(    .*\n)+    SystemExit: ", worker.output)
+    assert "Task id=" not in worker.output
+
+
+@pytest.mark.fault("F185")
+def test_the_projects_own_handlers_get_the_lines_and_admins_one_mail_for_each_failure(start, effects, tmp_path):
+    (tmp_path / "mails").mkdir()
+    Task.objects.enqueue_many([tasks.canary, *[tasks.system_exit] * 3])
+    worker = start("--drain", "--threads", "1", variables={"WORKER_LOG_FOLDER": str(tmp_path)})
+    assert worker.exit_code() == 0
+    log = (tmp_path / "log").read_text()
+    assert len(re.findall(r"^INFO django_tasks_retry\.attempts done      canary", log, re.MULTILINE)) == 1
+    assert len(re.findall(r"^ERROR django_tasks_retry\.attempts failed    system_exit", log, re.MULTILINE)) == 3
+    assert (log.count("    Traceback (most recent call last):"), log.count("Task id=")) == (3, 0)
+    assert worker.output == ""
+    [mails] = (tmp_path / "mails").iterdir()
+    assert mails.read_text().count("\nTo: admin@example.com") == 1
 
 
 def handler(*filters, level=logging.NOTSET):

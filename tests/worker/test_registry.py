@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from django_tasks_retry.errors import UnknownQueue
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import ask_to_stop
 from django_tasks_retry.worker.identity import new_worker_id
+from django_tasks_retry.worker.options import WorkerOptions
+from django_tasks_retry.worker.startup import refuse_unsafe_start
 
 from . import tasks
 from .harness import status_of, wait_for
@@ -45,6 +48,13 @@ def test_a_worker_for_a_mistyped_queue_ends_with_the_right_name(start, effects):
     assert worker.exit_code() == 1
     [said] = worker.output.splitlines()
     assert "Did you mean 'emails'?" in said
+
+
+@pytest.mark.fault("F91")
+@pytest.mark.parametrize("option", ["queues", "exclude"])
+def test_a_mistyped_queue_is_refused_whatever_it_is_given_for(database, option):
+    with pytest.raises(UnknownQueue, match=r"\(default, emails, reports, bulk\)\. Did you mean 'emails'\?"):
+        refuse_unsafe_start(WorkerOptions(**{option: ("emials",)}))
 
 
 @pytest.mark.fault("F15")

@@ -1,7 +1,8 @@
-"""Signals: the first asks, the second insists, SIGHUP renews."""
+"""Signals: the first asks, the second insists, SIGHUP loads new code."""
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 
@@ -10,7 +11,7 @@ import pytest
 from django_tasks_retry.models import Task
 
 from . import tasks
-from .harness import event_of, story, wait_for, wait_for_status, wait_until_finished
+from .harness import ROOT, event_of, story, wait_for_status, wait_until_finished
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -73,18 +74,23 @@ def test_a_second_signal_hands_back_at_once_and_so_does_sigquit(start, effects, 
 
 
 @pytest.mark.fault("F13")
-def test_sighup_replaces_children_and_lets_their_tasks_finish(start, effects):
+def test_sighup_loads_new_code_once_running_tasks_have_ended(start, effects, tmp_path):
+    code = tmp_path / "changing_module.py"
+    code.write_text("")
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
-    worker = start()
+    worker = start(variables={"EXTRA_MODULE": "changing_module", "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"})
     effects.wait_for("begin a")
-    [old] = worker.children()
+    code.write_text("def broken(:")
     worker.signal(signal.SIGHUP)
-    wait_for(lambda: set(worker.children()) - {old}, "a new child")
-    canary = Task.objects.enqueue(tasks.say_pid)
-    assert wait_until_finished(canary).outcome.result != old
+    worker.wait_for_line("the new code cannot be loaded; the worker keeps the old")
+    assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
+    code.write_text("import logging; logging.getLogger('django_tasks_retry').error('the new code')")
+    worker.signal(signal.SIGHUP)
+    worker.wait_for_line("SIGHUP: stopping · 1 running")
     tasks.gate("a").touch()
     assert wait_until_finished(task).status == "SUCCESS"
+    worker.wait_for_line("the new code$")
+    assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
     assert effects.count("begin a") == 1
-    wait_for(lambda: old not in worker.children(), "the old child's end")
     worker.signal(signal.SIGTERM)
     assert worker.exit_code() == 0

@@ -22,6 +22,7 @@ from .activity import SCALES, read_activity
 from .charts import attempts_chart
 from .failures import failure_rows
 from .queue_summary import Problem, QueueSummary, find_problems, summarize_queues
+from .setup_problems import setup_problems
 
 MAX_GROUPS = 5
 
@@ -64,7 +65,10 @@ class OverviewAdmin(TaskPermissionMixin):
             ],
             "problems": [
                 (problem, self.problem_url(problem))
-                for problem in find_problems(queues, depths, workers, summaries.expired_leases(scope.using))
+                for problem in (
+                    *setup_problems(scope.using),
+                    *find_problems(queues, depths, workers, summaries.expired_leases(scope.using)),
+                )
             ],
             "chart": attempts_chart(activity.total),
             "scale": activity.scale,

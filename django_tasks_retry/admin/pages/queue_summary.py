@@ -11,7 +11,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from ...display.actors import actor_names
-from ...display.eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue
+from ...display.eligible_workers import (
+    knows_task,
+    no_tasks_advice,
+    runworker_command,
+    serves_queue,
+    unknown_task_advice,
+)
 from ...display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
 from ...display.redact import visible_reason
 from ...display.scope import Scope, queue_names
@@ -167,14 +173,16 @@ def no_tasks_problem(worker: Worker) -> Problem:
 
 def unknown_task_problems(depths: Sequence[Depth], workers: Sequence[Worker]) -> list[Problem]:
     """Tasks that would be claimed next, but no running worker of their queue knows their function."""
-    text = _("Queue %(queue)s: no running worker knows %(path)s. Deploy the code that defines it, or cancel its tasks.")
+    text = _("Queue %(queue)s: no running worker knows %(path)s.")
     problems = {}
     for depth in depths:
         serving = [worker for worker in workers if serves_queue(worker, depth.queue)]
         if depth.due and serving and not any(knows_task(worker, depth.oldest_func_path) for worker in serving):
             values = {"path": one_line(depth.oldest_func_path), "queue": one_line(depth.queue, 64)}
             problems[depth.oldest_func_path] = Problem(
-                text % values, page="task", params={"task": depth.oldest_func_path, "status": "ready"}
+                f"{text % values} {unknown_task_advice(depth.oldest_func_path)}",
+                page="task",
+                params={"task": depth.oldest_func_path, "status": "ready"},
             )
     return list(problems.values())
 

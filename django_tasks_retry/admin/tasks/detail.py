@@ -53,6 +53,7 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
     events, is_cut = newest[:MAX_EVENTS][::-1], len(newest) > MAX_EVENTS
     return {
         "task": task,
+        "schedule_name": task.schedule_id and one_line(task.schedule_id, 128),
         "func_path": printable(task.func_path, 255),
         "badge": badge(display_status_of(task, scope.now)),
         "explanation": explain(task, events, scope, can_see_payload=can_see_payload),
@@ -125,6 +126,7 @@ def task_facts(task: Task, now: datetime, *, can_see_payload: bool) -> list[tupl
         (_("Finished"), task.finished_at),
         (_("Timeout per attempt"), format_duration(task.timeout)),
         (_("Repeats every"), format_duration(task.interval) if task.interval else None),
+        (_("Slot"), task.slot),
         (_("Unique key"), task.unique_key and can_see_payload and one_line(redact_text(task.unique_key), 200)),
         (_("Worker"), task.locked_by and one_line(task.locked_by, 128)),
         (_("Lease expires"), task.lock_expires_at and format_relative(task.lock_expires_at, now)),

@@ -35,8 +35,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         count, duration = argument(read_count), argument(read_duration)
         which = parser.add_argument_group("which tasks")
-        which.add_argument("--queues", "-q", type=argument(read_names), default=("*",), metavar="a,b,bulk*")
-        which.add_argument("--exclude", "-x", type=argument(read_names), default=(), metavar="c,d*")
+        names = argument(read_names)
+        which.add_argument(
+            "--queues", "-q", type=names, default=("*",), metavar="a,b,bulk*", help="names or patterns (default: all)"
+        )
+        which.add_argument(
+            "--exclude", "-x", type=names, default=(), metavar="c,d*", help="queues that this worker leaves to others"
+        )
         which.add_argument("--backend", default="default", help="the alias in TASKS (default: default)")
         many = parser.add_argument_group("how many at once")
         many.add_argument("--processes", type=count, default=1, help="default: 1")

@@ -8,7 +8,18 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Model
 
 from django_tasks_retry.clock import FUNCTION
-from django_tasks_retry.models import STATE_COLUMNS, OperatorEvent, Queue, Task, TaskEvent, TaskResult, TaskStat, Worker
+from django_tasks_retry.models import (
+    STATE_COLUMNS,
+    OperatorEvent,
+    Queue,
+    Schedule,
+    Task,
+    TaskEvent,
+    TaskResult,
+    TaskStat,
+    TaskTotal,
+    Worker,
+)
 
 POSITION = ("queue", "priority")
 """A task's position in the queue: operators may change it, workers may not."""
@@ -24,16 +35,21 @@ WORKER: Grants = {
     TaskResult: ("SELECT", "INSERT", "DELETE"),
     TaskEvent: ("SELECT", "INSERT", "DELETE"),
     TaskStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    TaskTotal: ("SELECT", "INSERT", "UPDATE"),
     Worker: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     Queue: ("SELECT",),
+    Schedule: ("SELECT", "INSERT", "UPDATE"),
+    OperatorEvent: ("SELECT", "INSERT", "DELETE"),
 }
 OPERATOR: Grants = {
     Task: ("SELECT", "INSERT", f"UPDATE ({', '.join((*MOVED, *POSITION))})"),
     TaskResult: ("SELECT", "INSERT"),
     TaskEvent: ("SELECT", "INSERT"),
     TaskStat: ("SELECT",),
+    TaskTotal: ("SELECT",),
     Worker: ("SELECT", "UPDATE (stop_asked_at, stop_asked_by)"),
     Queue: ("SELECT", "INSERT", "UPDATE"),
+    Schedule: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     OperatorEvent: ("SELECT", "INSERT"),
 }
 ROLES = {

@@ -49,7 +49,7 @@ def answers(reports: Sequence[Report], *, wait: bool = False) -> list[Receipt]:
     moved = engine_for(using).record(reports, wait=wait)
     lost = why_lost([report.lease for n, report in enumerate(reports) if n not in moved], using)
     return [
-        Receipt(report.lease, report.move.target, *moved[n], error=report.error)
+        Receipt(report.lease, report.move.target, *moved[n], error=report.error, next_id=report.next_id)
         if n in moved
         else rejected(report.lease, lost.get(report.lease.fence))
         for n, report in enumerate(reports)

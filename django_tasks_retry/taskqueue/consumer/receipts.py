@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from ...errors import LostReason
 from ...models import TaskEvent
@@ -29,6 +30,8 @@ class Receipt(NamedTuple):
     """Why the task was recovered, where nobody reported: the lease expired, or its worker died."""
     is_busy: bool = False
     """Somebody else keeps the row locked: nothing was recorded, and the lease still holds."""
+    next_id: UUID | None = None
+    """The next occurrence that was enqueued with it, of a repeating task."""
 
     @property
     def accepted(self) -> bool:

@@ -76,7 +76,7 @@ class Report(NamedTuple):
     @property
     def reason(self) -> str:
         """Why it was released, where it was."""
-        return next((str(data["reason"]) for _, data in self.events if "reason" in data), "")
+        return next((str(data["reason"]) for data in self.data if "reason" in data), "")
 
     @property
     def is_final(self) -> bool:

@@ -86,5 +86,8 @@ class Engine(Protocol):
     def estimate_tasks(self) -> int:
         """About how many tasks are stored, without counting them."""
 
+    def horizon_holder(self) -> dict[str, Any] | None:
+        """The row of horizon.sql: who holds back the horizon; None where nobody does, or there is none."""
+
     def notify(self, channel: str, messages: Sequence[str]) -> None:
         """Send the messages to whoever listens, where this database can."""

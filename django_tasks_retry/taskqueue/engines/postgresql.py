@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -66,7 +66,12 @@ SKIP_LOCKED = " SKIP LOCKED"
 REPEAT = read_sql("repeat", copied=listed(COPIED), copied_from=listed(COPIED, "t.{}"))
 # By whether it waits for locks, and whether tasks repeat: planning that clause costs a batch without any 3 µs a task.
 FINISH = {
-    (waits, repeats): read_sql("finish", skip_locked="" if waits else SKIP_LOCKED, repeat=REPEAT if repeats else "")
+    (waits, repeats): read_sql(
+        "finish",
+        skip_locked="" if waits else SKIP_LOCKED,
+        place="t.id" if waits else "t.ctid",
+        repeat=REPEAT if repeats else "",
+    )
     for waits in (True, False)
     for repeats in (True, False)
 }
@@ -80,6 +85,7 @@ RECOVER = read_sql(
 CANCEL = {waits: read_sql("cancel", skip_locked="" if waits else SKIP_LOCKED) for waits in (True, False)}
 CLEAR_STRAYS = read_sql("clear_strays")
 FAILURES = read_sql("failures", **{name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")})
+HORIZON = read_sql("horizon")
 RESULT_KEY = f"{TaskResult._meta.db_table}_pkey"
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
 ESTIMATE = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(table)s)"
@@ -156,12 +162,8 @@ class PostgreSQL:
         return read_claimed(fetch_any(CLAIM, parameters, self.using), read_lease)
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
-        events = [
-            {"of": n, "kind": kind, "actor": report.actor, "data": data}
-            for n, report in enumerate(reports)
-            for kind, data in report.events
-        ]
-        parameters = {"reports": as_text([row_of(report) for report in reports]), "events": as_text(events)}
+        rows, events = [row_of(report) for report in reports], list(event_rows(reports))
+        parameters = {"reports": as_text(rows), "events": as_text(events)}
         sql = FINISH[wait, any(report.next_id for report in reports)]
         return {n: Moved(eta, ts) for n, eta, ts in self.fetch_past_strays(sql, parameters)}
 
@@ -215,6 +217,9 @@ class PostgreSQL:
     def estimate_tasks(self) -> int:
         return int(self.fetch(ESTIMATE, {"table": Task._meta.db_table})[0][0])
 
+    def horizon_holder(self) -> dict[str, Any] | None:
+        return next(iter(run(HORIZON, {}, self.using)), None)
+
     def notify(self, channel: str, messages: Sequence[str]) -> None:
         self.fetch(NOTIFY, {"channel": channel, "messages": as_array(messages)})
 
@@ -234,16 +239,33 @@ def parameters_of(task: Task) -> dict[str, Any]:
 
 
 def row_of(report: Report) -> dict[str, Any]:
-    return {
-        "id": report.lease.id,
-        "worker": report.lease.locked_by,
-        "attempt": report.lease.attempts,
+    """What it leaves out is NULL: most reports are completions that say little more than that."""
+    lease = report.lease
+    row: dict[str, Any] = {
+        "id": lease.id.hex,
+        "worker": lease.locked_by,
+        "attempt": lease.attempts,
         "moved_by": report.moved_by,
         "status": report.move.target,
-        "delay": report.delay,
-        "refund": report.move.refunds,
-        "error": report.error,
-        "fingerprint": report.fingerprint,
-        "result": None if report.result == "null" else report.result,  # SQL's NULL, as the ORM writes it
-        "next_id": report.next_id,
     }
+    if report.result is not None and report.result != "null":  # which is SQL's NULL, as the ORM writes it
+        row["result"] = report.result
+    if report.next_id is not None:
+        row["next_id"] = report.next_id.hex
+    if report.move.target is Status.PENDING:
+        row |= {"delay": report.delay, "refund": report.move.refunds}
+    if report.error is not None:
+        row |= {"error": report.error, "fingerprint": report.fingerprint}
+    return row
+
+
+def event_rows(reports: Sequence[Report]) -> Iterator[dict[str, Any]]:
+    """As `row_of` does: the actor is the worker unless it says otherwise, and most events hold no data."""
+    for n, report in enumerate(reports):
+        for kind, data in report.events:
+            row: dict[str, Any] = {"of": n, "kind": kind}
+            if report.actor != report.lease.locked_by:
+                row["actor"] = report.actor
+            if data:
+                row["data"] = data
+            yield row

@@ -263,6 +263,9 @@ class SQLite:
     def estimate_tasks(self) -> int:
         return int(fetch(ESTIMATE, None, self.using)[0][0])
 
+    def horizon_holder(self) -> dict[str, Any] | None:
+        return None
+
     def notify(self, channel: str, messages: Sequence[str]) -> None:
         """Nobody can listen: workers poll."""
 

@@ -25,8 +25,9 @@ from ..database import database
 from ..engines import engine_for
 from ..events import actor_of, event, events_of, write_events
 from ..locks import locked, readable, repeatable, until_free
+from ..producer.announce import tell_enqueued
+from ..producer.around import insert_within
 from ..producer.enqueue import checked_delay, checked_eta, checked_priority, checked_queue
-from ..producer.insert import insert
 from ..producer.new_tasks import same_call
 from ..producer.wakeup import announce_cancelled, announce_work
 
@@ -86,12 +87,10 @@ def retry(
         with transaction.atomic(using=using):
             finished = repeatable(Task.objects.using(using).finished(), chunk)
             ended = ended_series(finished, using)
-            copies = [
-                same_call(task, retry_of_id=task.pk, **({} if task.pk in ended else ONCE), **next(due), **place)
-                for task in finished
-            ]
-            written = [task for task in insert(copies, using) if not task.already_enqueued]
+            copies = [copy_of(task, ({} if task.pk in ended else ONCE) | next(due) | place) for task in finished]
+            written = [task for task in insert_within(copies, using) if not task.already_enqueued]
             write_events([retried(task, actor, reason) for task in written], using)
+        tell_enqueued(written)
         fresh += written
     return fresh
 
@@ -103,6 +102,10 @@ def due_times(eta: datetime | None, step: timedelta) -> Iterator[dict[str, Any]]
 
 
 ONCE: dict[str, Any] = {"interval": 0, "slot": None}
+
+
+def copy_of(task: Task, changes: dict[str, Any]) -> Task:
+    return same_call(task, retry_of_id=task.pk, schedule_id=task.schedule_id, **changes)
 
 
 def ended_series(tasks: Sequence[Task], using: str) -> set[UUID]:

@@ -1,29 +1,27 @@
-"""Statistics: how attempts ended, per minute, queue and function. Workers add; charts read."""
+"""Statistics: how attempts ended, per minute and in all, by queue and function. Workers add; others read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from django.db import connections
+from django.db import connections, transaction
 
 from ...clock import Now, now
 from ...instants import adapted
-from ...models import TaskStat
+from ...models import TaskStat, TaskTotal
+from ...rules.histogram import EMPTY, RAN, WAITED
 from ..database import database
 
 KEEP = timedelta(days=8)
 ROWS_PER_STATEMENT = 100
+KEY = ("queue", "func_path")
+ADDED = ("completed", "retried", "failed", "seconds", "wait_seconds", *RAN, *WAITED)
 
 ADD = """\
-INSERT INTO django_tasks_retry_taskstat AS stat (minute, queue, func_path, completed, retried, failed, seconds)
-VALUES {rows}
-ON CONFLICT (minute, queue, func_path) DO UPDATE SET
-    completed = stat.completed + excluded.completed,
-    retried = stat.retried + excluded.retried,
-    failed = stat.failed + excluded.failed,
-    seconds = stat.seconds + excluded.seconds\
+INSERT INTO {table} AS stat ({columns}) VALUES {rows} ON CONFLICT ({key}) DO UPDATE SET {sums}\
 """
 
 
@@ -37,24 +35,54 @@ class Stat:
     retried: int = 0
     failed: int = 0
     seconds: float = 0.0
+    wait_seconds: float = 0.0
+    ran: tuple[int, ...] = EMPTY
+    waited: tuple[int, ...] = EMPTY
+    """How many fell into each bucket."""
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """In the order of ADDED."""
+        counts = (self.completed, self.retried, self.failed, self.seconds, self.wait_seconds)
+        return (*counts, *self.ran, *self.waited)
 
 
 def add_stats(stats: Iterable[Stat], *, backend: str = "default") -> None:
-    """Add the counts to the current minute of the queue's clock. Each (queue, func_path) may come once."""
+    """Add the counts to the current minute of the queue's clock and to the totals, all or none.
+
+    Each (queue, func_path) may come once.
+    """
     # In the order of their keys, so that two workers adding at once cannot deadlock.
     ordered, using = sorted(stats), database(backend)
-    minute = now(using).replace(second=0, microsecond=0)
-    connection = connections[using]
-    stamp = adapted(minute, connection)
-    for start in range(0, len(ordered), ROWS_PER_STATEMENT):
-        part = ordered[start : start + ROWS_PER_STATEMENT]
-        values = [(stamp, s.queue, s.func_path, s.completed, s.retried, s.failed, s.seconds) for s in part]
-        with connection.cursor() as cursor:
-            rows = ", ".join(["(%s, %s, %s, %s, %s, %s, %s)"] * len(part))
-            cursor.execute(ADD.format(rows=rows), [value for row in values for value in row])
+    if not ordered:
+        return
+    minute = adapted(now(using).replace(second=0, microsecond=0), connections[using])
+    with transaction.atomic(using=using):
+        for start in range(0, len(ordered), ROWS_PER_STATEMENT):
+            part = ordered[start : start + ROWS_PER_STATEMENT]
+            add(
+                TaskStat,
+                ("minute", "queue", "func_path"),
+                [(minute, s.queue, s.func_path, *s.values) for s in part],
+                using,
+            )
+            add(TaskTotal, ("queue", "func_path"), [(s.queue, s.func_path, *s.values) for s in part], using)
+
+
+def add(model: Any, key: Sequence[str], rows: Sequence[tuple[Any, ...]], using: str) -> None:
+    row = f"({', '.join(['%s'] * len(rows[0]))})"
+    sql = ADD.format(
+        table=model._meta.db_table,
+        columns=", ".join((*key, *ADDED)),
+        rows=", ".join([row] * len(rows)),
+        key=", ".join(key),
+        sums=", ".join(f"{column} = stat.{column} + excluded.{column}" for column in ADDED),
+    )
+    with connections[using].cursor() as cursor:
+        cursor.execute(sql, [value for row in rows for value in row])
 
 
 def forget_stats(*, backend: str = "default") -> int:
-    """Delete statistics that no chart shows any more."""
+    """Delete statistics that no chart shows any more. Totals stay: counters never go back."""
     past = TaskStat.objects.using(database(backend)).filter(minute__lt=Now() - KEEP)
     return past._raw_delete(past.db)

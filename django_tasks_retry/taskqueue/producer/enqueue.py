@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.utils import timezone
 
-from ... import registry
+from ... import discovery, registry
 from ...conf import check_backend, check_queue, options
 from ...durations import as_seconds
-from ...errors import InvalidCall, InvalidPayload
+from ...errors import InvalidCall, InvalidPayload, UnknownOption
 from ...instants import as_instant
 from ...models import MAX_LENGTHS, Task
 from ...rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
-from ...rules.names import path_of
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
+from ...rules.signature import Callee, callee_of, unknown_option
 from ..database import database
 from ..ids import new_id
 from ..lease import current_lease
-from .insert import insert
+from .announce import tell_enqueued
+from .around import canonical_metadata, insert_within
 from .new_tasks import FIRST_YEAR, LAST_YEAR, new_task
+
+logger = logging.getLogger("django_tasks_retry")
 
 
 class Request(NamedTuple):
@@ -45,13 +50,21 @@ class Request(NamedTuple):
     backend: str | None = None
 
     @classmethod
+    def with_options(cls, func: Callable[..., Any], **options: Any) -> Request:
+        """A request, or an error that says what an unknown option is called here."""
+        for name in options:
+            if name not in cls._fields:
+                raise UnknownOption(unknown_option(name, cls._fields[3:], func))
+        return cls(func, **options)
+
+    @classmethod
     def read(cls, item: Any) -> Request:
         """A request from what `enqueue_many` takes."""
         match item:
             case Request():
                 return item
             case Mapping():
-                return cls(**item)
+                return cls.with_options(**item)
             case (func, *rest):
                 return cls(func, *rest)
             case _:
@@ -65,7 +78,11 @@ def enqueue(request: Request) -> Task:
 def enqueue_many(requests: Iterable[Request]) -> list[Task]:
     """Enqueue all or nothing. A task whose unique key is taken comes back as the existing one."""
     tasks = [prepare(request) for request in requests]
-    return insert(tasks, home_of(tasks)) if tasks else []
+    if not tasks:
+        return []
+    stored = insert_within(tasks, home_of(tasks))
+    tell_enqueued(stored)
+    return stored
 
 
 def home_of(tasks: Sequence[Task]) -> str:
@@ -86,11 +103,13 @@ def prepare(request: Request) -> Task:
     backend = check_backend(request.backend or registered.backend)
     policy = policy_of(registered.func)
     args, kwargs = canonical_call(request, backend)
+    callee = known_callee(registered.func, takes_context=registered.takes_context)
+    callee.check(args, kwargs)
     parent = current_lease.get()
     task_id = new_id()
     task = new_task(
         id=task_id,
-        func_path=checked_path(path_of(registered.func)),
+        func_path=callee.path,
         args=args,
         kwargs=kwargs,
         queue=checked_queue(registered.queue_name if request.queue is None else request.queue, backend),
@@ -98,7 +117,7 @@ def prepare(request: Request) -> Task:
         backend=backend,
         interval=checked_interval(request.interval),
         unique_key=checked_key(request.unique_key),
-        metadata=canonical_metadata(request, backend),
+        metadata=canonical_metadata(request.metadata, backend),
         run_id=parent.run_id if parent else task_id,
         parent_id=parent.id if parent else None,
         **effective_policy(request, policy, backend),
@@ -139,27 +158,22 @@ def canonical_call(request: Request, backend: str) -> tuple[list[Any], dict[str,
     return args, kwargs
 
 
-def canonical_metadata(request: Request, backend: str) -> dict[str, Any]:
-    if not isinstance(request.metadata, Mapping):
-        raise InvalidPayload(f"metadata={request.metadata!r}: give a dictionary.")
-    if not request.metadata:
-        return {}
-    budget = Budget(options(backend).max_args_size, "metadata")
-    metadata: dict[str, Any] = canonical(request.metadata, "metadata", budget)
-    check_size(dump(metadata), budget.limit, budget.what)
-    return metadata
-
-
 def checked_queue(queue: str, backend: str) -> str:
     if not isinstance(queue, str) or not 1 <= len(queue) <= MAX_LENGTHS["queue"]:
         raise InvalidCall(f"queue={queue!r}: give a text of 1 to {MAX_LENGTHS['queue']} characters.")
     return checked_text(check_queue(queue, backend), "queue")
 
 
-def checked_path(path: str) -> str:
-    if len(path) > MAX_LENGTHS["func_path"]:
-        raise InvalidCall(f"The path {path[:60]}… is longer than {MAX_LENGTHS['func_path']} characters.")
-    return path
+@cache
+def known_callee(function: Callable[..., Any], *, takes_context: bool) -> Callee:
+    """What is known of a function, found out once. That no worker will find it is no error: another project's may."""
+    callee = callee_of(function, takes_context=takes_context)
+    if len(callee.path) > MAX_LENGTHS["func_path"]:
+        raise InvalidCall(f"The path {callee.path[:60]}… is longer than {MAX_LENGTHS['func_path']} characters.")
+    if not discovery.will_be_found(function):
+        why, what = discovery.reason(function.__module__), discovery.advice(function.__module__)
+        logger.warning("%s was enqueued, but workers will not find it: %s. %s", callee.path, why, what)
+    return callee
 
 
 def checked_priority(priority: int) -> int:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from uuid import UUID
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
+from ...errors import NotMigrated
 from ...models import Task
+from ..database_errors import is_missing_table
 from ..engines import Engine, engine_for
 from .new_tasks import CHUNK, key_of
 from .wakeup import announce_work
@@ -16,12 +18,23 @@ from .wakeup import announce_work
 
 def insert(tasks: Sequence[Task], using: str) -> list[Task]:
     """Write prepared tasks. Returns them, or the unfinished tasks that hold their unique keys, in the same order."""
+    stored = write(tasks, using)
+    announce_work({task.queue for task in tasks}, using)
+    return stored
+
+
+def write(tasks: Sequence[Task], using: str) -> list[Task]:
+    """The same without a wake-up, which is sent from a thread."""
     stored: dict[UUID, Task] = {}
     engine, in_order = engine_for(using), sorted(tasks, key=key_order)
-    with one_transaction(in_order, engine):
-        for start in range(0, len(in_order), CHUNK):
-            stored |= insert_chunk(in_order[start : start + CHUNK], engine)
-    announce_work({task.queue for task in in_order}, using)
+    try:
+        with one_transaction(in_order, engine):
+            for start in range(0, len(in_order), CHUNK):
+                stored |= insert_chunk(in_order[start : start + CHUNK], engine)
+    except DatabaseError as error:
+        if is_missing_table(error):
+            raise NotMigrated(using) from error
+        raise
     return [stored[task.id] for task in tasks]
 
 

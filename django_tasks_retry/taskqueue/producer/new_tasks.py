@@ -45,7 +45,7 @@ def key_of(task: Task) -> tuple[str, str | None]:
 def as_dated(task: Task, moment: datetime, using: str) -> Task:
     """As it was written at this moment."""
     eta = task.eta or moment + timedelta(seconds=task.due_in)
-    slot = (task.slot or eta) if task.interval else None
+    slot = task.slot or (eta if task.interval else None)
     return as_stored(task, {"eta": eta, "slot": slot, "created_at": moment, "updated_at": moment}, using)
 
 

@@ -64,6 +64,12 @@ def announce_cancelled(ids: Iterable[UUID], using: str) -> None:
     announce((WakeUp(Kind.CANCELLED, str(task_id)) for task_id in ids), using)
 
 
+def notify_work(queues: Iterable[str], using: str) -> None:
+    """The same at once and by this connection: for processes that start no thread."""
+    with left_to_polling():
+        engine_for(using).notify(CHANNEL, sorted(str(WakeUp(Kind.WORK, queue)) for queue in queues))
+
+
 def announce(messages: Iterable[WakeUp], using: str) -> None:
     """Silently left out where a caller commits by hand, for which Django has no hook."""
     if engine_for(using).can_notify and (texts := frozenset(map(str, messages))):

@@ -11,7 +11,7 @@ WITH asked AS (
         $plain, status, attempts, refunds, eta, slot, created_at, updated_at
     )
     SELECT
-        $plain, 'PENDING', 0, 0, due, CASE WHEN interval > 0 THEN COALESCE(slot, due) END,
+        $plain, 'PENDING', 0, 0, due, COALESCE(slot, CASE WHEN interval > 0 THEN due END),
         django_tasks_retry_now(), django_tasks_retry_now()
     FROM dated
     ORDER BY n

@@ -4,9 +4,9 @@ INSERT INTO django_tasks_retry_task (
 )
 VALUES (
     $values, 'PENDING', 0, 0,
-    COALESCE(%(eta)s, django_tasks_retry_now() + %(due_in)s * interval '1 second'), CASE WHEN %(interval)s > 0 THEN
-        COALESCE(%(slot)s, %(eta)s, django_tasks_retry_now() + %(due_in)s * interval '1 second')
-    END, django_tasks_retry_now(), django_tasks_retry_now()
+    COALESCE(%(eta)s, django_tasks_retry_now() + %(due_in)s * interval '1 second'), COALESCE(%(slot)s, CASE WHEN %(interval)s > 0 THEN
+        COALESCE(%(eta)s, django_tasks_retry_now() + %(due_in)s * interval '1 second')
+    END), django_tasks_retry_now(), django_tasks_retry_now()
 )
 $on_conflict
 RETURNING id, eta, slot, created_at, updated_at

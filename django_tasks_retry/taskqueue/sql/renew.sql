@@ -4,9 +4,9 @@ WITH report AS (
     SELECT * FROM unnest(%(id)s::uuid[], %(worker)s::text[], %(attempt)s::int[], %(moved_by)s::text[])
         AS r (id, worker, attempt, moved_by)
 ), accepted AS MATERIALIZED (
-    SELECT r.*
+    SELECT r.*, mine.place
     FROM report AS r CROSS JOIN LATERAL (
-        SELECT 1
+        SELECT t.ctid AS place
         FROM django_tasks_retry_task AS t
         WHERE t.id = r.id
             AND t.locked_by = r.worker
@@ -20,5 +20,5 @@ UPDATE django_tasks_retry_task AS t
 SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
     moved_by = r.moved_by || CASE WHEN right(t.moved_by, 2) = '++' THEN '' ELSE '+' END
 FROM accepted AS r
-WHERE t.id = r.id
+WHERE t.ctid = r.place
 RETURNING t.id, t.locked_by, t.attempts

@@ -3,7 +3,7 @@
 -- Locks in the order of ids, as all do that write about many tasks, and passes over what others keep locked: one row
 -- that somebody forgot in an open transaction must not cost the worker all its leases.
 WITH leased AS MATERIALIZED (
-    SELECT t.id
+    SELECT t.ctid AS place
     FROM django_tasks_retry_task AS t
     WHERE t.status = 'RUNNING'
         AND t.locked_by = ANY(%(workers)s::text[])
@@ -16,5 +16,5 @@ UPDATE django_tasks_retry_task AS t
 SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
     moved_by = %(moved_by)s::text || CASE WHEN right(t.moved_by, 2) = '++' THEN '' ELSE '+' END
 FROM leased
-WHERE t.id = leased.id
+WHERE t.ctid = leased.place
 RETURNING t.id

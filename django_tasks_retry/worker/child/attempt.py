@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from time import monotonic
 from traceback import clear_frames
 from types import TracebackType
 from typing import Any
@@ -39,8 +40,10 @@ from ...taskqueue import (
     report_of,
 )
 from ..logs import log_exception
+from ..shared.inflight import InFlightTable
 
 logger = logging.getLogger(__name__)
+INFINITY = float("inf")
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +52,9 @@ class Attempt:
 
     lease: Lease
     claimed: float
+    place: int | None = None
+    """Of its entry in the in-flight table."""
+    is_async: bool = False
     started: float = 0.0
     ended: float = 0.0
     report: Report | None = None
@@ -62,7 +68,7 @@ class Attempt:
 
     @property
     def deadline(self) -> float:
-        return self.started + self.lease.timeout if self.started else float("inf")
+        return self.started + self.lease.timeout if self.started else INFINITY
 
     @property
     def is_running(self) -> bool:
@@ -72,15 +78,23 @@ class Attempt:
     def run_time(self) -> float:
         return self.ended - self.started
 
-    @property
-    def is_async(self) -> bool:
-        return is_coroutine(self.lease.func_path)
-
 
 @cache
 def is_coroutine(path: str) -> bool:
     task = registry.find(path)
     return task is not None and inspect.iscoroutinefunction(task.func)
+
+
+def start(attempt: Attempt, inflight: InFlightTable) -> None:
+    """From here on its timeout runs, and the supervisor sees it run."""
+    attempt.started = monotonic()
+    if attempt.place is not None:
+        attempt.is_revoked = not inflight.start(attempt.place, attempt.started, attempt.deadline)
+
+
+def valid_from(attempt: Attempt, inflight: InFlightTable) -> float:
+    """From when its lease runs: the claim, or the last renewal."""
+    return max(attempt.claimed, inflight.renewed_at(attempt.place)) if attempt.place is not None else attempt.claimed
 
 
 # Begin

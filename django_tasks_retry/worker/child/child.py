@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 
 from ...conf import options as queue_options
-from ...taskqueue import Fence, Lease, database
+from ...taskqueue import Lease, database
 from ..options import WorkerOptions
 from ..shared.channel import Channel
 from ..shared.database import DatabaseCaller
@@ -31,7 +31,7 @@ from ..shared.messages import (
 )
 from ..shared.outcomes import OutcomeRecorder, Recorded
 from ..shared.stats import StatsSender
-from .attempt import Attempt
+from .attempt import Attempt, is_coroutine
 from .finished_signals import FinishedSignals
 from .intake import Intake
 from .loop_executor import LoopExecutor
@@ -61,7 +61,7 @@ class Child:
         seconds = max(1.0, min(15.0, lease / 4))
         self.database = DatabaseCaller(database(options.backend), seconds, inflight.promise_return)
         self.inbox: SimpleQueue[Attempt | Message] = SimpleQueue()
-        self.attempts: dict[Fence, Attempt] = {}
+        self.attempts: set[Attempt] = set()
         self.outbox = Outbox(self.database)
         self.stats = StatsSender(stats_channel)
         self.finished_signals = FinishedSignals()
@@ -121,7 +121,7 @@ class Child:
 
     def take_ended(self, ended: list[Attempt]) -> None:
         # What was given up for stuck, or given back, may end after all; its outcome was recorded by others.
-        ended = [attempt for attempt in ended if attempt.lease.fence in self.attempts]
+        ended = [attempt for attempt in ended if attempt in self.attempts]
         for attempt in ended:
             self.intake.prefetch.learn(attempt.run_time)
         self.note_recorded([attempt for attempt in ended if attempt.receipt])
@@ -152,9 +152,9 @@ class Child:
 
     def note_recorded(self, answered: Iterable[Attempt]) -> None:
         for attempt in answered:
-            if self.attempts.pop(attempt.lease.fence, None) is None:
+            if attempt not in self.attempts:
                 continue
-            self.inflight.clear(attempt.lease)  # also of what the database refused: its lease is to expire
+            self.forget(attempt)
             if attempt.receipt is None:
                 continue
             self.has_recorded = True
@@ -163,6 +163,13 @@ class Child:
                 reason = attempt.report.reason if attempt.report else ""
                 self.recorder.recorded(Recorded(attempt.receipt, reason, attempt.run_time), attempt)
         self.stats.send()
+
+    def forget(self, attempt: Attempt) -> None:
+        """Also what the database refused: its lease is to expire."""
+        self.attempts.remove(attempt)
+        place, attempt.place = attempt.place, None
+        if place is not None:
+            self.inflight.clear(place)
 
     # What is taken on
 
@@ -178,9 +185,9 @@ class Child:
 
     def start_attempts(self, leases: list[Lease], claimed: float) -> None:
         for lease in leases:
-            attempt = Attempt(lease, claimed)
-            self.attempts[lease.fence] = attempt
-            self.inflight.claim(lease, claimed)
+            place = self.inflight.claim(lease, claimed)
+            attempt = Attempt(lease, claimed, place, is_coroutine(lease.func_path))
+            self.attempts.add(attempt)
             (self.loop if attempt.is_async else self.threads).submit(attempt)
 
     # The end
@@ -191,7 +198,7 @@ class Child:
         self.watch.release(self.threads.withdraw_waiting(), reason)
         self.watch.release(self.loop.withdraw_waiting(), reason)
         for attempt in self.watch.abandon(abandoned):
-            del self.attempts[attempt.lease.fence]
+            self.attempts.remove(attempt)
 
     def check_memory(self) -> None:
         """Outgrown, it stops and lets the supervisor know, which starts another child."""

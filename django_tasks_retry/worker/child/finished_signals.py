@@ -13,8 +13,10 @@ from typing import Any
 
 from ... import bridge, registry
 from ...compat import is_heard, task_backends, task_finished
+from ...models import Task
 from ...rules.status import Status
-from ...taskqueue import Receipt
+from ...taskqueue import Receipt, database
+from ...taskqueue.producer.announce import is_enqueue_heard, tell_enqueued
 from ..logs import log_exception
 from .attempt import Attempt, result_of
 from .connections import FreshConnections
@@ -30,7 +32,7 @@ class FinishedSignals:
         self.thread.start()
 
     def send(self, attempt: Attempt) -> None:
-        if is_finish_heard(attempt.receipt):
+        if is_finish_heard(attempt.receipt) or is_next_heard(attempt.receipt):
             self.queue.put(attempt)
 
     def run(self) -> None:
@@ -38,9 +40,9 @@ class FinishedSignals:
         while (attempt := self.queue.get()) is not None:
             try:
                 with fresh:
-                    send_finished(attempt)
+                    send_signals(attempt)
             except Exception:
-                log_exception(logger, "task_finished of %s could not be sent", attempt.lease.id)
+                log_exception(logger, "signals of %s could not be sent", attempt.lease.id)
 
     def flush(self) -> None:
         self.queue.put(None)
@@ -53,8 +55,19 @@ def is_finish_heard(receipt: Receipt | None) -> bool:
     return ended is not None and is_heard(task_finished, logging.INFO if ended is Status.SUCCESS else logging.ERROR)
 
 
+def is_next_heard(receipt: Receipt | None) -> bool:
+    """Whether a next occurrence was enqueued, and anybody hears of it."""
+    return receipt is not None and receipt.next_id is not None and is_enqueue_heard()
+
+
+def send_signals(attempt: Attempt) -> None:
+    """Of a task that ended for good, and of the next occurrence that was enqueued with it."""
+    send_finished(attempt)
+    if attempt.receipt is not None and is_next_heard(attempt.receipt):
+        tell_enqueued(Task.objects.using(database(attempt.lease.backend)).filter(pk=attempt.receipt.next_id))
+
+
 def send_finished(attempt: Attempt) -> None:
-    """Send `task_finished` for what ended for good."""
     task, receipt = registry.find(attempt.lease.func_path), attempt.receipt
     if task is None or receipt is None or receipt.final_status is None or not is_finish_heard(receipt):
         return

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Set
 from time import monotonic
 
 from ... import registry
-from ...taskqueue import Fence, Lease
+from ...taskqueue import Lease
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller
 from .attempt import Attempt, is_coroutine
@@ -37,7 +37,7 @@ class Intake:
         worker_id: str,
         options: WorkerOptions,
         database: DatabaseCaller,
-        attempts: Mapping[Fence, Attempt],
+        attempts: Set[Attempt],
         *,
         careful: bool,
     ) -> None:
@@ -60,7 +60,7 @@ class Intake:
     def claim(self, start: Callable[[list[Lease], float], None]) -> None:
         """Claim for every kind that has room, and hand over what was claimed."""
         for claimer, room in ((self.functions, self.function_room), (self.coroutines, self.coroutine_room)):
-            claimer.release_unanswered(self.attempts.values())
+            claimer.release_unanswered(self.attempts)
             limit = self.limited(room())
             if limit > 0 and claimer.is_due and self.database.is_available:
                 asked = monotonic()  # leases run from before the answer arrives
@@ -87,7 +87,7 @@ class Intake:
     def coroutines_in_flight(self) -> int:
         if not self.knows_coroutines:
             return 0
-        return sum(attempt.is_async for attempt in self.attempts.values())
+        return sum(attempt.is_async for attempt in self.attempts)
 
     @property
     def next_claim(self) -> float:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Coroutine, Generator
 from time import monotonic
 from typing import Any
 
-from ...taskqueue import Failed, Fence, Outcome, Released
+from ...taskqueue import Failed, Outcome, Released
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
-from .attempt import Attempt, conclude, revoked, run_async, too_late
+from .around import run_async_within
+from .attempt import Attempt, conclude, revoked, start, too_late, valid_from
 from .connections import LoopConnections
 from .thread_executor import exit_broken
 
@@ -24,7 +25,7 @@ BLOCKED_SECONDS = 1.0
 class LoopExecutor:
     def __init__(self, inflight: InFlightTable, lease: float, report: Callable[[Attempt], None]) -> None:
         self.inflight, self.lease_seconds, self.report = inflight, lease, report
-        self.waiting: dict[Fence, Attempt] = {}
+        self.waiting: set[Attempt] = set()
         self.running: dict[Attempt, asyncio.Task[None]] = {}
         self.connections = LoopConnections()
         self.asked_at: float | None = None
@@ -43,13 +44,12 @@ class LoopExecutor:
     # Called by the child's main thread
 
     def submit(self, attempt: Attempt) -> None:
-        self.waiting[attempt.lease.fence] = attempt
+        self.waiting.add(attempt)
         self.call(self._start, attempt)
 
     def withdraw_waiting(self) -> list[Attempt]:
         """Attempts that have not started, and now will not: whoever takes one out of `waiting` owns it."""
-        fences = list(self.waiting)
-        return [attempt for fence in fences if (attempt := self.waiting.pop(fence, None)) is not None]
+        return [attempt for attempt in list(self.waiting) if self._take(attempt)]
 
     def interrupt(self, attempt: Attempt) -> None:
         self.call(self._cancel, attempt)
@@ -65,6 +65,14 @@ class LoopExecutor:
         """Asked a while ago, and no sign yet: a coroutine does not yield."""
         return self.asked_at is not None and monotonic() - self.asked_at > BLOCKED_SECONDS
 
+    def _take(self, attempt: Attempt) -> bool:
+        """False where the other thread was first."""
+        try:
+            self.waiting.remove(attempt)
+        except KeyError:
+            return False
+        return True
+
     def call(self, function: Callable[..., None], *args: Any) -> None:
         try:
             self.loop.call_soon_threadsafe(function, *args)
@@ -77,7 +85,7 @@ class LoopExecutor:
         self.asked_at = None
 
     def _start(self, attempt: Attempt) -> None:
-        if self.waiting.pop(attempt.lease.fence, None) is None:
+        if not self._take(attempt):
             return  # it was withdrawn
         task = self.running[attempt] = self.loop.create_task(self._execute(attempt))
         task.add_done_callback(lambda _: self._done(attempt))
@@ -87,8 +95,7 @@ class LoopExecutor:
             self.running[attempt].cancel()
 
     async def _execute(self, attempt: Attempt) -> None:
-        attempt.started = monotonic()
-        attempt.is_revoked = not self.inflight.start(attempt.lease, attempt.started)
+        start(attempt, self.inflight)
         try:
             outcome = await self._outcome_of(attempt)
         except BaseException as error:
@@ -97,12 +104,11 @@ class LoopExecutor:
             attempt.report = conclude(attempt, outcome)
 
     async def _outcome_of(self, attempt: Attempt) -> Outcome:
-        valid_from = max(attempt.claimed, self.inflight.renewed_at(attempt.lease))
         if attempt.is_revoked or attempt.interruption is not None:
             return revoked(attempt.lease)
-        if attempt.started >= valid_from + self.lease_seconds:
+        if attempt.started >= valid_from(attempt, self.inflight) + self.lease_seconds:
             return too_late(attempt.lease)
-        outcome: Outcome = await interruptible(run_async(attempt), attempt)
+        outcome: Outcome = await interruptible(run_async_within(attempt), attempt)
         return outcome
 
     def _done(self, attempt: Attempt) -> None:
@@ -117,7 +123,7 @@ class LoopExecutor:
                 attempt.started = attempt.started or attempt.ended
                 reason = "its coroutine was cancelled before it began"
                 attempt.report = conclude(attempt, Released(attempt.lease, reason, delay=1.0))
-            self.inflight.end(attempt.lease, attempt.ended)
+            self.inflight.end(attempt.place, attempt.ended)
             self.report(attempt)
         except BaseException:
             exit_broken()

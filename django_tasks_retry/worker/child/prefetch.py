@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 AHEAD_SECONDS = 0.1
-MOST_AHEAD = 400
+MOST_AHEAD = 800
 FIRST_REST, LONGEST_REST = 30.0, 600.0
 
 

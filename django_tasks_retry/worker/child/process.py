@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import logging
 import multiprocessing
 import os
@@ -12,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from django.db.backends.signals import connection_created
@@ -19,26 +21,29 @@ from django.db.backends.signals import connection_created
 from ...signals import child_ending, child_started
 from ...taskqueue.producer import wakeup
 from ..logs import log_exception
+from ..shared.lifecycle import announce
 from .connections import let_go_of_sessions, note_session
 
 logger = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
 ENDING_SECONDS = 5.0
+GARBAGE_THRESHOLD = 10_000
 SUPERVISORS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-def run_child(run: Callable[[], None], worker_id: str, supervisor_pid: int) -> None:
+def run_child(run: Callable[[], None], worker_id: str, backend: str, supervisor_pid: int) -> None:
     """Never returns, and leaves no thread of a task a chance to hold up the end."""
     code = 1
     try:
         reset_signals()
         end_with_supervisor(supervisor_pid)
         look_after_forks()
+        collect_less_garbage()
         atexit._clear()  # hooks of the supervisor's process: they are its own to run
-        child_started.send_robust(sender=None, worker_id=worker_id)
+        announce(child_started, worker_id, backend)
         run()
         code = 0
-        end_in_good_order(worker_id)
+        end_in_good_order(worker_id, backend)
     except BaseException:
         log_exception(logger, "child %s failed; it will be replaced", worker_id)
     finally:
@@ -73,6 +78,13 @@ def look_after_forks() -> None:
     os.register_at_fork(before=block_signals, after_in_parent=unblock_signals, after_in_child=become_ordinary)
 
 
+def collect_less_garbage() -> None:
+    """What the fork brought along is never looked through again, and short tasks end before they are looked at."""
+    gc.freeze()
+    if 0 < gc.get_threshold()[0] < GARBAGE_THRESHOLD:
+        gc.set_threshold(GARBAGE_THRESHOLD)
+
+
 def block_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SUPERVISORS_SIGNALS)
 
@@ -89,17 +101,20 @@ def become_ordinary() -> None:
     let_go_of_sessions()
 
 
-def end_in_good_order(worker_id: str) -> None:
+def end_in_good_order(worker_id: str, backend: str) -> None:
     """What a process does before it ends; but no longer than a few seconds."""
-    ending = threading.Thread(target=run_exit_hooks, args=(worker_id,), daemon=True, name="django_tasks_retry.ending")
+    ending = threading.Thread(
+        target=run_exit_hooks, args=(worker_id, backend), daemon=True, name="django_tasks_retry.ending"
+    )
     ending.start()
     ending.join(timeout=ENDING_SECONDS)
     if ending.is_alive():
         logger.warning("child %s: its exit hooks took longer than %g s and were left behind", worker_id, ENDING_SECONDS)
 
 
-def run_exit_hooks(worker_id: str) -> None:
-    for hook in (send_wakeups, lambda: announce_end(worker_id), flush_telemetry, end_processes, run_atexit):
+def run_exit_hooks(worker_id: str, backend: str) -> None:
+    announce_end = partial(announce, child_ending, worker_id, backend)
+    for hook in (send_wakeups, announce_end, flush_telemetry, end_processes, run_atexit):
         try:
             hook()
         except BaseException:
@@ -109,12 +124,6 @@ def run_exit_hooks(worker_id: str) -> None:
 def send_wakeups() -> None:
     """For what the child's tasks enqueued at last."""
     wakeup.send_all()
-
-
-def announce_end(worker_id: str) -> None:
-    for receiver, error in child_ending.send_robust(sender=None, worker_id=worker_id):
-        if isinstance(error, Exception):
-            logger.error("receiver %r of child_ending failed: %r", receiver, error)
 
 
 def flush_telemetry() -> None:

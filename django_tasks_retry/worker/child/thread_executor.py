@@ -14,7 +14,8 @@ from time import monotonic
 from ...taskqueue import Failed, Outcome
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
-from .attempt import Attempt, conclude, revoked, run, too_late
+from .around import run_within
+from .attempt import Attempt, conclude, revoked, start, too_late, valid_from
 from .connections import FreshConnections
 
 EXIT_BROKEN = 71
@@ -63,6 +64,7 @@ class ExecutorThread(threading.Thread):
         super().__init__(daemon=True, name="django_tasks_retry.executor")
         self.waiting, self.inflight, self.lease_seconds, self.report_to = waiting, inflight, lease, report
         self.current: Attempt | None = None
+        self.was_interrupted = False
         self.gate = threading.Lock()
 
     def run(self) -> None:
@@ -74,13 +76,12 @@ class ExecutorThread(threading.Thread):
                 exit_broken()
 
     def execute(self, attempt: Attempt) -> None:
-        attempt.started = monotonic()
-        attempt.is_revoked = not self.inflight.start(attempt.lease, attempt.started)
+        start(attempt, self.inflight)
         try:
             self.current = attempt
             with self.connections:
                 outcome = self.outcome_of(attempt)
-            attempt.report = conclude(attempt, outcome)
+            attempt.report = attempt.report or conclude(attempt, outcome)
         except BaseException as error:
             attempt.report = conclude(attempt, Failed(attempt.lease, error))
         self.close(attempt)
@@ -89,18 +90,18 @@ class ExecutorThread(threading.Thread):
         self.report_to(attempt)
 
     def outcome_of(self, attempt: Attempt) -> Outcome:
-        valid_from = max(attempt.claimed, self.inflight.renewed_at(attempt.lease))
         if attempt.is_revoked or attempt.interruption is not None:
             return revoked(attempt.lease)
-        if attempt.started >= valid_from + self.lease_seconds:
+        if attempt.started >= valid_from(attempt, self.inflight) + self.lease_seconds:
             return too_late(attempt.lease)
         # In a context of its own: a language or time zone that a task activates ends with it.
-        return copy_context().run(run, attempt)
+        return copy_context().run(run_within, attempt)
 
     def interrupt(self, attempt: Attempt) -> None:
         """Raise the attempt's interruption in this thread, if it still runs that very attempt."""
         with self.gate:
             if self.current is attempt and self.ident and attempt.interruption:
+                self.was_interrupted = True
                 raise_in(self.ident, type(attempt.interruption))
 
     def close(self, attempt: Attempt) -> None:
@@ -108,11 +109,13 @@ class ExecutorThread(threading.Thread):
         try:
             with self.gate:
                 self.current = None
-                raise_in(self.ident or 0, None)
+                if self.was_interrupted:
+                    self.was_interrupted = False
+                    raise_in(self.ident or 0, None)
         except BaseException:  # it was delivered at this very moment; there is only one
             self.close(attempt)
         attempt.ended = monotonic()
-        self.inflight.end(attempt.lease, attempt.ended)
+        self.inflight.end(attempt.place, attempt.ended)
 
 
 def raise_in(thread_id: int, error: type[BaseException] | None) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Set
 from time import monotonic
 
 from ...errors import TaskCancelled, TaskTimeout
-from ...taskqueue import Fence, Released
+from ...taskqueue import Released
 from ..shared.inflight import InFlightTable
-from .attempt import Attempt, conclude
+from .attempt import Attempt, conclude, valid_from
 from .intake import Intake
 from .loop_executor import LoopExecutor
 from .outbox import Outbox
@@ -22,7 +22,7 @@ STARVED_SECONDS = 1.0
 class Watch:
     def __init__(
         self,
-        attempts: Mapping[Fence, Attempt],
+        attempts: Set[Attempt],
         inflight: InFlightTable,
         lease: float,
         threads: ThreadExecutor,
@@ -37,7 +37,7 @@ class Watch:
 
     def tick(self) -> None:
         now, starved = monotonic(), False
-        for attempt in self.attempts.values():
+        for attempt in self.attempts:
             if attempt.is_running:
                 self.check(attempt, now)
             elif not attempt.started and not attempt.is_async:
@@ -65,7 +65,7 @@ class Watch:
 
     def release_running_coroutines(self) -> None:
         """The process ends with the coroutine that blocks it: what it holds up begins anew elsewhere."""
-        running = [a for a in self.attempts.values() if a.is_async and not a.ended and a.report is None]
+        running = [a for a in self.attempts if a.is_async and not a.ended and a.report is None]
         for attempt in running:
             self.interrupt(attempt, TaskCancelled("Another coroutine blocked the event loop."))
         self.release(running, "another coroutine blocked the event loop")
@@ -76,7 +76,7 @@ class Watch:
             attempt.report = conclude(attempt, Released(attempt.lease, reason))
             attempt.ended = monotonic()
             attempt.started = attempt.started or attempt.ended
-            self.inflight.end(attempt.lease, attempt.ended)
+            self.inflight.end(attempt.place, attempt.ended)
             self.outbox.add([attempt])
 
     # Deadlines and leases
@@ -95,18 +95,18 @@ class Watch:
         Where it is one lease alone that was not renewed, the supervisor replaces us in good order.
         """
         now, asked = monotonic(), self.inflight.renewals_asked_at
-        running = [attempt for attempt in list(self.attempts.values()) if attempt.is_running]
+        running = [attempt for attempt in list(self.attempts) if attempt.is_running]
         if any(now >= max(attempt.claimed, asked) + self.lease for attempt in running):
             os._exit(EXIT_FENCED)
 
     def valid_until(self, attempt: Attempt) -> float:
         """When the lease ends unless it is renewed once more."""
-        return max(attempt.claimed, self.inflight.renewed_at(attempt.lease)) + self.lease
+        return valid_from(attempt, self.inflight) + self.lease
 
     def next_check(self) -> float:
         """The first moment at which something here must be done."""
         moments = [float("inf")]
-        for attempt in self.attempts.values():
+        for attempt in self.attempts:
             if not attempt.is_running:
                 continue
             valid_until = self.valid_until(attempt)
@@ -116,7 +116,7 @@ class Watch:
     def interrupt_lost(self, tasks: Iterable[str], cancelled: Iterable[str]) -> None:
         """But not what commits together with its completion: that may be why its lease is gone, else it is refused."""
         lost, was_cancelled = set(tasks), set(cancelled)
-        for attempt in list(self.attempts.values()):
+        for attempt in list(self.attempts):
             task_id = str(attempt.lease.id)
             if task_id in lost and not attempt.ended and not attempt.is_committing and attempt.interruption is None:
                 why = "The task was cancelled." if task_id in was_cancelled else "The lease was lost."
@@ -131,6 +131,6 @@ class Watch:
     def abandon(self, tasks: Iterable[str]) -> list[Attempt]:
         """Attempts for which others have answered: whatever still runs of them, nobody waits for it."""
         given_up = set(tasks)
-        abandoned = [attempt for attempt in self.attempts.values() if str(attempt.lease.id) in given_up]
+        abandoned = [attempt for attempt in self.attempts if str(attempt.lease.id) in given_up]
         self.loop_is_abandoned = self.loop_is_abandoned or any(attempt.is_async for attempt in abandoned)
         return abandoned

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from uuid import UUID
 
-from ...taskqueue import Fence, Lease
+from ...taskqueue import Lease
 
 # In native form, in which a number is written as a whole: the other side may look at any moment.
 ENTRY = struct.Struct("@i i i i 16s d d d d d")
@@ -55,7 +55,6 @@ class InFlightTable:
         self.size = size
         self.memory = mmap.mmap(-1, HEADER.size + ENTRY.size * size)
         self.free = list(range(size))
-        self.places: dict[Fence, int] = {}
 
     def offset(self, place: int) -> int:
         return HEADER.size + place * ENTRY.size
@@ -76,40 +75,38 @@ class InFlightTable:
         """The child's main thread will be back in its loop by then."""
         TIME.pack_into(self.memory, BACK_BY_AT, moment)
 
-    def claim(self, lease: Lease, now: float) -> None:
+    def claim(self, lease: Lease, now: float) -> int:
+        """The place of its entry, until it is cleared."""
         COUNT.pack_into(self.memory, CLAIMS_AT, self.claims + 1)
         place = self.free.pop()
-        self.places[lease.fence] = place
         entry = (State.CLAIMED, lease.attempts, 0, 0, lease.id.bytes, now, 0.0, 0.0, 0.0, 0.0)
         ENTRY.pack_into(self.memory, self.offset(place), *entry)
+        return place
 
-    def start(self, lease: Lease, now: float) -> bool:
+    def start(self, place: int, now: float, deadline: float) -> bool:
         """False where the supervisor has revoked the lease of what was only claimed: then it must not run.
 
         Written before the look, as the supervisor looks a while after it has written: one of the two sees the other.
         """
-        place = self.offset(self.places[lease.fence])
-        TIMES.pack_into(self.memory, place + STARTED_AT, now, now + lease.timeout)
-        NUMBER.pack_into(self.memory, place, State.STARTED)
-        return not NUMBER.unpack_from(self.memory, place + REVOKED_AT)[0]
+        offset = self.offset(place)
+        TIMES.pack_into(self.memory, offset + STARTED_AT, now, deadline)
+        NUMBER.pack_into(self.memory, offset, State.STARTED)
+        return not NUMBER.unpack_from(self.memory, offset + REVOKED_AT)[0]
 
-    def end(self, lease: Lease, now: float) -> None:
+    def end(self, place: int | None, now: float) -> None:
         """The attempt is over and its report made; the outcome is yet to be written."""
-        place = self.places.get(lease.fence)
         if place is not None:  # else it was given back meanwhile
             TIME.pack_into(self.memory, self.offset(place) + ENDED_AT, now)
             NUMBER.pack_into(self.memory, self.offset(place), State.ENDED)
 
-    def clear(self, lease: Lease) -> None:
+    def clear(self, place: int) -> None:
         """The outcome was answered: whatever the answer is, the lease is no longer ours."""
         COUNT.pack_into(self.memory, ANSWERED_AT, self.answered + 1)
-        place = self.places.pop(lease.fence)
         self.memory[self.offset(place) : self.offset(place + 1)] = bytes(ENTRY.size)
         self.free.append(place)
 
-    def renewed_at(self, lease: Lease) -> float:
-        place = self.places.get(lease.fence)
-        return 0.0 if place is None else float(TIME.unpack_from(self.memory, self.offset(place) + RENEWED_AT)[0])
+    def renewed_at(self, place: int) -> float:
+        return float(TIME.unpack_from(self.memory, self.offset(place) + RENEWED_AT)[0])
 
     # The supervisor's side
 

@@ -7,6 +7,8 @@ import logging
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
+from ...rules.histogram import EMPTY
+
 logger = logging.getLogger(__name__)
 
 
@@ -74,6 +76,10 @@ class Counted:
     func_path: str
     words: dict[str, int]
     seconds: float
+    wait_seconds: float = 0.0
+    ran: tuple[int, ...] = EMPTY
+    waited: tuple[int, ...] = EMPTY
+    """How many fell into each bucket of rules/histogram.py."""
 
 
 Message: TypeAlias = ClaimNow | LeasesRenewed | LeasesLost | Stop | Ping | Pong | Leaving | Goodbye | Counted

@@ -14,7 +14,7 @@ from ...errors import LostReason
 from ...rules.names import short_id, short_name
 from ...rules.status import Status
 from ...taskqueue import Lease, Receipt
-from ..logs import ATTEMPTS, printable
+from ..logs import ATTEMPTS, indented, printable
 
 logger = logging.getLogger(ATTEMPTS)
 """One line for each attempt that was recorded, whoever recorded it."""
@@ -35,7 +35,7 @@ class Recorded(NamedTuple):
 
 
 class Stats(Protocol):
-    def count(self, queue: str, func_path: str, word: str, seconds: float) -> None: ...
+    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float) -> None: ...
 
 
 class OutcomeRecorder:
@@ -46,7 +46,8 @@ class OutcomeRecorder:
         """`finished` is what the sender of `task_finished` needs, where the task has ended for good."""
         word, level, detail = verdict(recorded)
         log(recorded, word, level, detail)
-        self.stats.count(recorded.lease.queue, recorded.lease.func_path, word, recorded.run_seconds)
+        lease = recorded.lease
+        self.stats.count(lease.queue, lease.func_path, word, recorded.run_seconds, lease.wait_seconds)
         if recorded.receipt.final_status is not None:
             self.send_finished(finished)
 
@@ -92,7 +93,19 @@ def log(recorded: Recorded, word: str, level: int, detail: dict[str, Any]) -> No
         "run_ms": round(recorded.run_seconds * 1000),
         **detail,
     }
-    logger.log(level, "%s", sentence(recorded, word, detail), extra={"facts": facts})
+    said = (sentence(recorded, word, detail),)
+    record = logger.makeRecord(logger.name, level, __file__, 0, "%s", said, None, extra={"facts": facts})
+    # As formatters append it: indented, so that no line of it can pass for one of the log's own.
+    record.exc_text = indented(traceback_of(recorded, level)) or None
+    logger.handle(record)
+
+
+def traceback_of(recorded: Recorded, level: int) -> str:
+    """Of a failure that is final; of those that are retried only for who asks for everything."""
+    error = recorded.receipt.error
+    if error is None or not (level >= logging.ERROR or logger.isEnabledFor(logging.DEBUG)):
+        return ""
+    return str(error["traceback"] or "")
 
 
 def sentence(recorded: Recorded, word: str, detail: dict[str, Any]) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from ...rules.histogram import EMPTY, bucket_of
 from ...taskqueue import Stat, add_stats
 from .channel import Channel
 from .database import DatabaseCaller, Unavailable
@@ -16,27 +17,57 @@ FIELDS = {"done": "completed", "retry": "retried", "lost": "retried", "failed": 
 """The column of TaskStat for each word of the log. What was released or cancelled is no end of an attempt's own."""
 
 
+@dataclass(slots=True)
+class Tally:
+    """Attempts of one function in one queue: how many ended with which word, how long they waited and ran."""
+
+    words: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    wait_seconds: float = 0.0
+    ran: list[int] = field(default_factory=lambda: list(EMPTY))
+    waited: list[int] = field(default_factory=lambda: list(EMPTY))
+
+    def count(self, word: str, ran: float, waited: float) -> None:
+        """`ran` is 0 where nobody knows: of a process that died, say."""
+        self.words[word] += 1
+        self.seconds += ran
+        if word not in FIELDS:
+            return
+        self.wait_seconds += waited
+        self.waited[bucket_of(waited)] += 1
+        if ran:
+            self.ran[bucket_of(ran)] += 1
+
+    def add(self, counted: Counted) -> None:
+        self.words.update(counted.words)
+        self.seconds += counted.seconds
+        self.wait_seconds += counted.wait_seconds
+        self.ran = [*map(sum, zip(self.ran, counted.ran, strict=True))]
+        self.waited = [*map(sum, zip(self.waited, counted.waited, strict=True))]
+
+
 class Counts:
-    """Attempts by queue and function: how many ended with which word, and how long they ran."""
+    """A tally for each queue and function."""
 
     def __init__(self) -> None:
-        self.words: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        self.seconds: dict[tuple[str, str], float] = defaultdict(float)
+        self.tallies: dict[tuple[str, str], Tally] = defaultdict(Tally)
 
     def __bool__(self) -> bool:
-        return bool(self.words)
+        return bool(self.tallies)
 
-    def count(self, queue: str, func_path: str, words: Mapping[str, int], seconds: float) -> None:
-        counted = self.words[queue, func_path]
-        for word, count in words.items():
-            counted[word] += count
-        self.seconds[queue, func_path] += seconds
+    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float) -> None:
+        self.tallies[queue, func_path].count(word, ran, waited)
+
+    def add(self, counted: Counted) -> None:
+        self.tallies[counted.queue, counted.func_path].add(counted)
 
     def take(self) -> list[Counted]:
         """What was counted since the last time."""
-        taken = [Counted(*key, dict(words), self.seconds[key]) for key, words in self.words.items()]
-        self.words.clear()
-        self.seconds.clear()
+        taken = [
+            Counted(*key, dict(t.words), t.seconds, t.wait_seconds, tuple(t.ran), tuple(t.waited))
+            for key, t in self.tallies.items()
+        ]
+        self.tallies.clear()
         return taken
 
 
@@ -47,13 +78,13 @@ class StatsSender:
         self.channel = channel
         self.counts = Counts()
 
-    def count(self, queue: str, func_path: str, word: str, seconds: float) -> None:
-        self.counts.count(queue, func_path, {word: 1}, seconds)
+    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float) -> None:
+        self.counts.count(queue, func_path, word, ran, waited)
 
     def send(self) -> None:
         for counted in self.counts.take():
             if not self.channel.send(counted):
-                self.counts.count(counted.queue, counted.func_path, counted.words, counted.seconds)
+                self.counts.add(counted)
 
 
 class StatsWriter:
@@ -65,13 +96,16 @@ class StatsWriter:
         self.tally: Counter[str] = Counter()
         self.adding = Every(ADD_SECONDS, at_once=False)
 
-    def count(self, queue: str, func_path: str, word: str, seconds: float) -> None:
-        self.receive(Counted(queue, func_path, {word: 1}, seconds))
+    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float) -> None:
+        counts = Counts()
+        counts.count(queue, func_path, word, ran, waited)
+        for counted in counts.take():
+            self.receive(counted)
 
     def receive(self, counted: Counted) -> None:
         self.tally.update(counted.words)
         if any(word in FIELDS for word in counted.words):
-            self.counts.count(counted.queue, counted.func_path, counted.words, counted.seconds)
+            self.counts.add(counted)
 
     def tick(self) -> None:
         if self.adding.is_due():
@@ -86,7 +120,7 @@ class StatsWriter:
             self.database.call(lambda: add_stats([stat_of(counted) for counted in taken], backend=self.backend))
         except Unavailable:
             for counted in taken:
-                self.counts.count(counted.queue, counted.func_path, counted.words, counted.seconds)
+                self.counts.add(counted)
 
 
 def stat_of(counted: Counted) -> Stat:
@@ -94,4 +128,12 @@ def stat_of(counted: Counted) -> Stat:
     for word, count in counted.words.items():
         if word in FIELDS:
             columns[FIELDS[word]] += count
-    return Stat(counted.queue, counted.func_path, **columns, seconds=counted.seconds)
+    return Stat(
+        counted.queue,
+        counted.func_path,
+        **columns,
+        seconds=counted.seconds,
+        wait_seconds=counted.wait_seconds,
+        ran=counted.ran,
+        waited=counted.waited,
+    )

@@ -115,6 +115,7 @@ def start_child(
         run_child(
             lambda: Child(worker_id, theirs, their_stats, inflight, options, careful=careful).run(),
             worker_id,
+            options.backend,
             supervisor_pid,
         )
     for channel in (theirs, their_stats):

@@ -29,8 +29,8 @@ MOST_AT_ONCE = 1000
 class SignalProcess:
     """At most one at a time; what is recorded meanwhile is gathered for the next."""
 
-    def __init__(self, close_in_child: Callable[[], None]) -> None:
-        self.close_in_child = close_in_child
+    def __init__(self, backend: str, close_in_child: Callable[[], None]) -> None:
+        self.backend, self.close_in_child = backend, close_in_child
         self.waiting: list[Receipt] = []
         self.sending: list[Receipt] = []
         self.pid: int | None = None
@@ -62,7 +62,7 @@ class SignalProcess:
             return
         if pid == 0:
             self.close_in_child()
-            run_child(lambda: send_all(self.sending), "for signals", supervisor_pid)
+            run_child(lambda: send_all(self.sending), "for signals", self.backend, supervisor_pid)
         self.pid, self.kill_at = pid, monotonic() + LONGEST_SECONDS
 
     def note_exit(self, status: int) -> None:

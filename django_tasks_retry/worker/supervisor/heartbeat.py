@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ... import __version__, registry
 from ...conf import options
-from ...taskqueue import deregister_worker, heartbeat, register_worker
+from ...taskqueue import deregister_worker, heartbeat, listed_names, register_worker, sync_schedules
 from ..identity import installed_versions
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
@@ -35,10 +35,13 @@ class Heartbeat:
                 queues=list(self.options.queues),
                 exclude=list(self.options.exclude),
                 tasks=registry.known_paths(),
+                schedules=listed_names(self.options.backend),
                 processes=self.options.processes,
                 slots=self.options.slots,
             )
         )
+        # Afterwards: whoever looks for schedules that nobody lists must know of us before our rows are there.
+        self.database.call(lambda: sync_schedules(backend=self.options.backend))
 
     def touch_file(self) -> None:
         if self.options.heartbeat_file and self.touching.is_due():

@@ -1,14 +1,15 @@
-"""What any worker does for the whole queue: recover leases that expired, and prune what is past its retention."""
+"""What any worker does for the whole queue: recover leases that expired, enqueue what schedules ask for, and prune."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from ...taskqueue import forget_stats, prune_pages, recover
+from ...taskqueue import forget_skipped, forget_stats, prune_pages, recover
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.outcomes import OutcomeRecorder, Recorded
 from ..shared.timer import Every
+from .schedules import LOOK_SECONDS, ScheduleTicker
 
 logger = logging.getLogger(__name__)
 RECOVER_SECONDS = 1.0
@@ -22,36 +23,42 @@ class Maintenance:
         self.recovering = Every(RECOVER_SECONDS)
         self.pruning = Every(PRUNE_SECONDS)
         self.batches: Iterator[int] | None = None
+        self.schedules = ScheduleTicker(supervisor_id, backend, database)
 
     def share_with(self, workers: int) -> None:
         """With many workers alive, each looks less often, so that the database is asked about as often in all."""
         self.recovering.seconds = max(RECOVER_SECONDS, workers / WORKERS_PER_SECOND)
+        self.schedules.looking.seconds = max(LOOK_SECONDS, workers / WORKERS_PER_SECOND)
 
     def tick(self) -> int:
-        """Returns how many tasks were recovered."""
-        if not self.database.is_available:
-            return 0
+        """Returns how many tasks were recovered or enqueued."""
+        return sum(self.attempt(duty) for duty in (self.prune_a_batch, self.recover_expired, self.schedules.tick))
+
+    def attempt(self, duty: Callable[[], int]) -> int:
         try:
-            self.prune_a_batch()
-            return self.recover_expired() if self.recovering.is_due() else 0
+            return duty() if self.database.is_available else 0
         except Unavailable:
             return 0
 
     def recover_expired(self) -> int:
+        if not self.recovering.is_due():
+            return 0
         receipts = self.database.call(lambda: recover(backend=self.backend, actor=self.actor))
         for receipt in receipts:
             self.recorder.recorded(Recorded(receipt, receipt.cause), receipt)
         return len(receipts)
 
-    def prune_a_batch(self) -> None:
+    def prune_a_batch(self) -> int:
         if self.pruning.is_due():
             self.batches = prune_pages(backend=self.backend)
             self.database.call(lambda: forget_stats(backend=self.backend))
+            self.database.call(lambda: forget_skipped(backend=self.backend))
         if self.batches is None:
-            return
+            return 0
         batches = self.batches
         done = self.database.call(lambda: next(batches, None))
         if done:
             logger.debug("pruned %d finished tasks", done)
         elif done is None:
             self.batches = None
+        return 0

@@ -15,12 +15,14 @@ from time import monotonic, sleep
 
 from ...conf import options as queue_options
 from ...rules.queues import serves
+from ...signals import worker_started
 from ...taskqueue import database
 from ...taskqueue.producer.wakeup import Kind
 from ..identity import new_worker_id
 from ..logs import log_exception
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
+from ..shared.lifecycle import announce
 from ..shared.messages import ClaimNow, Counted, Goodbye, Leaving, Message
 from ..shared.outcomes import OutcomeRecorder
 from ..shared.stats import StatsWriter
@@ -54,7 +56,7 @@ class Supervisor:
         self.database = DatabaseCaller(using, seconds=max(0.5, min(5.0, lease / 4)))
         self.listener = Listener(using, wanted=options.listen, seconds=self.database.deadline.seconds)
         self.stats = StatsWriter(options.backend, self.database)
-        self.finished_signals = SignalProcess(self.close_in_child)
+        self.finished_signals = SignalProcess(options.backend, self.close_in_child)
         recorder = OutcomeRecorder(self.stats, self.finished_signals.send)
         self.maintenance = Maintenance(self.id, options.backend, self.database, recorder)
         self.orphans = OrphanRecovery(self.id, options.backend, self.database, recorder)
@@ -74,6 +76,7 @@ class Supervisor:
         self.signals.install_handlers()
         self.selector.register(self.signals.socket, selectors.EVENT_READ, self.signals)
         self.register()
+        announce(worker_started, self.id, self.options.backend)
         if not self.signals.received:
             self.fill_pool()  # before we listen: behind a pooler it takes seconds to learn that nothing is heard
         while not self.is_done:
@@ -146,7 +149,12 @@ class Supervisor:
             self.stop("--max-time is over")
         changed = self.autoreloader.changed_file()
         if changed is not None:
-            self.stop(f"{changed.name} changed")
+            self.restart(f"{changed.name} changed")
+
+    def restart(self, why: str) -> None:
+        """With the code as it stands now, once running tasks have ended."""
+        if self.stop_by is None:
+            self.stop(why)
             self.autoreloader.must_restart = True
 
     @property
@@ -222,9 +230,8 @@ class Supervisor:
     def process_signals(self) -> None:
         for number in self.signals.take():
             if number == signal.SIGHUP:
-                logger.info("SIGHUP: children are being replaced")
-                for child in self.pool.working:
-                    child.ask_to_stop("its process is being replaced")
+                logger.info("SIGHUP: loading the new code")
+                self.autoreloader.try_code()
             elif number in (signal.SIGTERM, signal.SIGINT) and self.stop_by is None:
                 self.stop(signal.Signals(number).name)
             elif number != signal.SIGCHLD:
@@ -268,6 +275,8 @@ class Supervisor:
         statuses = ended_processes()
         if self.finished_signals.pid in statuses:
             self.finished_signals.note_exit(statuses[self.finished_signals.pid])
+        if self.autoreloader.passed_trial(statuses):
+            self.restart("SIGHUP")
         for child, cause in self.pool.reap(statuses):
             if not child.channel.closed:
                 self.read_messages(child)

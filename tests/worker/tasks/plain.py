@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import threading
 import time
 from typing import Any
 
@@ -18,6 +19,17 @@ from .marks import gate, mark, marked
 def canary(name: str = "canary") -> str:
     mark(name)
     return name
+
+
+@task
+def tell_thread() -> None:
+    mark("ran", "tell_thread", threading.get_ident())
+
+
+@task
+async def tell_task() -> None:
+    running = asyncio.current_task()
+    mark("ran", "tell_task", threading.get_ident(), running.get_name() if running else "")
 
 
 @task

@@ -1,0 +1,117 @@
+"""Explains a schedule's state: when it runs next, or why it does not; one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.utils.translation import gettext as _
+
+from ... import registry
+from ...display.actors import actor_names
+from ...display.explain import Explanation
+from ...display.formatting import NO_VALUE, format_moment, format_relative, one_line
+from ...display.redact import visible_reason
+from ...display.scope import Scope
+from ...errors import TaskQueueError
+from ...models import Schedule
+from ...rules.schedules import UNREADABLE
+from ...taskqueue import alive_workers
+from ...taskqueue.schedules.runs import task_for, unfinished_runs
+
+OVERDUE = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """As a badge: the name of its colour, its shape and its label."""
+
+    name: str
+    shape: str
+    label: str
+
+
+def state_of(schedule: Schedule, now: datetime) -> State:
+    if schedule.vanished_at is not None:
+        return State("failed", "✕", _("Not in the code"))
+    if schedule.paused_at is not None:
+        return State("retrying", "‖", _("Paused"))
+    if problem_of(schedule, now):
+        return State("failed", "!", _("Cannot run"))
+    if schedule.next_at is None:
+        return State("cancelled", "■", _("Ended"))
+    if schedule.next_at < now - OVERDUE:
+        return State("retrying", "◷", _("Waiting"))
+    return State("success", "▶", _("Active"))
+
+
+def problem_of(schedule: Schedule, now: datetime) -> str:
+    """Why no worker could enqueue it, as far as this process can tell."""
+    if registry.find(schedule.func_path) is None:
+        return _("This process does not know %(path)s. Only workers that know it enqueue it.") % {
+            "path": one_line(schedule.func_path, 255)
+        }
+    try:
+        schedule.timing.after(now)
+        task_for(schedule)
+    except (TaskQueueError, *UNREADABLE) as error:
+        return one_line(error, 300)
+    return ""
+
+
+def explain_schedule(schedule: Schedule, scope: Scope, *, can_see_payload: bool) -> Explanation:
+    if schedule.vanished_at is not None:
+        return Explanation(
+            _("No running worker has it in its code any more, so it does not run. Deploy its code, or delete it.")
+        )
+    if schedule.paused_at is not None:
+        return explain_paused(schedule, can_see_payload=can_see_payload)
+    problem = problem_of(schedule, scope.now)
+    if problem:
+        return Explanation(problem)
+    if schedule.next_at is None:
+        return Explanation(_("It has ended: no slot lies before its end."))
+    if schedule.next_at < scope.now - OVERDUE:
+        return explain_overdue(schedule, scope)
+    return explain_last(schedule, scope)
+
+
+def explain_paused(schedule: Schedule, *, can_see_payload: bool) -> Explanation:
+    values = {
+        "by": actor_names({schedule.paused_by})[schedule.paused_by],
+        "time": format_moment(schedule.paused_at),
+        "reason": visible_reason(schedule.reason, can_see_payload=can_see_payload) or NO_VALUE,
+    }
+    return Explanation(
+        _("It was paused by %(by)s at %(time)s (%(reason)s). Nothing is enqueued until it is resumed.") % values
+    )
+
+
+def explain_overdue(schedule: Schedule, scope: Scope) -> Explanation:
+    values = {"time": format_moment(schedule.next_at), "ago": format_relative(schedule.next_at or scope.now, scope.now)}
+    if schedule.overlap == "queue" and unfinished_runs([schedule.name], scope.using):
+        return Explanation(_("The slot of %(time)s waits until the previous run has finished.") % values)
+    if not alive_workers(scope.backend).exists():
+        return Explanation(
+            _("The slot of %(time)s was due %(ago)s, but no worker is running. Start one:") % values,
+            command="python manage.py runworker",
+        )
+    return Explanation(
+        _("The slot of %(time)s was due %(ago)s, and no running worker has enqueued it. Do they know its task?")
+        % values
+    )
+
+
+def explain_last(schedule: Schedule, scope: Scope) -> Explanation:
+    upcoming = _("It runs next at %(time)s, %(ago)s.") % {
+        "time": format_moment(schedule.next_at),
+        "ago": format_relative(schedule.next_at or scope.now, scope.now),
+    }
+    last = {"time": format_moment(schedule.last_at)}
+    if schedule.last_outcome == "skipped":
+        skipped = _("The slot of %(time)s was skipped: the previous run still runs.") % last
+        return Explanation(f"{skipped} {upcoming}")
+    if schedule.last_outcome == "missed":
+        missed = _("The slot of %(time)s was missed: no worker could enqueue it in time.") % last
+        return Explanation(f"{missed} {upcoming}")
+    return Explanation(upcoming)

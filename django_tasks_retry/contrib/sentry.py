@@ -1,0 +1,133 @@
+"""Sentry: a scope and a transaction for each attempt, the trace of its enqueue, and its failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import sentry_sdk
+from sentry_sdk.consts import OP
+from sentry_sdk.crons import capture_checkin
+from sentry_sdk.crons.consts import MonitorStatus
+from sentry_sdk.integrations.logging import ignore_logger
+from sentry_sdk.tracing import TransactionSource
+from sentry_sdk.utils import event_from_exception
+
+from ..compat import framework_logger
+from ..middleware import Attempt, Call, Ending, Middleware
+from . import conventions
+
+KEY = "_sentry"
+ORIGIN = "auto.queue.django_tasks_retry"
+MECHANISM = {"type": "django_tasks_retry", "handled": False}
+BY_OTHERS = OP.QUEUE_SUBMIT_DJANGO
+"""The span of Sentry's own integration around `.enqueue()`: made into ours, rather than doubled."""
+
+
+class Reporting(Middleware):
+    """Reports failures for good, once, grouped as the console groups them, and fills Sentry's page of queues."""
+
+    report_retries = False
+    """Whether failures are reported, too, that are followed by another attempt."""
+
+    def child_started(self, worker_id: str) -> None:
+        # The framework logs each final failure as an error, which would be reported a second time.
+        ignore_logger(framework_logger.name)
+
+    @contextmanager
+    def enqueue(self, calls: Sequence[Call]) -> Iterator[None]:
+        with publishing() as span:
+            for name, value in conventions.of_calls(list(calls)).items():
+                span.set_data(name, value)
+            headers = {"sentry-trace": sentry_sdk.get_traceparent(), "baggage": sentry_sdk.get_baggage()}
+            if headers["sentry-trace"]:
+                for call in calls:
+                    call.metadata[KEY] = {**headers, "id": str(call.id)}
+            yield
+
+    @contextmanager
+    def attempt(self, attempt: Attempt) -> Iterator[None]:
+        with sentry_sdk.isolation_scope() as scope:
+            scope.clear_breadcrumbs()
+            scope.set_tags({"queue": attempt.queue, "task": attempt.func_path, "attempt": attempt.spent})
+            scope.set_context("task", {"id": str(attempt.id), "run": str(attempt.run_id), "worker": attempt.worker_id})
+            transaction = sentry_sdk.continue_trace(
+                headers_of(attempt),
+                op=OP.QUEUE_PROCESS,
+                name=attempt.func_path,
+                source=TransactionSource.TASK,
+                origin=ORIGIN,
+            )
+            with sentry_sdk.start_transaction(transaction) as span:
+                yield from self.told(span, attempt)
+
+    def told(self, span: Any, attempt: Attempt) -> Iterator[None]:
+        for name, value in conventions.of_attempt(attempt).items():
+            span.set_data(name, value)
+        span.set_data(conventions.LATENCY, attempt.wait_seconds * 1000)
+        span.set_data(conventions.RETRY_COUNT, attempt.spent - 1)
+        self.check_in(attempt)
+        raised: BaseException | None = None
+        try:
+            yield
+        except BaseException as error:  # goes on to whom it concerns; here it would mark a snoozed task as an error
+            raised = error
+        span.set_data(conventions.OUTCOME, conventions.outcome_of(attempt))
+        if attempt.ending is not None:
+            span.set_status("internal_error" if attempt.ending.is_failure else "ok")
+            self.conclude(attempt, attempt.ending, raised)
+
+    def conclude(self, attempt: Attempt, ending: Ending, raised: BaseException | None) -> None:
+        if ending.is_failure and (ending.is_final or self.report_retries):
+            self.report(ending, raised)
+        if ending.is_final:
+            self.check_in(attempt)
+
+    def report(self, ending: Ending, raised: BaseException | None) -> None:
+        """Where the function raised nothing, arguments that do not fit for one, the recorded words are all there is."""
+        error = ending.error or {}
+        if raised is None:
+            event: dict[str, Any] = {"message": f"{error['code']}: {error['message']}", "level": "error"}
+            hint: dict[str, Any] = {}
+        else:
+            options = sentry_sdk.get_client().options
+            event, hint = event_from_exception(raised, client_options=options, mechanism=MECHANISM)  # type: ignore[assignment]
+        event["fingerprint"] = ["django_tasks_retry", str(ending.fingerprint)]
+        sentry_sdk.capture_event(event, hint=hint)  # type: ignore[arg-type]
+
+    # Check-ins of schedules
+
+    def monitor_of(self, attempt: Attempt) -> str | None:
+        """The slug of the cron monitor that waits for this task; None where none does. Override to name one."""
+        return None
+
+    def check_in(self, attempt: Attempt) -> None:
+        """When its first attempt begins and when its last one ends: one check-in, whose id is the task's."""
+        slug, ending = self.monitor_of(attempt), attempt.ending
+        if slug is None or (ending is None and attempt.number > 1):
+            return
+        status = MonitorStatus.IN_PROGRESS
+        if ending is not None:
+            status = MonitorStatus.ERROR if ending.is_failure else MonitorStatus.OK
+        capture_checkin(monitor_slug=slug, check_in_id=attempt.id.hex, status=status)
+
+
+@contextmanager
+def publishing() -> Iterator[Any]:
+    """The span of an enqueue: Sentry's own, where its integration has opened one."""
+    current = sentry_sdk.get_current_span()
+    if current is not None and current.op == BY_OTHERS:
+        current.op = OP.QUEUE_PUBLISH
+        yield current
+        return
+    with sentry_sdk.start_span(op=OP.QUEUE_PUBLISH, name="enqueue", origin=ORIGIN) as span:
+        yield span
+
+
+def headers_of(attempt: Attempt) -> dict[str, Any]:
+    """Of the enqueue of this very task: occurrences of a repeating one begin traces of their own."""
+    headers = attempt.metadata.get(KEY)
+    if not isinstance(headers, dict) or headers.get("id") != str(attempt.id):
+        return {}
+    return {name: headers[name] for name in ("sentry-trace", "baggage") if headers.get(name)}

@@ -1,0 +1,1 @@
+"""What a monitoring system asks over HTTP: metrics, and whether all is well."""

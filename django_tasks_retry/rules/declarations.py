@@ -1,0 +1,76 @@
+"""Schedules that stand in code: what `@schedule` attaches to a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from ..errors import InvalidSchedule
+
+F = TypeVar("F", bound=Callable[..., Any])
+Overlap: TypeAlias = Literal["skip", "queue", "allow"]
+SCHEDULES_ATTRIBUTE = "schedules"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """What was asked for, unchecked: checking it while a module is imported would take all of its tasks away."""
+
+    name: str | None = None
+    cron: str = ""
+    every: float | timedelta | None = None
+    timezone: str | None = None
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    overlap: Overlap = "skip"
+    late: float | timedelta | None = None
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    queue: str | None = None
+    priority: int | None = None
+
+
+KEYS = frozenset(one.name for one in fields(Declaration)) - {"name"}
+
+
+def schedule(  # noqa: PLR0913 - the options of a schedule
+    cron: str = "",
+    *,
+    name: str | None = None,
+    every: float | timedelta | None = None,
+    timezone: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    overlap: Overlap = "skip",
+    late: float | timedelta | None = None,
+    starts_at: datetime | None = None,
+    ends_at: datetime | None = None,
+    queue: str | None = None,
+    priority: int | None = None,
+) -> Callable[[F], F]:
+    """Enqueue the function at each instant of a cron expression, or `every` so often. Stands below `@task`.
+
+    Several may stand on one function; then each but one needs a `name`. The `timezone` is the project's where it is
+    left out. While the previous run has not finished, `overlap` skips the slot, queues it behind that run, or allows
+    both. A slot that could not be enqueued within `late` is given up. System checks say what is wrong.
+    """
+    declared = Declaration(
+        name=name, cron=cron, every=every, timezone=timezone, args=args, kwargs=kwargs or {}, overlap=overlap,
+        late=late, starts_at=starts_at, ends_at=ends_at, queue=queue, priority=priority,
+    )  # fmt: skip
+
+    def decorate(function: F) -> F:
+        if hasattr(function, "enqueue"):
+            raise InvalidSchedule("@schedule stands above @task: write it below, next to the function.")
+        # As they are read from above.
+        setattr(function, SCHEDULES_ATTRIBUTE, (declared, *declarations_of(function)))
+        return function
+
+    return decorate
+
+
+def declarations_of(function: Callable[..., Any]) -> tuple[Declaration, ...]:
+    found = getattr(function, SCHEDULES_ATTRIBUTE, ())
+    return found if isinstance(found, tuple) and all(isinstance(one, Declaration) for one in found) else ()

@@ -1,0 +1,170 @@
+"""Tick: schedules that are due become tasks. A slot and its task commit together, by the database's clock.
+
+Any worker ticks. Rows that another one has locked are passed over, and a slot that has its task gets no second one:
+neither leader nor log is needed for exactly one task per slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from django.db import connections, transaction
+from django.db.models import Q
+
+from ... import registry
+from ...clock import Now, now
+from ...errors import TaskQueueError
+from ...instants import adapted
+from ...models import OperatorEvent, Schedule, Task
+from ...querysets import ScheduleQuerySet
+from ...rules.schedules import UNREADABLE, Decision, decide
+from ..database import database
+from ..producer.insert import write
+from ..producer.wakeup import notify_work
+from .history import decision
+from .runs import has_unfinished_run, task_for, unfinished_runs
+
+BATCH = 500
+"""Schedules of one transaction: on SQLite others wait for it."""
+
+MOVE_ON = f"UPDATE {Schedule._meta.db_table} SET next_at = %s, last_at = %s, last_outcome = %s WHERE name = %s"  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What one tick did: tasks that it enqueued, whether more may be due, and rows that it could not make sense of."""
+
+    enqueued: int = 0
+    is_full: bool = False
+    troubles: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Due:
+    """A schedule that is due, and what becomes of it."""
+
+    schedule: Schedule
+    decision: Decision
+    task: Task | None = None
+    blocked_by: UUID | None = None
+
+    @property
+    def outcome(self) -> str:
+        return "enqueued" if self.task else "skipped" if self.decision.slot else "missed"
+
+    @property
+    def last_slot(self) -> datetime | None:
+        missed = self.decision.missed
+        return self.decision.slot or (missed.last if missed else None)
+
+
+def tick(
+    *, backend: str = "default", actor: str = "code", listed: Collection[str] = (), without: Collection[str] = ()
+) -> Ticked:
+    """Enqueue what is due, of at most `BATCH` schedules: those of the database, and those in `listed`."""
+    using = database(backend)
+    with transaction.atomic(using=using):
+        moment = now(using)
+        rows = list(locked_due(ticking(backend, listed, without), moment))
+        dues, troubles = understood(rows, moment)
+        make_tasks(dues, troubles, using)
+        dues = [due for due in dues if due.schedule.name not in troubles]
+        tasks = [due.task for due in dues if due.task]
+        if tasks:
+            write(tasks, using)
+        OperatorEvent.objects.using(using).bulk_create([e for due in dues for e in decisions_of(due, actor, moment)])
+        move_on(dues, using)
+    if tasks:
+        notify_work({task.queue for task in tasks}, using)
+    return Ticked(len(tasks), len(rows) == BATCH, troubles)
+
+
+def ticking(backend: str, listed: Collection[str], without: Collection[str]) -> ScheduleQuerySet:
+    """What this process may enqueue: what its code lists, or what stands in the database and names tasks it knows."""
+    rows: ScheduleQuerySet = Schedule.objects.using(database(backend)).active().filter(backend=backend)
+    ours = rows.filter(Q(source="database") | Q(name__in=listed), func_path__in=registry.known_paths())
+    return ours.exclude(name__in=without) if without else ours
+
+
+def locked_due(rows: ScheduleQuerySet, moment: datetime) -> ScheduleQuerySet:
+    """Locked, without those that others tick; what is queued behind its previous run waits for it where it stands."""
+    due = rows.filter(next_at__lte=moment).exclude(Q(overlap="queue") & Q(has_unfinished_run()))
+    return due.select_for_update(skip_locked=True, no_key=True).order_by("next_at", "name")[:BATCH]
+
+
+def understood(rows: Sequence[Schedule], moment: datetime) -> tuple[list[Due], dict[str, str]]:
+    """What becomes of each; a row that cannot be read costs itself alone."""
+    dues, troubles = [], {}
+    alike = cache(decide)  # at midnight many have one timing
+    for row in rows:
+        try:
+            dues.append(Due(row, alike(row.timing, row.next_at or moment, moment, row.late)))
+        except (TaskQueueError, *UNREADABLE) as error:
+            troubles[row.name] = f"{row.cron or row.every}: {error}"
+    return dues, troubles
+
+
+def make_tasks(dues: Sequence[Due], troubles: dict[str, str], using: str) -> None:
+    """For slots that are free: their previous run has ended, where it has to, and they have no task."""
+    running = unfinished_runs([d.schedule.name for d in dues if d.schedule.overlap == "skip"], using)
+    taken = taken_slots(dues, using)
+    for due in dues:
+        name, slot = due.schedule.name, due.decision.slot
+        due.blocked_by = running.get(name) if slot else None
+        if slot is None or due.blocked_by or (name, slot) in taken:
+            continue
+        try:
+            due.task = task_for(due.schedule, slot)
+        except (TaskQueueError, *UNREADABLE) as error:
+            troubles[name] = f"{error}"
+
+
+def taken_slots(dues: Sequence[Due], using: str) -> set[tuple[str | None, datetime | None]]:
+    """Slots that have their task: a schedule that was set back, or made anew, must not stop all others."""
+    names, slots = {due.schedule.name for due in dues}, {due.decision.slot for due in dues if due.decision.slot}
+    runs = Task.objects.using(using).filter(schedule_id__in=names, slot__in=slots)
+    return set(runs.values_list("schedule_id", "slot"))
+
+
+def decisions_of(due: Due, actor: str, moment: datetime) -> Iterator[OperatorEvent]:
+    """What did not run is recorded, with its reason."""
+    name, missed = due.schedule.name, due.decision.missed
+    if missed is not None:
+        why = "nobody could enqueue it in time" if due.decision.slot is None else "a later slot was due as well"
+        data: dict[str, Any] = {
+            "first": missed.first.isoformat(),
+            "last": missed.last.isoformat(),
+            "count": missed.count,
+        }
+        yield decision("schedule.missed", name, by=actor, reason=why, moment=moment, data=data)
+    if due.blocked_by is not None and due.decision.slot is not None:
+        data = {"slot": due.decision.slot.isoformat(), "task": str(due.blocked_by)}
+        why = "the previous run still runs"
+        yield decision("schedule.skipped", name, by=actor, reason=why, moment=moment, data=data)
+
+
+def move_on(dues: Sequence[Due], using: str) -> None:
+    connection = connections[using]
+
+    def stored(instant: datetime | None) -> Any:
+        return None if instant is None else adapted(instant, connection)
+
+    rows = [(stored(d.decision.next_at), stored(d.last_slot), d.outcome, d.schedule.name) for d in dues]
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.executemany(MOVE_ON, rows)
+
+
+def next_due_in(
+    *, backend: str = "default", listed: Collection[str] = (), without: Collection[str] = ()
+) -> float | None:
+    """Seconds until the next slot, by the database's clock; None where there is none."""
+    rows = ticking(backend, listed, without).order_by("next_at").annotate(moment=Now()).values_list("next_at", "moment")
+    for next_at, moment in rows[:1]:
+        return (next_at - moment).total_seconds() if next_at else None
+    return None

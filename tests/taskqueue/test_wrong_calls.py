@@ -1,0 +1,67 @@
+"""Calls that cannot be made are refused at enqueue, in words that say what to write instead."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+
+from django_tasks_retry.errors import InvalidPayload, UnknownOption, WrongArguments
+from django_tasks_retry.models import OperatorEvent, Task
+from tests import tasks
+
+MISFITS = {
+    "manager": lambda: Task.objects.enqueue(tasks.add, [1]),
+    "many": lambda: Task.objects.enqueue_many([(tasks.add, [1, 2]), (tasks.add, [1])]),
+    "many by dictionaries": lambda: Task.objects.enqueue_many([{"func": tasks.add, "args": [1]}]),
+    "framework": lambda: tasks.add.enqueue(1),
+    "framework, by name": lambda: tasks.add.enqueue(a=1),
+}
+
+
+@pytest.mark.fault("F184")
+@pytest.mark.parametrize("door", MISFITS)
+def test_arguments_that_do_not_fit_the_function_are_refused_at_every_door(database, door):
+    with pytest.raises(WrongArguments, match=r"tests\.tasks\.add\(a, b\) cannot take this call: missing .* '[ab]'"):
+        MISFITS[door]()
+    assert not Task.objects.exists()
+
+
+OPTIONS = {
+    "countdown": "Unknown option countdown=. Did you mean eta=timedelta(seconds=…)?",
+    "queue_name": "Unknown option queue_name=. Did you mean queue=…?",
+    "priorty": "Unknown option priorty=. Did you mean priority=?",
+    "a": "a= is an argument of the function: give it as kwargs={'a': …}.",
+    "xyz": "Unknown option xyz=. The options are eta, queue, priority",
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_unknown_option_is_told_by_its_name_here(database, name):
+    for call in (
+        lambda: Task.objects.enqueue(tasks.add, [1, 2], **{name: 5}),
+        lambda: Task.objects.enqueue_many([{"func": tasks.add, "args": [1, 2], name: 5}]),
+    ):
+        with pytest.raises(UnknownOption) as refusal:
+            call()
+        assert str(refusal.value).startswith(OPTIONS[name])
+
+
+INSTEAD = {
+    "is a UUID, which is not JSON. Pass str(value)": UUID(int=1),
+    "is a Decimal, which is not JSON. Pass str(value)": Decimal(1),
+    "is a set, which is not JSON. Pass a list, such as sorted(value)": {1},
+    "is a datetime, which is not JSON. Pass value.isoformat()": datetime(2026, 1, 1),
+    "is a timedelta, which is not JSON. Pass value.total_seconds()": timedelta(1),
+    "is an OperatorEvent, which is not JSON. Pass its primary key": OperatorEvent(pk=1),
+    "is an object, which is not JSON. Pass plain data": object(),
+}
+
+
+@pytest.mark.parametrize("words", INSTEAD)
+def test_what_to_pass_instead_is_told_by_type(database, words):
+    with pytest.raises(InvalidPayload) as refusal:
+        Task.objects.enqueue(tasks.noop, [INSTEAD[words]])
+    assert words in str(refusal.value)

@@ -128,6 +128,20 @@ class TestTables:
         assert [record["kind"] for record in cli("events", task.pk, "--json").records] == ["task.cancelled"]
         assert "wrong image" in cli("events", task.pk).out
 
+    def test_new_events_are_followed_each_once_and_late_ones_too(self, cli, monkeypatch):
+        turns = []
+
+        def a_moment_passes(_seconds: float) -> None:
+            turns.append(len(turns))
+            if len(turns) == 3:
+                raise KeyboardInterrupt
+            Task.objects.enqueue(tasks.noop, queue="bulk").cancel(reason=f"turn {len(turns)}")
+
+        monkeypatch.setattr("time.sleep", a_moment_passes)
+        answer = cli("events", "-n", 1, "-f", "--json")
+        assert answer.code == 130
+        assert [record["data"].get("reason") for record in answer.records][1:] == ["turn 1", "turn 2"]
+
     def test_an_export_holds_each_task_with_all_that_happened(self, cli):
         records = cli("export", "status:failed", "--json").records
         assert len(records) == Task.objects.failed().count()

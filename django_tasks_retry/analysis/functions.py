@@ -12,6 +12,7 @@ from django.db.models import Sum
 
 from ..clock import now
 from ..models import Task, TaskStat
+from ..rules.histogram import BOUNDS, RAN, WAITED
 from ..taskqueue.operator import summaries
 
 SPAN = timedelta(hours=24)
@@ -45,11 +46,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds at p50, p95 and p99, of so many tasks."""
+    """Seconds at p50, p95 and p99: exact, of the newest tasks; or of all attempts of a day, estimated from buckets."""
 
     sampled: int
     wait: tuple[float, ...]
     run: tuple[float, ...]
+    is_estimate: bool = False
 
 
 def read_counts(using: str, func_path: str = "", span: timedelta = SPAN) -> list[Counts]:
@@ -63,6 +65,36 @@ def read_counts(using: str, func_path: str = "", span: timedelta = SPAN) -> list
 
 
 def read_times(using: str, func_path: str) -> Times:
+    """Exact where the newest tasks are all that there are of a day; else from the workers' histograms."""
+    newest, day = newest_times(using, func_path), times_of_a_day(using, func_path)
+    return day if day.sampled > newest.sampled else newest
+
+
+def times_of_a_day(using: str, func_path: str) -> Times:
+    stats = TaskStat.objects.using(using).filter(minute__gte=now(using) - SPAN, func_path=func_path)
+    sums = stats.aggregate(**{name: Sum(name, default=0) for name in (*RAN, *WAITED)})
+    ran, waited = [sums[name] for name in RAN], [sums[name] for name in WAITED]
+    if not (sum(ran) and sum(waited)):
+        return Times(0, (), (), is_estimate=True)
+    return Times(sum(waited), quantiles(waited), quantiles(ran), is_estimate=True)
+
+
+def quantiles(counts: Sequence[int]) -> tuple[float, ...]:
+    return tuple(quantile(counts, share) for share in SHARES)
+
+
+def quantile(counts: Sequence[int], share: float) -> float:
+    """As if the attempts of a bucket were spread evenly in it. Beyond the last bound nothing more is known."""
+    rank, below = share * sum(counts), 0
+    for n, count in enumerate(counts[: len(BOUNDS)]):
+        if below + count >= rank and count:
+            start = BOUNDS[n - 1] if n else 0.0
+            return start + (BOUNDS[n] - start) * (rank - below) / count
+        below += count
+    return BOUNDS[-1]
+
+
+def newest_times(using: str, func_path: str) -> Times:
     """From the newest finished tasks of the function, among the newest of all: no index is kept for them."""
     floor = summaries.newest_before(LOOK_BACK, using) or UUID(int=0)
     tasks = Task.objects.using(using).finished().filter(pk__gte=floor, func_path=func_path)

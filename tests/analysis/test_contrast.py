@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django_tasks_retry.analysis.contrast import FEWEST, About, differences, facts_of
-from django_tasks_retry.analysis.functions import percentiles
+from django_tasks_retry.analysis.functions import percentiles, quantile
+from django_tasks_retry.rules.histogram import BOUNDS, BUCKETS
 
 
 def calls(*arguments: dict[str, Any]) -> list[set[Any]]:
@@ -67,3 +68,14 @@ def test_percentiles_are_of_the_nearest_rank():
     assert percentiles([float(n) for n in range(1, 101)]) == (50.0, 95.0, 99.0)
     assert percentiles([7.0]) == (7.0, 7.0, 7.0)
     assert percentiles([]) == ()
+
+
+def test_quantiles_of_buckets_lie_within_their_bucket():
+    counts = [0] * len(BUCKETS)
+    counts[3] = 100  # from 250 ms to 1 s
+    assert quantile(counts, 0.5) == 0.625
+    assert 0.25 < quantile(counts, 0.01) < quantile(counts, 0.99) < 1.0
+    counts[0] = 300
+    assert quantile(counts, 0.5) < 0.01
+    counts[-1] = 10_000
+    assert quantile(counts, 0.99) == BOUNDS[-1]

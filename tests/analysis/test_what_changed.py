@@ -129,6 +129,16 @@ def test_times_are_of_the_newest_finished_tasks(database, travel):
     assert read_times(database, "nobody.knows").wait == ()
 
 
+def test_times_of_more_attempts_than_tasks_are_known_of_come_from_histograms(database):
+    waited, ran = [0] * 9, [0] * 9
+    waited[0], ran[4] = 50, 50
+    taskqueue.add_stats([taskqueue.Stat("a", "f", completed=50, ran=tuple(ran), waited=tuple(waited))])
+    times = read_times(database, "f")
+    assert (times.is_estimate, times.sampled) == (True, 50)
+    assert max(times.wait) <= 0.01
+    assert all(1.0 <= each <= 5.0 for each in times.run)
+
+
 def test_counts_are_of_the_last_day(database, travel):
     taskqueue.add_stats(
         [taskqueue.Stat("a", "f", completed=3, failed=1, seconds=8.0), taskqueue.Stat("b", "f", retried=4)]

@@ -82,7 +82,7 @@ class FunctionAdmin(TaskPermissionMixin):
             "scale": activity.scale,
             "scales": [(name, scale.label, name == span) for name, scale in SCALES.items()],
             "times": [(_("Wait, from due to started"), formatted(times.wait)), (_("Run"), formatted(times.run))],
-            "sampled": sample_text(times.sampled),
+            "sampled": sample_text(times),
         }
 
     def failures(self, func_path: str, scope: Scope, *, can_see_payload: bool) -> dict[str, Any]:
@@ -123,10 +123,14 @@ def formatted(seconds: Sequence[float]) -> list[str]:
     return [format_duration(each) for each in seconds] or [NO_VALUE] * len(functions.SHARES)
 
 
-def sample_text(count: int) -> str:
+def sample_text(times: functions.Times) -> str:
+    """What the percentiles are of."""
+    values = {"count": format_number(times.sampled), "most": format_number(functions.LOOK_BACK)}
+    if times.is_estimate:
+        return _("Of %(count)s attempts in 24 hours, estimated from the workers' histograms.") % values
     text = ngettext(
         "Of the newest %(count)s finished task of this function, among the newest %(most)s of all.",
         "Of the newest %(count)s finished tasks of this function, among the newest %(most)s of all.",
-        count,
+        times.sampled,
     )
-    return text % {"count": format_number(count), "most": format_number(functions.LOOK_BACK)}
+    return text % values

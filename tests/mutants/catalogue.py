@@ -12,6 +12,7 @@ from tests.mutants.hostile import BACKLOG, BOUNDED, FOREIGN_LOCKS, UNREADABLE
 from tests.mutants.leases import FENCES, LEASES
 from tests.mutants.neighbourly import ENQUEUES, OTHERS
 from tests.mutants.observing import COUNTERS, MIDDLEWARE, TRACES
+from tests.mutants.shell import SHELL
 from tests.mutants.workers import ANSWERS, LIVES, STATES, WAKING
 
 MUTANTS = (
@@ -39,4 +40,5 @@ MUTANTS = (
     *MIDDLEWARE,
     *COUNTERS,
     *TRACES,
+    *SHELL,
 )

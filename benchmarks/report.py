@@ -121,6 +121,14 @@ def read(folder: Path) -> list[Figure]:
 
 BAR, GAP, LEFT, WIDTH = 22, 10, 150, 720
 
+# An image does not know the colours of its page: it brings its own paper, and is readable on any.
+STYLE = """<style>
+.paper { fill: #ffffff } text { fill: #1f2430 } .ours { fill: #0c7bb3 } .other { fill: #9aa5ae }
+@media (prefers-color-scheme: dark) {
+.paper { fill: #1a1d24 } text { fill: #e6e9ef } .ours { fill: #4fb3e8 } .other { fill: #6b7680 }
+}
+</style>"""
+
 
 def chart(figures: list[Figure]) -> str:
     """Tasks a second of everybody's drain, as horizontal bars."""
@@ -134,7 +142,9 @@ def chart(figures: list[Figure]) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-size="13"',
-            '  font-family="system-ui, sans-serif" fill="currentColor"><title>Tasks a second, two processes</title>',
+            '  font-family="system-ui, sans-serif"><title>Tasks a second, two processes</title>',
+            STYLE,
+            f'<rect class="paper" width="{WIDTH}" height="{height}" rx="8"/>',
             *bars,
             "</svg>\n",
         ]
@@ -143,9 +153,9 @@ def chart(figures: list[Figure]) -> str:
 
 def bar(place: int, who: str, rate: float, length: float) -> str:
     top = GAP + place * (BAR + GAP)
-    colour = "#0c7bb3" if who == OURS.name else "#9aa5ae"
+    kind = "ours" if who == OURS.name else "other"
     return (
         f'<text x="{LEFT - 8}" y="{top + 16}" text-anchor="end">{escape(who)}</text>'
-        f'<rect x="{LEFT}" y="{top}" width="{max(length, 1):.1f}" height="{BAR}" rx="3" fill="{colour}"/>'
+        f'<rect class="{kind}" x="{LEFT}" y="{top}" width="{max(length, 1):.1f}" height="{BAR}" rx="3"/>'
         f'<text x="{LEFT + length + 8:.1f}" y="{top + 16}">{rate:,.0f}/s</text>'
     )

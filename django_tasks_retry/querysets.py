@@ -18,10 +18,14 @@ Unfinished = Q(status__in=UNFINISHED_VALUES)
 
 
 class TaskQuerySet(QuerySet["Task"]):
+    """Tasks, by the questions that people ask about them."""
+
     def pending(self) -> TaskQuerySet:
+        """Waiting, due or not."""
         return self.filter(status=Status.PENDING)
 
     def due(self) -> TaskQuerySet:
+        """Waiting, and its eta has passed."""
         return self.pending().filter(eta__lte=Now())
 
     def scheduled(self) -> TaskQuerySet:
@@ -34,27 +38,35 @@ class TaskQuerySet(QuerySet["Task"]):
         return self.pending().filter(attempts__gt=F("refunds")).filter(attempts__gt=0)
 
     def running(self) -> TaskQuerySet:
+        """Claimed by a worker."""
         return self.filter(status=Status.RUNNING)
 
     def lease_expired(self) -> TaskQuerySet:
+        """Claimed by a worker that has not renewed its lease."""
         return self.running().filter(lock_expires_at__lte=Now())
 
     def leased_to(self, worker_id: str) -> TaskQuerySet:
+        """Claimed by this worker."""
         return self.running().filter(locked_by=worker_id)
 
     def unfinished(self) -> TaskQuerySet:
+        """Pending or running."""
         return self.filter(Unfinished)
 
     def finished(self) -> TaskQuerySet:
+        """Successful, failed or cancelled."""
         return self.filter(status__in=FINISHED)
 
     def successful(self) -> TaskQuerySet:
+        """Ended by returning."""
         return self.filter(status=Status.SUCCESS)
 
     def failed(self) -> TaskQuerySet:
+        """Ended without success, and not retried by itself."""
         return self.filter(status=Status.FAILED)
 
     def cancelled(self) -> TaskQuerySet:
+        """Ended by somebody's wish."""
         return self.filter(status=Status.CANCELLED)
 
 

@@ -1,7 +1,11 @@
 """Sphinx: `sphinx-build -W docs docs/_build/html`."""
 
 import re
+import sys
 from pathlib import Path
+
+import django
+from django.conf import settings
 
 project = "django-tasks-retry"
 copyright = "django-tasks-retry contributors"  # noqa: A001 - Sphinx wants this name
@@ -9,11 +13,28 @@ author = "django-tasks-retry contributors"
 _source = (Path(__file__).parents[1] / "django_tasks_retry" / "__init__.py").read_text()
 release = version = re.search(r'__version__ = "(.+)"', _source)[1]
 
-extensions = []
+sys.path.insert(0, str(Path(__file__).parents[1]))
+settings.configure(
+    SECRET_KEY="docs",  # noqa: S106
+    USE_TZ=True,
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django_tasks_retry"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    TASKS={"default": {"BACKEND": "django_tasks_retry.backend.RetryBackend"}},
+)
+django.setup()
+
+extensions = ["sphinx.ext.autodoc"]
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_default_options = {"no-undoc-members": True}
+python_use_unqualified_type_names = True
 html_theme = "furo"
 html_title = f"django-tasks-retry {release}"
 html_static_path = ["_static"]
 html_css_files = ["tables.css"]
 exclude_patterns = ["_build", "generated", "deploy", "benchmarks"]
 nitpicky = True
+default_role = "literal"  # docstrings write code in single backticks
+# Types of others, and those of ours that users never make themselves.
+nitpick_ignore_regex = [(r"py:.*", r".*")]
 suppress_warnings = []

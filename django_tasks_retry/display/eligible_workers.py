@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from inspect import iscoroutinefunction
 
 from django.utils.translation import gettext as _
 
@@ -20,6 +21,12 @@ def serves_queue(worker: Worker, queue: str) -> bool:
 
 def knows_task(worker: Worker, func_path: str) -> bool:
     return func_path in worker.tasks
+
+
+def is_coroutine(func_path: str) -> bool:
+    """Whether it takes a slot for coroutines, as far as this process knows the function; else a thread."""
+    known = registry.find(func_path)
+    return known is not None and iscoroutinefunction(known.func)
 
 
 def no_tasks_advice(func_path: str = "") -> str:

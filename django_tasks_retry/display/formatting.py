@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from django.utils import timezone
@@ -52,12 +52,23 @@ def format_number(value: int) -> str:
 
 
 def format_decimal(value: float) -> str:
-    """One place, rounded; `number_format` alone would cut the rest off."""
-    return number_format(Decimal(f"{value:.1f}"), decimal_pos=1, use_l10n=True, force_grouping=True)
+    """One place, rounded half up from what a clock can tell; `number_format` alone would cut the rest off."""
+    rounded = Decimal(f"{value:.6f}").quantize(Decimal("0.1"), ROUND_HALF_UP)
+    return number_format(rounded, decimal_pos=1, use_l10n=True, force_grouping=True)
 
 
 def format_capped(count: int, cap: int = CAP) -> str:
     return f"{format_number(cap)}+" if count > cap else format_number(count)
+
+
+def format_count(count: int, cap: int, estimate: int = 0) -> str:
+    """Exact up to the cap; beyond it about as many as estimated, or more than the cap where nobody knows."""
+    return f"≈ {format_number(round_to(estimate))}" if count > cap and estimate > cap else format_capped(count, cap)
+
+
+def round_to(count: int, digits: int = 2) -> int:
+    """To that many digits: an estimate knows no more."""
+    return round(count, digits - len(str(count)))
 
 
 def format_approximate(count: int) -> str:
@@ -65,7 +76,7 @@ def format_approximate(count: int) -> str:
     if count < 10_000:
         return format_number(count)
     for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if count >= size:
+        if count >= size * 0.99995:  # what would be rounded to a thousand of the smaller unit is one of the larger
             return f"≈ {format_decimal(count / size)} {unit}"
     return format_number(count)
 
@@ -108,6 +119,11 @@ def format_moment(moment: datetime | None) -> str:
         return NO_VALUE
     local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
     return f"{local:%Y-%m-%d %H:%M:%S}"
+
+
+def format_ago(moment: datetime, now: datetime) -> str:
+    """Of what has happened: never in the future, though the clock was read before the row was."""
+    return format_relative(min(moment, now), now)
 
 
 def format_relative(moment: datetime, now: datetime) -> str:

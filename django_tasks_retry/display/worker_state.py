@@ -14,7 +14,7 @@ def state_of(worker: Worker, now: datetime) -> tuple[str, str]:
     if worker.stopped_at:
         return "stopped", _("stopped")
     if (now - worker.heartbeat_at).total_seconds() > ALIVE_SECONDS:
-        return "stopped", _("not responding")
+        return "lost", _("not responding")
     if worker.stop_asked_at:
         return "stopping", _("finishing")
     return "alive", _("alive")

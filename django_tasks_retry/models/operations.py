@@ -50,6 +50,8 @@ class Worker(models.Model):
     schedules = models.JSONField(_("schedules"), null=True, help_text=_("Names of the schedules in its code."))
     processes = models.PositiveIntegerField(_("processes"))
     slots = models.PositiveIntegerField(_("slots"))
+    # Of the slots; the others are for coroutines. Workers of an earlier release do not tell.
+    threads = models.PositiveIntegerField(_("threads"), default=0, db_default=0)
     running = models.PositiveIntegerField(_("running"), default=0)
     started_at = InstantField(_("started at"))
     heartbeat_at = InstantField(_("heartbeat at"))

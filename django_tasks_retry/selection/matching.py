@@ -16,7 +16,7 @@ from ..display.redact import redact_text
 from ..querysets import TaskQuerySet
 from ..rules.ids import first_of
 from ..rules.status import Status
-from ..taskqueue.operator import summaries
+from ..taskqueue.operator.failure_groups import GroupText, group_heads, group_texts
 from .grammar import Query
 from .payload import holds_texts
 
@@ -133,11 +133,11 @@ def fingerprints_like(texts: Sequence[str], using: str, *, can_see_payload: bool
     wanted = [text.lower() for text in texts]
     return [
         group.fingerprint
-        for group in summaries.failure_groups(using)
+        for group in group_texts(group_heads(using), using)
         if all(text in visible_text(group, can_see_payload=can_see_payload) for text in wanted)
     ]
 
 
-def visible_text(group: summaries.FailureGroup, *, can_see_payload: bool) -> str:
+def visible_text(group: GroupText, *, can_see_payload: bool) -> str:
     message = redact_text(group.message[:MAX_MESSAGE]) if can_see_payload else ""
     return f"{group.exception} {group.code} {message}".lower()

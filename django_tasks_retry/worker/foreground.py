@@ -27,7 +27,7 @@ from ..taskqueue import (
     renew,
 )
 from .child.around import run_async_within, run_within
-from .child.attempt import Attempt, conclude, is_coroutine
+from .child.attempt import Attempt, conclude
 from .child.finished_signals import send_finished
 from .identity import new_worker_id
 from .shared.outcomes import OutcomeRecorder, Recorded
@@ -44,7 +44,7 @@ def run_in_foreground(task: Task, backend: str, on_failure: Callable[[BaseExcept
     lease = claim_task(task, new_worker_id("shell"), backend=backend)
     if lease is None:
         return None
-    attempt = Attempt(lease, monotonic(), is_async=is_coroutine(lease.func_path))
+    attempt = Attempt(lease, monotonic())
     with Renewal(lease):
         outcome = perform(attempt)
         error = outcome.error if isinstance(outcome, Failed) else None

@@ -33,6 +33,10 @@ class WorkerOptions:
     def slots(self) -> int:
         return self.processes * (self.threads + self.async_slots)
 
+    @property
+    def all_threads(self) -> int:
+        return self.processes * self.threads
+
 
 def read_size(text: str) -> int:
     """`512M 2G`; a bare number is bytes."""

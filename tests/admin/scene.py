@@ -84,7 +84,7 @@ def sign_on() -> None:
     for n, worker in enumerate(WORKERS):
         taskqueue.register_worker(
             worker, "default", host=f"web-{n + 1}.example", pid=4711 + n, version="1.0", queues=["default", "emails"],
-            exclude=[], tasks=registry.known_paths(), processes=2, slots=8, running=0,
+            exclude=[], tasks=registry.known_paths(), processes=2, slots=208, threads=8, running=0,
         )  # fmt: skip
 
 

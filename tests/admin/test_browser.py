@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from django_tasks_retry import taskqueue
 from django_tasks_retry.admin.bulk import confirm
 from django_tasks_retry.models import Queue, Schedule, Task
 from tests import tasks
-from tests.admin import scene
+from tests.admin import scene, shop
 from tests.admin.conftest import make_user
 
 BASE = "/admin/django_tasks_retry"
@@ -63,6 +65,15 @@ def page(open_page: Callable[..., Any]) -> Any:
 
 def task_url(task: Task) -> str:
     return f"{BASE}/task/{task.pk}/change/"
+
+
+def group_url(task: Task) -> str:
+    task.refresh_from_db()
+    return f"{BASE}/failuregroup/{task.fingerprint}/"
+
+
+def all_urls(played: dict[str, Task]) -> list[str]:
+    return [*PAGES.values(), group_url(played["failed"]), *(task_url(task) for task in played.values())]
 
 
 def test_a_task_is_retried_without_scripts(page, committed):
@@ -166,7 +177,7 @@ def test_no_page_violates_the_strictest_policy(open_page, committed):
     page.add_init_script(COUNT_VIOLATIONS)
     said = []
     page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
-    for url in [*PAGES.values(), *(task_url(task) for task in played.values())]:
+    for url in all_urls(played):
         response = page.goto(url)
         assert response.headers["content-security-policy"].startswith("default-src 'self'")
         assert page.evaluate("window.violations") == [], url
@@ -189,6 +200,9 @@ CUT_OFF = """
 """
 
 
+WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
 @pytest.mark.parametrize("width", [390, 1280, 1440])
 def test_no_page_is_wider_than_the_screen(width, open_page, committed):
     """And beside the open sidebar of a desk no table is cut off; on a phone tables scroll by themselves."""
@@ -196,18 +210,103 @@ def test_no_page_is_wider_than_the_screen(width, open_page, committed):
     played["import"].retry(by="tests", reason="INC")
     page = open_page(viewport={"width": width, "height": 900})
     lists = [PAGES["tasks"] + query for query in ("?status=failed", "?queue=nowhere", "?q=error:IBAN")]
-    for url in [*PAGES.values(), *lists, *(task_url(task) for task in played.values())]:
+    for url in [*all_urls(played), *lists]:
         page.goto(url)
-        wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert page.evaluate(wider) == 0, url
+        assert page.evaluate(WIDER) == 0, url
         if width > 1000:
             assert page.evaluate(CUT_OFF) == [], url
+
+
+OUTSIDE = """
+[...document.querySelectorAll("#content-main *")]
+    .filter((part) => !part.closest(".dtr-scroll, .dtr-sr, pre, svg, .results") && part.getClientRects().length)
+    .filter((part) => { const box = part.getBoundingClientRect(); return box.left < -1 || box.right > innerWidth + 1; })
+    .map((part) => part.outerHTML.slice(0, 80))
+"""
+
+
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("width", [390, 1440])
+def test_from_right_to_left_no_page_is_wider_than_the_screen(width, open_page, committed, settings):
+    """A browser would not scroll to what lies beyond the beginning of a line: it is looked for."""
+    settings.LANGUAGE_CODE = "he"
+    played = scene.play(committed)
+    page = open_page(viewport={"width": width, "height": 900})
+    for url in all_urls(played):
+        page.goto(url)
+        assert page.evaluate("document.documentElement.dir") == "rtl"
+        assert page.evaluate(WIDER) == 0, url
+        assert page.evaluate(OUTSIDE) == [], url
+
+
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+class TestLive:
+    """Updates by themselves, without disturbing whoever reads."""
+
+    @pytest.fixture
+    def overview(self, open_page, committed):
+        scene.play(committed)
+        page = open_page(viewport={"width": 1280, "height": 500})
+        page.clock.install()
+        page.goto(PAGES["overview"])
+        return page
+
+    def tick(self, page: Any, seconds: float = 6) -> None:
+        page.clock.run_for(seconds * 1000)
+
+    def test_the_overview_follows_the_queue(self, overview):
+        assert "paused by on call" in overview.inner_text("[data-region=problems]")
+        taskqueue.resume("emails")
+        with overview.expect_response(lambda response: "overview" in response.url):
+            self.tick(overview)
+        overview.wait_for_function("!document.querySelector('[data-region=problems]').innerText.includes('paused by')")
+
+    def test_scroll_and_what_was_opened_stay(self, overview):
+        overview.click("summary:has-text('Show as table')")
+        overview.evaluate("document.activeElement.blur(); window.scrollTo(0, 300)")
+        taskqueue.resume("emails")
+        with overview.expect_response(lambda response: "overview" in response.url):
+            self.tick(overview)
+        overview.wait_for_function("!document.querySelector('[data-region=problems]').innerText.includes('paused by')")
+        assert overview.evaluate("document.querySelector('figure details').open")
+        assert overview.evaluate("window.scrollY") == 300
+
+    def test_what_has_the_focus_or_is_selected_is_left_alone(self, overview):
+        overview.focus("[data-region=problems] button")
+        overview.evaluate("getSelection().selectAllChildren(document.querySelector('[data-region=cards]'))")
+        overview.evaluate("window.kept = document.querySelector('[data-region=cards] li')")
+        taskqueue.resume("emails")
+        Task.objects.enqueue_many([(tasks.noop,)] * 7)
+        with overview.expect_response(lambda response: "overview" in response.url):
+            self.tick(overview)
+        overview.wait_for_function("document.querySelector('[data-region=queues]').innerText.includes('Active')")
+        assert "paused by on call" in overview.inner_text("[data-region=problems]")
+        assert overview.evaluate("document.activeElement.matches('[data-region=problems] button')")
+        assert overview.evaluate("window.kept.isConnected")
+
+    def test_it_rests_in_a_hidden_tab_and_when_paused(self, overview):
+        asked: list[str] = []
+        overview.on("request", lambda request: asked.append(request.url))
+        overview.click("[data-live-button]")
+        self.tick(overview, 60)
+        assert overview.inner_text("[data-live-button]") == "Resume updates"
+        overview.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+        overview.click("[data-live-button]")
+        overview.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        self.tick(overview, 60)
+        assert asked == []
+
+    def test_without_scripts_the_page_is_whole_and_offers_to_refresh(self, page, committed):
+        scene.play(committed)
+        page.goto(PAGES["overview"])
+        assert page.is_visible("text=Refresh")
+        assert not page.is_visible("[data-live-button]")
 
 
 def test_on_a_phone_every_button_is_within_the_screen(open_page, committed):
     scene.play(committed)
     page = open_page(viewport={"width": 390, "height": 900})
-    for name in ("failures", "queues", "workers"):
+    for name in ("overview", "failures", "queues", "workers"):
         page.goto(PAGES[name])
         for button in page.locator("button.button:visible, summary.dtr-button:visible").all():
             box = button.bounding_box()
@@ -251,15 +350,27 @@ def test_screenshots(open_page, committed, scheme, tmp_path):
             assert picture.stat().st_size > 5000
 
 
+def deploy_shop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tracebacks look as they do in production: the shop's code in a folder of its own, ours among the packages."""
+    home, package = "/srv/shop/tasks.py", "/srv/venv/site-packages/django_tasks_retry/worker/child/attempt.py"
+    lines = Path(shop.__file__).read_text().splitlines(keepends=True)
+    monkeypatch.setitem(linecache.cache, home, (0, None, lines, home))
+    ours = [(function, home) for function in (shop.send_receipt.func, shop.deliver, shop.import_row.func)]
+    for function, file in [*ours, (scene.outcome_of, package)]:
+        monkeypatch.setattr(function, "__code__", function.__code__.replace(co_filename=file))
+
+
 @pytest.mark.skipif("README_PICTURES" not in os.environ, reason="README_PICTURES=docs/images makes them anew")
 @pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures_for_the_readme(open_page, committed, scheme):
+def test_pictures_for_the_readme(open_page, committed, scheme, monkeypatch):
     folder = Path(os.environ["README_PICTURES"])
     folder.mkdir(parents=True, exist_ok=True)
+    deploy_shop(monkeypatch)
     played = scene.play(committed)
     page = open_page(color_scheme=scheme, viewport={"width": 1180, "height": 880})
     page.evaluate("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
-    for name, url in {"overview": PAGES["overview"], "task": task_url(played["failed"])}.items():
+    shown = {"overview": PAGES["overview"], "task": task_url(played["failed"]), "failure": group_url(played["failed"])}
+    for name, url in shown.items():
         page.goto(url)
         page.screenshot(path=folder / f"{name}-{scheme}.png")

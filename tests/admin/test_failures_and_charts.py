@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_tasks_retry import taskqueue
+from django_tasks_retry.display.failure_words import place_in_project
 from django_tasks_retry.models import OperatorEvent, Task, TaskStat
 from django_tasks_retry.rules.fingerprint import fingerprint, general
 from django_tasks_retry.rules.frames import frames_of, innermost_project_frame
 from django_tasks_retry.taskqueue import Stat
-from django_tasks_retry.taskqueue.operator import summaries
+from django_tasks_retry.taskqueue.operator.failure_groups import failure_groups
 from tests import tasks
 
 TRACEBACK = """\
@@ -48,6 +49,14 @@ def test_frames_know_whose_they_are():
     assert (found.short_file, found.line) == ("shop/mail.py", 88)
 
 
+def test_the_place_of_a_failure_is_the_projects_own_or_none():
+    """A line of a library, where wrong arguments are found out, tells nobody where to look."""
+    assert place_in_project(TRACEBACK) == "shop/mail.py:88 deliver"
+    library = "\n".join(line for line in TRACEBACK.splitlines() if "/srv/app" not in line)
+    assert frames_of(library)
+    assert place_in_project(library) == ""
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -62,6 +71,23 @@ def test_frames_know_whose_they_are():
 )
 def test_ids_and_numbers_do_not_tell_failures_apart(one, other):
     assert of(one) == of(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        ("missing a required argument: 'order_id'", "missing a required argument: 'email'", "'order_id'"),
+        ("f() got an unexpected keyword argument 'a'", "f() got an unexpected keyword argument 'b'", "'a'"),
+        ("f() missing 2 required positional arguments: 'a' and 'b'", "f() missing 2 …", "'a' and 'b'"),
+        ("'NoneType' object has no attribute 'name'", "'NoneType' object has no attribute 'pk'", "attribute 'name'"),
+        ("No module named 'shop.mail'", "No module named 'shop.post'", "'shop.mail'"),
+        ('column "total" does not exist', 'column "sum" does not exist', '"total"'),
+    ],
+)
+@pytest.mark.fault("F162")
+def test_the_names_of_a_program_tell_failures_apart(one, other, said, on):
+    assert of(one) != of(other)
+    assert said in general(one)
 
 
 def test_exception_place_and_words_tell_failures_apart():
@@ -112,7 +138,7 @@ def test_lost_workers_are_alike(database, travel):
     taskqueue.claim("w", limit=2)
     travel(100)
     taskqueue.recover()
-    [group] = summaries.failure_groups(database)
+    [group] = failure_groups(database)
     assert (group.failed, group.code) == (2, "LEASE_LOST")
 
 

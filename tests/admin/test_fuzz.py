@@ -122,7 +122,7 @@ class TestABackendThatIsGone:
         for page in ("task/", f"task/{waiting.pk}/change/", f"task/{ended.pk}/change/", "overview/", "queue/"):
             assert operator.get(f"{BASE}/{page}").status_code == 200, page
         shown = operator.get(f"{BASE}/task/{waiting.pk}/change/").content.decode()
-        assert "Its backend mail is not in TASKS" in shown
+        assert "TASKS has no RetryBackend named mail" in shown
         assert operator.post(f"{BASE}/task/{waiting.pk}/cancel/").status_code == 302
         waiting.refresh_from_db()
         assert waiting.status == "CANCELLED"

@@ -160,6 +160,17 @@ class TestReasons:
 def test_a_command_to_paste_is_one_command_whatever_a_queue_is_called(queue, database, operator):
     with override_settings(TASKS=ANY_QUEUE):
         task = Task.objects.enqueue(tasks.noop, queue=queue)
+        taskqueue.register_worker(
+            "w",
+            "default",
+            host="h",
+            pid=1,
+            version="1",
+            queues=["other"],
+            tasks=["tests.tasks.noop"],
+            processes=1,
+            slots=1,
+        )
         overview = html.unescape(operator.get(f"{BASE}/overview/").content.decode())
         for text in (why(operator, task), overview):
             command = text[text.index("python manage.py runworker") :].partition("</code>")[0]

@@ -89,14 +89,20 @@ def test_the_list_asks_at_most_three_questions_a_look_and_none_reads_the_table(f
             f"OFFSET {filters.LOOK_FURTHER_BACK}" in sql for sql in statements
         )  # nothing among the newest: more are looked at
         pages = search.MAX_CANDIDATES // payload.PAGE + 1 if "arg:" in query or "meta:" in query else 0
-        assert len(statements) <= (6 if looked_twice else 3) + 2 * pages, (query, statements)
+        searched = 1 if "error:" in query else 0  # the groups, and then their texts
+        assert len(statements) <= (6 if looked_twice else 3 + searched) + 2 * pages, (query, statements)
         for sql in statements:
             check_plan(sql, full)
 
 
-def test_failures_ask_at_most_three_questions_and_none_reads_the_table(full, operator):
+def test_failures_ask_at_most_four_questions_and_none_reads_the_table(full, operator):
     statements = asked(operator, f"{BASE}/failuregroup/", full)
-    assert len(statements) <= 3
+    assert len(statements) <= 4
+    fingerprint = Task.objects.filter(fingerprint__isnull=False, status="FAILED").first().fingerprint
+    for page in ("?q=boom", f"{fingerprint}/"):
+        found = asked(operator, f"{BASE}/failuregroup/{page}", full)
+        assert len(found) <= 5
+        statements += found
     for sql in statements:
         check_plan(sql, full)
 
@@ -142,7 +148,7 @@ def test_a_question_that_takes_too_long_is_answered_with_advice(full, operator, 
 def test_a_large_group_of_failures_is_read_newest_first_not_sorted(full, operator):
     if full != "postgresql":
         pytest.skip("PostgreSQL chooses by statistics")
-    _alike, count, _page = asked(operator, f"{BASE}/task/?q=error:boom", full)
+    *_alike, count, _page = asked(operator, f"{BASE}/task/?q=error:boom", full)
     with connections[full].cursor() as cursor:
         cursor.execute("EXPLAIN " + count.replace("%", "%%"), [])
         plan = "\n".join(row[0] for row in cursor.fetchall())

@@ -80,6 +80,8 @@ def test_every_text_of_every_page_can_be_translated(database, operator):
         "schedule/add",
     ]
     urls += [f"task/{task.pk}/change" for task in played.values()]
+    played["failed"].refresh_from_db()
+    urls.append(f"failuregroup/{played['failed'].fingerprint}")
     for url in urls:
         left = outside(operator.get(f"{BASE}/{url}/").content.decode())
         assert not {word for word in left if not re.fullmatch(r"[a-f][0-9a-f]+", word)}, url

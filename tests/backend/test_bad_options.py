@@ -7,7 +7,7 @@ from django.apps import apps
 from django.test import override_settings
 
 from django_tasks_retry import registry
-from django_tasks_retry.checks import check_command_name, check_schedules, task_databases
+from django_tasks_retry.checks import check_backoff_schedules, check_command_name, task_databases
 from django_tasks_retry.compat import task_backends
 from django_tasks_retry.conf import KEYS, options, read_options
 from django_tasks_retry.errors import InvalidOptions
@@ -101,7 +101,7 @@ def test_delays_that_no_attempt_reaches_are_a_warning(monkeypatch, max_attempts,
     policy = RetryPolicy(backoff=Schedule((300, 900, 3600)), max_attempts=max_attempts)
     registry.known_paths()
     monkeypatch.setattr(tasks.scheduled.func, "retry_policy", policy)
-    warnings = [message for message in check_schedules() if "tests.tasks.scheduled" in message.msg]
+    warnings = [message for message in check_backoff_schedules() if "tests.tasks.scheduled" in message.msg]
     assert [message.id for message in warnings] == ["django_tasks_retry.W003"] * warned
 
 

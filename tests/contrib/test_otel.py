@@ -18,6 +18,7 @@ from django_tasks_retry.worker.child.attempt import Attempt
 from tests import tasks as plain
 from tests.contrib import samples
 from tests.contrib.samples import EXPORTER, OTEL, TRACER
+from tests.steps import enqueue_unchecked
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +83,7 @@ def test_a_span_says_what_the_conventions_want_of_it(database, tasks):
 
 
 def test_what_is_not_raised_is_still_an_error(database, tasks):
-    Task.objects.enqueue(plain.add, [1], max_attempts=1)
+    enqueue_unchecked(plain.add, [1], max_attempts=1)
     tasks.run_due()
     [run] = spans("process tests.tasks.add")
     assert run.status.status_code is StatusCode.ERROR

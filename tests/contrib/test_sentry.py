@@ -17,6 +17,7 @@ from django_tasks_retry.models import Task
 from tests import tasks as plain
 from tests.contrib import samples
 from tests.contrib.samples import SENTRY
+from tests.steps import enqueue_unchecked
 
 
 @dataclass
@@ -130,7 +131,7 @@ def test_failures_that_are_tried_again_are_reported_on_request(database, tasks, 
 
 def test_what_is_not_raised_is_reported_in_words(database, tasks, arrived):
     Reporting().child_started("host:1/1")
-    Task.objects.enqueue(plain.add, [1], max_attempts=1)
+    enqueue_unchecked(plain.add, [1], max_attempts=1)
     tasks.run_due()
     [event] = arrived.events
     assert event["message"].startswith("BAD_ARGUMENTS: ")

@@ -9,6 +9,8 @@ FUZZ = "tests/admin/test_fuzz.py::"
 REDACTION = "tests/admin/test_redaction.py::"
 SELECTION = "tests/admin/test_search.py::"
 UNREADABLE = "tests/admin/test_unreadable.py::"
+GROUP = "tests/admin/test_failure_group.py::"
+OVERVIEW = "tests/admin/test_overview.py::"
 
 CONSOLE = (
     Mutant(
@@ -112,5 +114,26 @@ CONSOLE = (
         (Edit("taskqueue/engines/sqlite.py", ".unfinished().only(*CANCEL_COLUMNS)", ".unfinished()"),),
         (UNREADABLE + "test_it_is_cancelled_among_others",),
         on=SQLITE,
+    ),
+    Mutant(
+        "every batch of a spread begins at its beginning",
+        (Edit("admin/bulk/selection.py", " + (self.done + self.skipped) * step", ""),),
+        (GROUP + "test_a_spread_goes_on_from_batch_to_batch",),
+    ),
+    Mutant(
+        "the search over groups looks at messages that its user may not see",
+        (Edit("admin/pages/failure_search.py", 'if can_see_payload else ""', 'if True else ""'),),
+        (GROUP + "test_a_search_does_not_tell_what_may_not_be_seen",),
+    ),
+    Mutant(
+        "only the oldest task of a lane is asked for its function",
+        (
+            Edit(
+                "taskqueue/sql/depths.sql",
+                "            LIMIT %(cap)s\n        ) AS first",
+                "            LIMIT 1\n        ) AS first",
+            ),
+        ),
+        (OVERVIEW + "test_every_unknown_function_is_named",),
     ),
 )

@@ -15,7 +15,7 @@ SHELL = (
         (
             Edit("cli/changing.py", "    if answered is None:\n", "    if False:\n"),
             Edit("cli/changing.py", "    if not answered:\n", "    if answered is False:\n"),
-        ),  # fmt: skip
+        ),
         (CHANGES + "TestMany::test_they_need_a_reason_and_a_yes",),
     ),
     Mutant(
@@ -76,7 +76,7 @@ SHELL = (
                 "succeeding_calls(tasks, first.func_path) if can_see_payload else []",
                 "succeeding_calls(tasks, first.func_path)",
             ),
-        ),  # fmt: skip
+        ),
         (CHANGED + "test_who_may_not_see_arguments_is_told_nothing_of_them",),
     ),
 )

@@ -72,8 +72,8 @@ def change_event(task: Task, kind: str, n: int = 0, /, **changes: Any) -> None:
 
 def add_event(task: Task, kind: str, attempt: int, actor: str) -> None:
     last = TaskEvent.objects.filter(task=task).latest("id")
-    moment = last.ts + timedelta(milliseconds=1)
-    TaskEvent.objects.create(task=task, kind=f"task.{kind}", ts=moment, attempt=attempt, actor=actor, data={})
+    later = last.ts + timedelta(microseconds=1)
+    TaskEvent.objects.create(task=task, kind=f"task.{kind}", ts=later, attempt=attempt, actor=actor, data={})
 
 
 def change(task: Task, **changes: Any) -> None:

@@ -38,6 +38,7 @@ if "WORKER_LOG_FOLDER" in os.environ:  # production, as many projects log: the r
         },
         "formatters": {"plain": {"format": "%(levelname)s %(name)s %(message)s"}},
         "root": {"handlers": ["file", "mail"], "level": "WARNING"},
+        "loggers": {"django": {"handlers": []}},  # which has one for mails of its own
     }
 
 if "WORKER_SENTRY" in os.environ:

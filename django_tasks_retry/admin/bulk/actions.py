@@ -90,8 +90,10 @@ RUN_NOW = Action(
 ACTIONS = {action.name: action for action in (RETRY, CANCEL, RUN_NOW)}
 
 
-def run_action(action: Action, ids: Sequence[UUID], request: HttpRequest, reason: str, backend: str) -> list[UUID]:
+def run_action(
+    action: Action, ids: Sequence[UUID], request: HttpRequest, reason: str, backend: str, **options: Any
+) -> list[UUID]:
     """Call the service layer, which writes the events, then log it. Returns the tasks that it applied to."""
-    done = action.call(ids, by=request.user, reason=reason, backend=backend)
+    done = action.call(ids, by=request.user, reason=reason, backend=backend, **options)
     log_action(request, Task, [(str(task_id), str(task_id)) for task_id in done], action.name, reason)
     return done

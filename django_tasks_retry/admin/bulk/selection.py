@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.core import signing
 from django.db.models import Exists, OuterRef
 
-from ...models import Task
+from ...models import Queue, Task
 from ...querysets import TaskQuerySet
 from ...rules.status import Status
 from ...selection.payload import matching_ids
-from ...taskqueue.operator import summaries
+from ...taskqueue.operator import failure_groups, summaries
 from ..tasks import filters, search
 
 SALT = "django_tasks_retry.admin.selection"
@@ -42,6 +43,11 @@ class Selection:
     after: str | None = None
     done: int = 0
     skipped: int = 0
+    paused: tuple[str, ...] = ()
+    """Paused queues that tasks were changed in: they will not run yet."""
+    start: str = ""
+    step: float = 0.0
+    """Where an action is spread over time: when the first task is due, and how many seconds later each next one."""
 
     def sign(self) -> str:
         return signing.dumps(asdict(self), salt=SALT, compress=True)
@@ -73,10 +79,22 @@ class Selection:
         matching = matching_ids(ids, query, using)
         return [task_id for task_id in ids if task_id in matching]
 
-    def advanced(self, reached: UUID | None, done: int, skipped: int) -> Selection:
+    def spread(self, start: datetime, seconds: float, count: int) -> Selection:
+        """The same selection, its tasks due evenly over so many seconds; more than were counted go on at that pace."""
+        return replace(self, start=start.isoformat(), step=seconds / max(count, 1))
+
+    def due(self) -> dict[str, Any]:
+        """When the tasks of the next batch are due, in the words of the service layer; nothing where at once."""
+        if not self.start:
+            return {}
+        step = timedelta(seconds=self.step)
+        return {"eta": datetime.fromisoformat(self.start) + (self.done + self.skipped) * step, "step": step}
+
+    def advanced(self, reached: UUID | None, done: int, skipped: int, paused: Iterable[str] = ()) -> Selection:
         """The same selection after a batch."""
         after = self.after if reached is None else str(reached)
-        return replace(self, after=after, done=self.done + done, skipped=self.skipped + skipped)
+        queues = tuple(sorted({*self.paused, *paused}))
+        return replace(self, after=after, done=self.done + done, skipped=self.skipped + skipped, paused=queues)
 
 
 class InvalidSelection(Exception):
@@ -90,7 +108,7 @@ def load_selection(token: str, user: Any) -> Selection:
         raise InvalidSelection from error
     if selection.user != str(user.pk):
         raise InvalidSelection
-    return selection
+    return replace(selection, paused=tuple(selection.paused))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +124,8 @@ class DryRun:
     is_partial: bool
     succeeded: int = 0
     retried: int = 0
+    paused: frozenset[str] = frozenset()
+    """Paused queues that they are in."""
 
     @property
     def is_exact(self) -> bool:
@@ -122,15 +142,37 @@ def dry_run(selection: Selection, statuses: tuple[Status, ...], using: str) -> D
         tasks = tasks.filter(pk__gte=UUID(selection.since))
     again = Exists(Task.objects.using(using).filter(retry_of=OuterRef("pk")))
     limit = search.MAX_CANDIDATES if looks_into_payload(selection) else DRY_RUN_LIMIT
-    found = list(tasks.values_list("pk", "status", again)[: limit + 1])
+    found = list(tasks.values_list("pk", "status", again, "queue")[: limit + 1])
     visible = set(selection.visible([pk for pk, *_rest in found], using))
-    rows = [(status, is_retried) for pk, status, is_retried in found if pk in visible]
-    counted = [(status, is_retried) for status, is_retried in rows[:limit] if status in statuses]
+    rows = [row for pk, *row in found if pk in visible]
+    counted = [row for row in rows[:limit] if row[0] in statuses]
     return DryRun(
         possible=len(counted),
         skipped=min(len(rows), limit) - len(counted),
         is_capped=len(found) > limit,
         is_partial=selection.since is not None,
-        succeeded=sum(status == Status.SUCCESS for status, _is_retried in counted),
-        retried=sum(is_retried for _status, is_retried in counted),
+        succeeded=sum(status == Status.SUCCESS for status, _is_retried, _queue in counted),
+        retried=sum(is_retried for _status, is_retried, _queue in counted),
+        paused=frozenset(queue for _status, _is_retried, queue in counted) & paused_queues(using),
     )
+
+
+def paused_queues(using: str) -> set[str]:
+    return set(Queue.objects.using(using).paused().values_list("name", flat=True))
+
+
+def paused_queues_of(ids: Sequence[UUID], using: str) -> set[str]:
+    """The paused queues that these tasks are in."""
+    paused = paused_queues(using)
+    tasks = Task.objects.using(using).filter(pk__in=ids, queue__in=paused)
+    return set(tasks.values_list("queue", flat=True)) if paused and ids else set()
+
+
+def count_selected(selection: Selection, expected: DryRun, using: str) -> int:
+    """How many tasks a retry is spread over: counted as far as that is cheap, beyond it estimated where possible."""
+    if expected.is_exact:
+        return expected.possible
+    count = selection.remaining(using).values("pk")[: failure_groups.COUNTED + 1].count()
+    if count <= failure_groups.COUNTED:
+        return count
+    return max(count, failure_groups.estimates(using).get(selection.params.get("fingerprint", ""), 0))

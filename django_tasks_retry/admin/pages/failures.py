@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,30 +10,31 @@ from uuid import UUID
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
 from django.db.models.fields.json import KT
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from ...display.formatting import format_capped, format_relative, one_line
-from ...display.redact import redact_text
+from ...display.failure_words import error_words, message_words, place_in_project
+from ...display.formatting import format_ago, format_capped, format_count, one_line
 from ...display.scope import Scope, current_scope
 from ...models import FailureGroup, Task
-from ...rules.fingerprint import general
-from ...rules.frames import Frame, frames_of, innermost_project_frame
 from ...rules.names import short_name
-from ...taskqueue.operator import summaries
+from ...taskqueue.operator import failure_groups
+from ...taskqueue.operator.summaries import CAP
 from ..base import TaskPermissionMixin
 from ..bulk.actions import ACTIONS, CANCEL, RETRY
 from ..bulk.confirm import BulkActionAdmin, select_all
+from .failure_group import group_context
+from .failure_search import matching_heads
 
-MAX_GROUPS = 50
-MAX_MESSAGE = 2000
+PER_PAGE = 25
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRow:
     fingerprint: str
-    sample: UUID
     error: str
     message: str
     location: str
@@ -47,28 +48,55 @@ class FailureRow:
     retrying: int
     retrying_text: str
     first: datetime | None
-    last: datetime
     last_text: str
 
 
 @admin.register(FailureGroup)
 class FailureAdmin(TaskPermissionMixin, BulkActionAdmin):
+    def get_urls(self) -> list[Any]:
+        return [*super().get_urls(), self.page_url("<str:fingerprint>/", self.group_view, "group")]
+
+    def get_post_urls(self) -> list[Any]:
+        return [self.post_url("<str:fingerprint>/<str:name>/", self.group_action_view, "act")]
+
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        scope = current_scope()
-        groups = summaries.failure_groups(scope.using)
+        scope, visible = current_scope(), self.has_payload_permission(request)
+        query = request.GET.get("q", "").strip()
+        heads = failure_groups.group_heads(scope.using)
+        found = matching_heads(heads, query, scope.using, can_see_payload=visible)
+        page = Paginator(found, PER_PAGE).get_page(request.GET.get("p"))
+        groups = failure_groups.describe_groups(list(page), scope.using)
         context = {
-            "groups": failure_rows(groups[:MAX_GROUPS], scope, can_see_payload=self.has_payload_permission(request)),
-            "not_shown": max(0, len(groups) - MAX_GROUPS),
+            "groups": failure_rows(groups, scope, can_see_payload=visible),
+            "page": page,
+            "query": query,
+            "page_query": urlencode({"q": query}) + "&" if query else "",
+            "is_cut": len(heads) >= failure_groups.MAX_GROUPS,
             "can_retry": RETRY.is_allowed(request),
             "can_cancel": CANCEL.is_allowed(request),
             "tasks_url": self.url("changelist", model="task"),
         }
         return self.render_page(request, "failures", _("Failures"), context)
 
-    def get_post_urls(self) -> list[Any]:
-        return [self.post_url("<str:fingerprint>/<str:name>/", self.group_action_view, "act")]
+    def group_view(self, request: HttpRequest, fingerprint: str) -> HttpResponse:
+        """One group: what fails, where, with which arguments, since when, and what became of it."""
+        if request.method != "GET" or not self.has_view_permission(request):
+            raise PermissionDenied
+        scope, visible = current_scope(), self.has_payload_permission(request)
+        head = failure_groups.group_head(fingerprint, scope.using)
+        groups = failure_groups.describe_groups([head], scope.using) if head else []
+        if not groups:
+            text = _("No task with this error is stored: all were deleted, or succeeded in a later attempt.")
+            return self.render_notice(request, _("No such failure"), text, 404)
+        context = {
+            **group_context(groups[0], scope, request, can_see_payload=visible),
+            "can_retry": RETRY.is_allowed(request),
+            "can_cancel": CANCEL.is_allowed(request),
+            "tasks_url": self.url("changelist", model="task"),
+        }
+        return self.render_page(request, "failure_group", error_words(groups[0]), context)
 
     def group_action_view(self, request: HttpRequest, fingerprint: str, name: str) -> HttpResponse:
         """The confirmation page for a group: retry what failed and was not retried, or cancel what is retrying."""
@@ -83,40 +111,42 @@ class FailureAdmin(TaskPermissionMixin, BulkActionAdmin):
 
 
 def failure_rows(
-    groups: Sequence[summaries.FailureGroup], scope: Scope, *, can_see_payload: bool, with_locations: bool = True
+    groups: Sequence[failure_groups.FailureGroup], scope: Scope, *, can_see_payload: bool, with_locations: bool = True
 ) -> list[FailureRow]:
     tracebacks: dict[UUID, str] = {}
-    if with_locations and groups:
+    if with_locations and groups and can_see_payload:
         samples = Task.objects.using(scope.using).filter(pk__in=[each.sample for each in groups])
         tracebacks = dict(samples.values_list("pk", KT("last_error__traceback")))
+    many = any(each.failed > CAP for each in groups)
+    estimates = failure_groups.estimates(scope.using) if many else {}
     return [
-        failure_row(each, tracebacks.get(each.sample) or "", scope.now, can_see_payload=can_see_payload)
+        failure_row(each, tracebacks.get(each.sample) or "", scope.now, estimates, can_see_payload=can_see_payload)
         for each in groups
     ]
 
 
-def location_of(frame: Frame) -> str:
-    return one_line(f"{frame.short_file}:{frame.line} {frame.function}", 120)
-
-
-def failure_row(group: summaries.FailureGroup, traceback: str, now: datetime, *, can_see_payload: bool) -> FailureRow:
-    frame = innermost_project_frame(frames_of(traceback))
+def failure_row(
+    group: failure_groups.FailureGroup,
+    traceback: str,
+    now: datetime,
+    estimates: Mapping[str, int],
+    *,
+    can_see_payload: bool,
+) -> FailureRow:
     return FailureRow(
         fingerprint=group.fingerprint,
-        sample=group.sample,
-        error=one_line(short_name(group.exception) or group.code, 80),
-        message=one_line(general(redact_text(group.message[:MAX_MESSAGE])), 160) if can_see_payload else "",
-        location=location_of(frame) if frame and can_see_payload else "",
+        error=error_words(group),
+        message=message_words(group, can_see_payload=can_see_payload),
+        location=place_in_project(traceback),
         task=one_line(short_name(group.func_path), 80),
         path=one_line(group.func_path, 255),
         open=group.open,
         open_text=format_capped(group.open),
         hour=format_capped(group.failed_this_hour),
         day=format_capped(group.failed_today),
-        failed=format_capped(group.failed),
+        failed=format_count(group.failed, CAP, estimates.get(group.fingerprint, 0)),
         retrying=group.retrying,
         retrying_text=format_capped(group.retrying),
         first=group.first_failed_at,
-        last=group.last_failed_at,
-        last_text=format_relative(group.last_failed_at, now),
+        last_text=format_ago(group.last_failed_at, now),
     )

@@ -14,17 +14,16 @@ from django.utils.translation import ngettext
 
 from ... import registry
 from ...analysis import functions
-from ...analysis.sentences import sampled, sentences
-from ...analysis.what_changed import what_changed
 from ...display.formatting import NO_VALUE, format_decimal, format_duration, format_number, format_percentage, one_line
 from ...display.scope import Scope, current_scope
 from ...models import TaskFunction
 from ...rules.names import short_name
-from ...taskqueue.operator import summaries
+from ...taskqueue.operator import failure_groups
 from ..base import TaskPermissionMixin
 from .activity import SCALES, read_activity
 from .charts import attempts_chart
 from .failures import failure_rows
+from .what_changed import change_context
 
 MAX_FUNCTIONS = 500
 MAX_GROUPS = 10
@@ -86,23 +85,16 @@ class FunctionAdmin(TaskPermissionMixin):
         }
 
     def failures(self, func_path: str, scope: Scope, *, can_see_payload: bool) -> dict[str, Any]:
-        groups = [group for group in summaries.failure_groups(scope.using) if group.func_path == func_path]
-        context: dict[str, Any] = {"groups": failure_rows(groups[:MAX_GROUPS], scope, can_see_payload=can_see_payload)}
+        heads = failure_groups.group_heads(scope.using)
+        ours = {
+            each.fingerprint for each in failure_groups.group_texts(heads, scope.using) if each.func_path == func_path
+        }
+        newest = [head for head in heads if head.fingerprint in ours][:MAX_GROUPS]
+        groups = failure_groups.describe_groups(newest, scope.using)
+        context: dict[str, Any] = {"groups": failure_rows(groups, scope, can_see_payload=can_see_payload)}
         if groups:
             context |= change_context(groups[0].fingerprint, scope, can_see_payload=can_see_payload)
         return context
-
-
-def change_context(fingerprint: str, scope: Scope, *, can_see_payload: bool) -> dict[str, Any]:
-    """For `_what_changed.html`: what changed since the function last worked, for a group of failures."""
-    changed = what_changed(fingerprint, scope.using, can_see_payload=can_see_payload)
-    if changed is None:
-        return {}
-    return {
-        "changed": changed,
-        "changes": sentences(changed, can_see_payload=can_see_payload),
-        "compared": sampled(changed) if can_see_payload else "",
-    }
 
 
 def function_row(counts: functions.Counts, known: set[str]) -> FunctionRow:

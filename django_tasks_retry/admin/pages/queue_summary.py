@@ -18,13 +18,24 @@ from ...display.eligible_workers import (
     serves_queue,
     unknown_task_advice,
 )
-from ...display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
+from ...display.formatting import (
+    format_capped,
+    format_decimal,
+    format_duration,
+    format_number,
+    format_percentage,
+    one_line,
+)
 from ...display.redact import visible_reason
 from ...display.scope import Scope, queue_names
 from ...models import Queue, Worker
 from ...taskqueue.operator.summaries import CAP, Depth
 from .activity import Activity, Bucket
 from .charts import Shape, sparkline
+
+RUNWORKER = "python manage.py runworker"
+MAX_UNKNOWN = 5
+"""Unknown functions that are named."""
 
 RECENT = 10
 """Buckets that the present rate is taken from."""
@@ -61,12 +72,17 @@ class QueueSummary:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, the command that solves it, and the page that shows more."""
+    """What is wrong, the command that solves it, the page that shows more, and the queue to resume."""
 
     text: str
     command: str = ""
     page: str = ""
     params: Mapping[str, str] = field(default_factory=dict)
+    resume: str = ""
+
+    @property
+    def resume_name(self) -> str:
+        return one_line(self.resume, 64)
 
 
 def summarize_queues(
@@ -137,7 +153,10 @@ def failure_rate(buckets: Sequence[Bucket]) -> str:
 def find_problems(
     queues: Sequence[QueueSummary], depths: Sequence[Depth], workers: Sequence[Worker], expired: int
 ) -> list[Problem]:
-    problems = [problem for queue in queues if (problem := queue_problem(queue)) is not None]
+    problems = [paused_problem(queue, queue.pause) for queue in queues if queue.due and queue.pause]
+    if not workers:
+        return problems + no_worker_problems(queues, expired)
+    problems += [unserved_problem(queue) for queue in queues if queue.due and not (queue.pause or queue.workers)]
     problems += [failing_problem(queue) for queue in queues if queue.is_failing]
     problems += [no_tasks_problem(worker) for worker in workers if not worker.tasks]
     problems += unknown_task_problems(depths, [worker for worker in workers if worker.tasks])
@@ -146,19 +165,34 @@ def find_problems(
     return problems
 
 
-def queue_problem(queue: QueueSummary) -> Problem | None:
+def paused_problem(queue: QueueSummary, pause: Pause) -> Problem:
+    values = {"queue": queue.name, "due": queue.due_text, "by": pause.by, "reason": pause.reason or "—"}
+    text = _("Queue %(queue)s: %(due)s waiting, paused by %(by)s (%(reason)s).") % values
+    return Problem(text, page="task", params={"queue": queue.key, "status": "ready"}, resume=queue.key)
+
+
+def unserved_problem(queue: QueueSummary) -> Problem:
     values = {"queue": queue.name, "due": queue.due_text}
-    if queue.due and queue.pause:
-        values |= {"by": queue.pause.by, "reason": queue.pause.reason or "—"}
-        return Problem(_("Queue %(queue)s: %(due)s waiting, paused by %(by)s (%(reason)s).") % values, page="queue")
-    if queue.due and not queue.workers:
-        return Problem(
-            _("Queue %(queue)s: %(due)s waiting, but no running worker. Start one:") % values,
-            runworker_command(queue.key),
-            "task",
-            {"queue": queue.key, "status": "ready"},
-        )
-    return None
+    return Problem(
+        _("Queue %(queue)s: %(due)s waiting, but no running worker. Start one:") % values,
+        runworker_command(queue.key),
+        "task",
+        {"queue": queue.key, "status": "ready"},
+    )
+
+
+def no_worker_problems(queues: Sequence[QueueSummary], expired: int) -> list[Problem]:
+    """One line for all queues: whatever else is wrong follows from it."""
+    due = sum(queue.due for queue in queues if not queue.pause)
+    if not (due or expired):
+        return []
+    text = ngettext(
+        "No worker is running: %(due)s task is waiting.",
+        "No worker is running: %(due)s tasks are waiting.",
+        due,
+    )
+    lost = f" {lost_tasks_text(expired)}" if expired else ""
+    return [Problem(f"{text % {'due': format_capped(due)}}{lost} {_('Start one:')}", RUNWORKER, "worker")]
 
 
 def failing_problem(queue: QueueSummary) -> Problem:
@@ -172,26 +206,40 @@ def no_tasks_problem(worker: Worker) -> Problem:
 
 
 def unknown_task_problems(depths: Sequence[Depth], workers: Sequence[Worker]) -> list[Problem]:
-    """Tasks that would be claimed next, but no running worker of their queue knows their function."""
+    """Functions that due tasks call, but no running worker of their queue knows."""
+    unknown = {
+        path: depth.queue
+        for depth in depths
+        for path in depth.func_paths
+        if (serving := [worker for worker in workers if serves_queue(worker, depth.queue)])
+        and not any(knows_task(worker, path) for worker in serving)
+    }
+    problems = [unknown_task_problem(path, queue) for path, queue in list(unknown.items())[:MAX_UNKNOWN]]
+    if len(unknown) > MAX_UNKNOWN:
+        text = ngettext(
+            "No running worker knows %s more function that tasks wait for.",
+            "No running worker knows %s more functions that tasks wait for.",
+            len(unknown) - MAX_UNKNOWN,
+        )
+        problems.append(Problem(text % format_number(len(unknown) - MAX_UNKNOWN), page="worker"))
+    return problems
+
+
+def unknown_task_problem(path: str, queue: str) -> Problem:
     text = _("Queue %(queue)s: no running worker knows %(path)s.")
-    problems = {}
-    for depth in depths:
-        serving = [worker for worker in workers if serves_queue(worker, depth.queue)]
-        if depth.due and serving and not any(knows_task(worker, depth.oldest_func_path) for worker in serving):
-            values = {"path": one_line(depth.oldest_func_path), "queue": one_line(depth.queue, 64)}
-            problems[depth.oldest_func_path] = Problem(
-                f"{text % values} {unknown_task_advice(depth.oldest_func_path)}",
-                page="task",
-                params={"task": depth.oldest_func_path, "status": "ready"},
-            )
-    return list(problems.values())
+    said = text % {"path": one_line(path), "queue": one_line(queue, 64)}
+    return Problem(f"{said} {unknown_task_advice(path)}", page="task", params={"task": path, "status": "ready"})
 
 
 def expired_lease_problem(expired: int) -> Problem:
+    advice = _("A running worker recovers such tasks within seconds:")
+    return Problem(f"{lost_tasks_text(expired)} {advice}", RUNWORKER)
+
+
+def lost_tasks_text(expired: int) -> str:
     text = ngettext(
         "%s task lost its worker and has not been recovered.",
         "%s tasks lost their worker and have not been recovered.",
         expired,
     )
-    advice = _("A running worker recovers such tasks within seconds:")
-    return Problem(f"{text % format_capped(expired)} {advice}", "python manage.py runworker")
+    return text % format_capped(expired)

@@ -44,6 +44,8 @@ class QueueAdmin(ConsoleAdmin):
             "can_pause": self.has_perm(request, "pause_queue"),
             "operator_events": latest_operator_events(scope, "queue.", can_see_payload=visible),
             "tasks_url": self.url("changelist", model="task"),
+            "now": scope.now,
+            "live": True,
         }
         return self.render_page(request, "queues", _("Queues"), context)
 

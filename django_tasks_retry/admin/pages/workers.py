@@ -15,7 +15,8 @@ from django.utils.translation import gettext as _
 
 from ... import taskqueue
 from ...display.actors import actor_names
-from ...display.formatting import format_elapsed, format_relative, one_line
+from ...display.eligible_workers import is_coroutine
+from ...display.formatting import format_ago, format_elapsed, one_line
 from ...display.reading import read_rows
 from ...display.scope import console_backend, current_scope
 from ...display.worker_state import state_of
@@ -31,6 +32,15 @@ MAX_TASKS = 1000
 
 
 @dataclass(frozen=True, slots=True)
+class Slots:
+    """How many tasks of one kind a worker runs, and how many it could."""
+
+    label: str
+    busy: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerRow:
     key: str
     name: str
@@ -40,7 +50,7 @@ class WorkerRow:
     state: str
     state_label: str
     stop_asked_by: str
-    slots: int
+    slots: list[Slots]
     running: list[dict[str, Any]]
     started: datetime
     uptime: str
@@ -63,10 +73,12 @@ class WorkerAdmin(ConsoleAdmin):
         running = running_by_worker(read_rows(tasks.only(*columns), columns), scope.now)
         rows, visible = self.rows(workers, running, scope.now), self.has_payload_permission(request)
         context = {
-            "workers": [row for row in rows if row.state != "stopped"],
-            "stopped_workers": [row for row in rows if row.state == "stopped"],
+            "workers": [row for row in rows if row.state in ("alive", "stopping")],
+            "stopped_workers": [row for row in rows if row.state in ("stopped", "lost")],
             "can_control": self.has_perm(request, "control_worker"),
             "operator_events": latest_operator_events(scope, "worker.", can_see_payload=visible),
+            "now": scope.now,
+            "live": True,
         }
         return self.render_page(request, "workers", _("Workers"), context)
 
@@ -86,11 +98,11 @@ class WorkerAdmin(ConsoleAdmin):
             state=state,
             state_label=label,
             stop_asked_by=names.get(worker.stop_asked_by, ""),
-            slots=worker.slots,
+            slots=slots_of(worker, running),
             running=running,
             started=worker.started_at,
             uptime=format_elapsed(worker.started_at, worker.stopped_at or now),
-            heartbeat=format_relative(worker.heartbeat_at, now),
+            heartbeat=format_ago(worker.heartbeat_at, now),
             url=self.url("stop", worker.pk),
         )
 
@@ -111,6 +123,19 @@ def running_by_worker(tasks: Sequence[Task], now: datetime) -> dict[str, list[di
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for task in tasks:
         age = format_elapsed(task.last_attempt_at or now, now)
-        running = {"pk": task.pk, "name": one_line(short_name(task.func_path), 60), "age": age}
+        name, is_async = one_line(short_name(task.func_path), 60), is_coroutine(task.func_path)
+        running = {"pk": task.pk, "name": name, "age": age, "is_async": is_async}
         found[(task.locked_by or "").rpartition("/")[0] or task.locked_by or ""].append(running)
     return found
+
+
+def slots_of(worker: Worker, running: Sequence[dict[str, Any]]) -> list[Slots]:
+    """Threads and coroutines apart, where the worker tells."""
+    coroutines = sum(task["is_async"] for task in running)
+    if not worker.threads:
+        return [Slots(_("slots"), len(running), worker.slots)]
+    found = [
+        Slots(_("threads"), len(running) - coroutines, worker.threads),
+        Slots(_("async"), coroutines, worker.slots - worker.threads),
+    ]
+    return [slots for slots in found if slots.count]

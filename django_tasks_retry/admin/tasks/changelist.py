@@ -113,6 +113,14 @@ class TaskChangeList(ChangeList):
         return self.get_query_string({"older": str(self.floor)}, ["p"])
 
     @property
+    def retrying_query(self) -> str | None:
+        """A search for an error means failed tasks; the query string for those that wait for another attempt."""
+        query = search.parse(self.query)
+        if not query.errors or query.statuses or "status" in self.active_filters:
+            return None
+        return self.get_query_string({"status": "retrying"}, ["p", "older"])
+
+    @property
     def notice(self) -> str:
         if self.too_broad:
             return _("The query took too long. Narrow the search: choose a status or a shorter period.")

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from ...display.actors import actor_names
@@ -26,9 +29,11 @@ from ...display.redact import redact_text, redacted_arguments, redacted_json
 from ...display.scope import Scope
 from ...display.tracebacks import FormattedTraceback, format_traceback
 from ...models import Task, TaskEvent, TaskResult
+from ...rules.names import short_id
 from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ..bulk.actions import ACTIONS
+from .progress import read_progress
 from .related import related_tasks, retries_of
 from .retry_preview import retry_preview
 from .timeline import timeline
@@ -51,6 +56,7 @@ class EventRow:
 def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_payload: bool) -> dict[str, Any]:
     newest = read_rows(TaskEvent.objects.using(scope.using).filter(task_id=task.pk).order_by("-id")[: MAX_EVENTS + 1])
     events, is_cut = newest[:MAX_EVENTS][::-1], len(newest) > MAX_EVENTS
+    links = task_links(task, request.resolver_match.namespace if request.resolver_match else "admin")
     return {
         "task": task,
         "schedule_name": task.schedule_id and one_line(task.schedule_id, 128),
@@ -63,7 +69,10 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
         "timeline": timeline(task, events, scope.now, is_cut=is_cut),
         "events": event_rows(task, events, can_see_payload=can_see_payload),
         "events_cut": is_cut and MAX_EVENTS,
-        "facts": task_facts(task, scope.now, can_see_payload=can_see_payload),
+        "facts": [
+            (name, value, links.get(name, ""))
+            for name, value in task_facts(task, scope.now, can_see_payload=can_see_payload)
+        ],
         "unreadable": unreadable_columns(task),
         "preview": retry_preview(task, scope.now),
         "retries": retries_of(task, scope.using),
@@ -85,7 +94,8 @@ def payload_context(task: Task, scope: Scope, request: HttpRequest) -> dict[str,
         "error_message": printable(redact_text(str(error.get("message") or "")), 4000),
         "error_traceback": format_traceback(str(error.get("traceback") or "")),
         "metadata": redacted_json(task.metadata, request) if task.metadata else "",
-        "progress": redacted_json(task.progress, request) if task.progress else "",
+        "progress": read_progress(task.progress),
+        "progress_text": redacted_json(task.progress, request) if task.progress else "",
     }
 
 
@@ -112,12 +122,25 @@ def event_rows(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool
     return rows
 
 
+def task_links(task: Task, site: str) -> dict[str, str]:
+    """The name of a fact → the page that shows more of it, in this admin site."""
+    worker = (task.locked_by or "").rpartition("/")[0] or task.locked_by or ""
+    tasks = reverse("admin:django_tasks_retry_task_changelist", current_app=site)
+    workers = reverse("admin:django_tasks_retry_worker_changelist", current_app=site)
+    return {
+        _("Queue"): f"{tasks}?{urlencode({'queue': task.queue})}",
+        _("Worker"): f"{workers}#worker-{quote(worker, safe='')}",
+        _("Run"): f"{tasks}?{urlencode({'q': f'run:{task.run_id}'})}",
+    }
+
+
 def task_facts(task: Task, now: datetime, *, can_see_payload: bool) -> list[tuple[str, Any]]:
     """Name and value; a time stays a datetime, so that the template can mark it up as one."""
     spent = f"{task.spent} / {task.max_attempts}"
     refunded = _("%(spent)s, %(refunds)s refunded") % {"spent": spent, "refunds": task.refunds}
     facts: list[tuple[str, Any]] = [
         (_("Queue"), one_line(task.queue, 64)),
+        (_("Run"), short_id(task.run_id) if task.run_id != task.pk else None),
         (_("Priority"), str(task.priority)),
         (_("Attempts"), refunded if task.refunds else spent),
         (_("Enqueued"), task.created_at),

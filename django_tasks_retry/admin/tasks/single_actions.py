@@ -18,8 +18,9 @@ from ...display.scope import Scope, console_backend, console_database, current_s
 from ...errors import IllegalMove
 from ...models import Task
 from ..base import ConsoleAdmin
-from ..bulk.actions import ACTIONS, RETRY, Action, run_action
-from ..bulk.confirm import reason_of
+from ..bulk.actions import ACTIONS, CANCEL, RETRY, Action, run_action
+from ..bulk.confirm import paused_warning, reason_of
+from ..bulk.selection import paused_queues_of
 from . import filters
 from .related import Relation, retries_of
 
@@ -77,6 +78,9 @@ class SingleActionAdmin(ConsoleAdmin):
             messages.warning(request, refusal(action, task))
             return task.pk
         messages.success(request, action.done_message(1))
+        if action is not CANCEL:
+            for queue in paused_queues_of([task.pk], console_database()):
+                messages.warning(request, paused_warning(queue))
         copies = Task.objects.using(console_database()).filter(retry_of=task.pk).order_by("-pk")
         return (copies.values_list("pk", flat=True).first() if action is RETRY else None) or task.pk
 

@@ -6,11 +6,11 @@ from datetime import datetime
 
 from ...analysis.sentences import sampled, sentences
 from ...analysis.what_changed import what_changed
-from ...display.formatting import format_capped, format_relative, one_line
+from ...display.formatting import format_ago, format_capped, one_line
 from ...display.redact import redact_text
 from ...rules.fingerprint import general
 from ...rules.names import short_name
-from ...taskqueue.operator import summaries
+from ...taskqueue.operator.failure_groups import FailureGroup, describe_groups, group_heads
 from ..exit_codes import CliError, Exit
 from ..subcommand import Context, Subcommand
 
@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> Exit:
     if context["failure"]:
         return show_changes(context, context["failure"])
-    groups = summaries.failure_groups(context.using)
-    shown = groups[: context["limit"] or None]
+    groups = group_heads(context.using)
+    shown = describe_groups(groups[: context["limit"] or None], context.using)
     if context.output.as_json:
         for group in shown:
             context.output.record(asdict(group) | {"message": redact_text(group.message)})
@@ -55,7 +55,7 @@ def show_changes(context: Context, fingerprint: str) -> Exit:
     return Exit.OK
 
 
-def group_row(group: summaries.FailureGroup, now: datetime) -> tuple[str, ...]:
+def group_row(group: FailureGroup, now: datetime) -> tuple[str, ...]:
     return (
         group.fingerprint,
         one_line(short_name(group.exception) or group.code, 60),
@@ -64,7 +64,7 @@ def group_row(group: summaries.FailureGroup, now: datetime) -> tuple[str, ...]:
         format_capped(group.failed_this_hour),
         format_capped(group.failed_today),
         format_capped(group.retrying),
-        format_relative(group.last_failed_at, now),
+        format_ago(group.last_failed_at, now),
         one_line(general(redact_text(group.message[:2000])), 100),
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from django.utils import timezone
 
-from ...display.formatting import format_capped, format_duration, format_elapsed, format_relative, one_line
+from ...display.formatting import format_ago, format_capped, format_duration, format_elapsed, one_line
 from ...display.reading import read_rows
 from ...display.redact import redact_text
 from ...display.scope import Scope
@@ -22,7 +22,7 @@ from ...durations import read_duration
 from ...models import Task, Worker
 from ...rules.fingerprint import general
 from ...rules.names import short_id, short_name
-from ...taskqueue.operator import summaries
+from ...taskqueue.operator.failure_groups import describe_groups, group_heads
 from ..exit_codes import Exit
 from ..figures import QueueFigures, read_queues, read_workers
 from ..output import is_terminal
@@ -105,14 +105,14 @@ def running_lines(scope: Scope) -> list[str]:
 
 
 def failure_lines(scope: Scope) -> list[str]:
-    groups = summaries.failure_groups(scope.using)[: MOST["failures"]]
+    groups = describe_groups(group_heads(scope.using)[: MOST["failures"]], scope.using)
     rows = [
         (
             one_line(short_name(group.exception) or group.code, 40),
             one_line(short_name(group.func_path), 40),
             format_capped(group.failed_this_hour),
             format_capped(group.open),
-            format_relative(group.last_failed_at, scope.now),
+            format_ago(group.last_failed_at, scope.now),
             one_line(general(redact_text(group.message[:2000])), 80),
         )
         for group in groups
@@ -128,7 +128,7 @@ def worker_lines(scope: Scope, workers: Sequence[Worker]) -> list[str]:
             one_line(worker.pk, 60),
             f"{worker.running}/{worker.slots}",
             format_elapsed(worker.started_at, scope.now),
-            format_relative(worker.heartbeat_at, scope.now),
+            format_ago(worker.heartbeat_at, scope.now),
         )
         for worker in workers[: MOST["workers"]]
     ]

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> Exit:
     now, stored = context.scope.now, Worker.objects.using(context.using).order_by("-heartbeat_at")
     rows = [(worker, *state_of(worker, now)) for worker in stored[:MAX_WORKERS]]
-    shown = [(worker, label) for worker, state, label in rows if context["all"] or state != "stopped"]
+    shown = [(worker, label) for worker, state, label in rows if context["all"] or state not in ("stopped", "lost")]
     if context.output.as_json:
         for worker, label in shown:
             context.output.record(worker_record(worker, label))

@@ -41,6 +41,7 @@ def deregister_worker(worker_id: str, backend: str) -> None:
 
 
 def alive_workers(backend: str = "default") -> QuerySet[Worker]:
+    """Workers with a heartbeat in the last 30 seconds."""
     recently = Now() - timedelta(seconds=ALIVE_SECONDS)
     return Worker.objects.using(database(backend)).filter(stopped_at__isnull=True, heartbeat_at__gte=recently)
 

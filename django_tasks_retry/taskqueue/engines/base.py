@@ -80,8 +80,17 @@ class Engine(Protocol):
     def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
         """End those of the tasks that are unfinished, as `record` does. By id, whether a worker was running it."""
 
+    def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The rows of depths.sql."""
+
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of failures.sql."""
+
+    def failed_since(self, parameters: Mapping[str, Any]) -> int:
+        """The answer of failed_since.sql."""
+
+    def estimate_failures(self) -> dict[str, int]:
+        """About how many failed with each common fingerprint, as far as the database knows without counting."""
 
     def estimate_tasks(self) -> int:
         """About how many tasks are stored, without counting them."""

@@ -84,12 +84,17 @@ RECOVER = read_sql(
 )
 CANCEL = {waits: read_sql("cancel", skip_locked="" if waits else SKIP_LOCKED) for waits in (True, False)}
 CLEAR_STRAYS = read_sql("clear_strays")
-FAILURES = read_sql("failures", **{name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")})
+DEPTHS = read_sql("depths", collect="jsonb_agg")
+ERROR = {name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")}
+SHOWN = "SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)"
+FAILURES = read_sql("failures", shown=SHOWN, **ERROR)
+FAILED_SINCE = read_sql("failed_since", shown=SHOWN)
 HORIZON = read_sql("horizon")
 RESULT_KEY = f"{TaskResult._meta.db_table}_pkey"
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
 LAST_EVENT = "SELECT pg_sequence_last_value(pg_get_serial_sequence(%(table)s, 'id')::regclass)"
 ESTIMATE = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(table)s)"
+ESTIMATE_FAILURES = read_sql("estimate_failures")
 
 
 class PostgreSQL:
@@ -212,8 +217,17 @@ class PostgreSQL:
 
     # Summaries and wake-ups
 
+    def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return run(DEPTHS, parameters, self.using)
+
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         return run(FAILURES, parameters, self.using)
+
+    def failed_since(self, parameters: Mapping[str, Any]) -> int:
+        return int(self.fetch(FAILED_SINCE, parameters)[0][0])
+
+    def estimate_failures(self) -> dict[str, int]:
+        return dict(self.fetch(ESTIMATE_FAILURES, {"table": Task._meta.db_table}))
 
     def estimate_tasks(self) -> int:
         return int(self.fetch(ESTIMATE, {"table": Task._meta.db_table})[0][0])

@@ -42,15 +42,15 @@ from ..lease import (
 )
 from ..producer.new_tasks import LAST_YEAR, as_dated, key_of
 from .base import Loss, Moved, Terms
-from .sqlite_moves import AcceptedReport, accept
+from .sqlite_moves import AcceptedReport, accept, claimed
 from .statements import read_sql
 
 LANES = read_sql("lanes_sqlite")
 # The operator ->> of the other engine is known to SQLite only from 3.38 on.
-FAILURES = read_sql(
-    "failures",
-    **{name: f"json_extract(task.last_error, '$.{name}')" for name in ("exception", "code", "message")},
-)
+ERROR = {name: f"json_extract(task.last_error, '$.{name}')" for name in ("exception", "code", "message")}
+SHOWN = "SELECT key, value FROM json_each(%(shown)s)"
+DEPTHS = read_sql("depths", collect="json_group_array")
+FAILURES, FAILED_SINCE = read_sql("failures", shown=SHOWN, **ERROR), read_sql("failed_since", shown=SHOWN)
 CANCEL_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
 """What cancelling has to know. Whatever else a row holds, even what cannot be decoded, does not stand in its way."""
 
@@ -257,8 +257,17 @@ class SQLite:
 
     # Summaries and wake-ups
 
+    def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return run(DEPTHS, parameters, self.using)
+
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         return run(FAILURES, parameters, self.using)
+
+    def failed_since(self, parameters: Mapping[str, Any]) -> int:
+        return int(fetch(FAILED_SINCE, parameters, self.using)[0][0])
+
+    def estimate_failures(self) -> dict[str, int]:
+        return {}
 
     def estimate_tasks(self) -> int:
         return int(fetch(ESTIMATE, None, self.using)[0][0])
@@ -286,16 +295,3 @@ def floor_of(eta: Any) -> datetime:
 def is_uuid(value: Any) -> bool:
     """SQLite would store any text as an id; what is none cannot even be named, and stays where it is."""
     return read_or(None, as_uuid, value) is not None
-
-
-def claimed(row: Sequence[Any], worker_id: str, expires: datetime, moment: datetime) -> list[Any]:
-    """A row that was read before it was claimed, as it is afterwards."""
-    values = dict(zip(COLUMNS, row, strict=True))
-    values |= {
-        "attempts": values["attempts"] + CLAIM.attempts,
-        "locked_by": worker_id,
-        "lock_expires_at": expires,
-        "started_at": values["started_at"] or moment,
-        "last_attempt_at": moment,
-    }
-    return list(values.values())

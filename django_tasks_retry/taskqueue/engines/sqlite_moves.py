@@ -1,4 +1,4 @@
-"""What an accepted report writes on SQLite: the rules of finish.sql as values."""
+"""What a claim and an accepted report write on SQLite: the rules of claim.sql and finish.sql as values."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from django.db.models import F
 
 from ...models import Task, TaskEvent, TaskResult
 from ...rules.repeat import next_slot
-from ...rules.transitions import COMPLETE, EventKind
+from ...rules.transitions import CLAIM, COMPLETE, EventKind
 from ..consumer.report import Report
 from ..events import event, result_of
+from ..lease import COLUMNS
 from ..producer.new_tasks import same_call
 
 DATED = {EventKind.REQUEUED, EventKind.RELEASED}
@@ -81,3 +82,16 @@ class AcceptedReport:
     def next_occurrence(self, task: Task) -> Task:
         slot = next_slot(task.slot or task.eta, task.interval, self.moment)
         return same_call(task, id=self.report.next_id, eta=slot, slot=slot)
+
+
+def claimed(row: Sequence[Any], worker_id: str, expires: datetime, moment: datetime) -> list[Any]:
+    """A row that was read before it was claimed, as it is afterwards."""
+    values = dict(zip(COLUMNS, row, strict=True))
+    values |= {
+        "attempts": values["attempts"] + CLAIM.attempts,
+        "locked_by": worker_id,
+        "lock_expires_at": expires,
+        "started_at": values["started_at"] or moment,
+        "last_attempt_at": moment,
+    }
+    return list(values.values())

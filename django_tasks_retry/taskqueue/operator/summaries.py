@@ -5,25 +5,23 @@ Every count is capped: beyond the cap nobody needs to know how many, only that t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connections
 from django.db.models import Q
 
 from ...clock import Now, now
-from ...instants import adapted
 from ...models import Task, TaskEvent
-from ..database import as_moment, run
+from ..database import as_moment
 from ..engines import engine_for
-from ..engines.statements import read_sql
 
 CAP = 1000
-GROUPS = 200
-DEPTHS = read_sql("depths")
+MAX_PATHS = 20
+"""Functions that are named for a lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,41 +31,27 @@ class Depth:
     queue: str
     priority: int
     oldest_eta: datetime
-    oldest_func_path: str
+    func_paths: tuple[str, ...]
+    """Which functions its due tasks call, as far as the first of them tell."""
     backend: str
     due: int
 
 
-@dataclass(frozen=True, slots=True)
-class FailureGroup:
-    """Failures with one fingerprint, described by the latest. `open` counts those that were not retried."""
-
-    fingerprint: str
-    sample: UUID
-    func_path: str
-    queue: str
-    last_failed_at: datetime
-    exception: str
-    code: str
-    message: str
-    first_failed_at: datetime | None
-    failed: int
-    open: int
-    failed_today: int
-    failed_this_hour: int
-    retrying: int
-
-
 def depths(using: str) -> list[Depth]:
     """Every lane that holds a pending task, with its head and its due tasks, counted up to CAP + 1."""
-    rows, current = run(DEPTHS, {"cap": CAP + 1, **READABLE_TIMES}, using), now(using)
+    parameters, current = {"cap": CAP + 1, "paths": MAX_PATHS, **READABLE_TIMES}, now(using)
     return [
         Depth(
-            row["queue"], row["priority"], readable_moment(row["eta"]) or current, row["func_path"],
+            row["queue"], row["priority"], readable_moment(row["eta"]) or current, read_paths(row["func_paths"]),
             row["backend"], row["due"],
         )
-        for row in rows
+        for row in engine_for(using).depths(parameters)
     ]  # fmt: skip
+
+
+def read_paths(value: Any) -> tuple[str, ...]:
+    """PostgreSQL gives NULL where there is none; each driver reads JSON in its own way."""
+    return tuple(json.loads(value) if isinstance(value, str) else value or ())
 
 
 READABLE_TIMES = {"first": "0001-01-02 00:00:00+00", "last": "9999-12-30 00:00:00+00"}
@@ -80,29 +64,6 @@ def readable_moment(value: Any) -> datetime | None:
         return value and as_moment(value)
     except ValueError:
         return None
-
-
-def failure_groups(using: str) -> list[FailureGroup]:
-    """Failures by fingerprint, the latest first, each count up to CAP + 1."""
-    connection, current = connections[using], now(using)
-    parameters: dict[str, Any] = {
-        "cap": CAP + 1,
-        "groups": GROUPS + 1,
-        "day_ago": adapted(current - timedelta(days=1), connection),
-        "hour_ago": adapted(current - timedelta(hours=1), connection),
-    }
-    found = [read_group(row) for row in engine_for(using).failure_groups(parameters)]
-    return sorted(found, key=lambda group: group.last_failed_at, reverse=True)
-
-
-def read_group(row: Mapping[str, Any]) -> FailureGroup:
-    times = {name: row[name] and as_moment(row[name]) for name in ("first_failed_at", "last_failed_at")}
-    texts = {name: row[name] or "" for name in ("exception", "code", "message")}
-    return FailureGroup(**{**row, **times, **texts, "sample": as_uuid(row["sample"])})
-
-
-def as_uuid(value: Any) -> UUID:
-    return value if isinstance(value, UUID) else UUID(value)
 
 
 def ahead_of(task: Task, using: str) -> int:

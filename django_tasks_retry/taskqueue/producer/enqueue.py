@@ -72,6 +72,7 @@ class Request(NamedTuple):
 
 
 def enqueue(request: Request) -> Task:
+    """Store one call and return it; or raise, and store nothing."""
     return enqueue_many([request])[0]
 
 

@@ -1,5 +1,6 @@
--- Depths: every (queue, priority) lane with its oldest task and how many are due, counted up to a cap. One index probe
--- per lane plus a bounded range of dtr_lanes. For both databases, so without LATERAL.
+-- Depths: every (queue, priority) lane with its oldest task, how many are due, counted up to a cap, and which functions
+-- the first of them call. One index probe per lane plus a bounded range of dtr_lanes. For both databases, so without
+-- LATERAL.
 WITH RECURSIVE lane (id) AS (
     SELECT (
         SELECT id FROM django_tasks_retry_task
@@ -17,7 +18,7 @@ WITH RECURSIVE lane (id) AS (
     FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
 )
 SELECT head.queue, head.priority,
-    CASE WHEN head.eta BETWEEN %(first)s AND %(last)s THEN head.eta END AS eta, head.func_path, head.backend, (
+    CASE WHEN head.eta BETWEEN %(first)s AND %(last)s THEN head.eta END AS eta, head.backend, (
     SELECT count(capped.id) FROM (
         SELECT t.id FROM django_tasks_retry_task AS t
         WHERE t.status = 'PENDING' AND t.queue = head.queue AND t.priority = head.priority
@@ -25,6 +26,19 @@ SELECT head.queue, head.priority,
         ORDER BY t.eta, t.id
         LIMIT %(cap)s
     ) AS capped
-) AS due
+) AS due, (
+    SELECT $collect(called.func_path) FROM (
+        SELECT first.func_path FROM (
+            SELECT t.func_path FROM django_tasks_retry_task AS t
+            WHERE t.status = 'PENDING' AND t.queue = head.queue AND t.priority = head.priority
+                AND t.eta <= django_tasks_retry_now()
+            ORDER BY t.eta, t.id
+            LIMIT %(cap)s
+        ) AS first
+        GROUP BY first.func_path
+        ORDER BY first.func_path
+        LIMIT %(paths)s
+    ) AS called
+) AS func_paths
 FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
 ORDER BY head.queue, head.priority DESC

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from time import monotonic
 from traceback import clear_frames
@@ -54,7 +54,7 @@ class Attempt:
     claimed: float
     place: int | None = None
     """Of its entry in the in-flight table."""
-    is_async: bool = False
+    is_async: bool = field(init=False)
     started: float = 0.0
     ended: float = 0.0
     report: Report | None = None
@@ -65,6 +65,9 @@ class Attempt:
     traceback: TracebackType | None = None
     """Where it failed, for receivers of signals: lines of code only, what they held is gone."""
     result: bridge.AnyResult | None = None
+
+    def __post_init__(self) -> None:
+        self.is_async = is_coroutine(self.lease.func_path)
 
     @property
     def deadline(self) -> float:

@@ -31,7 +31,7 @@ from ..shared.messages import (
 )
 from ..shared.outcomes import OutcomeRecorder, Recorded
 from ..shared.stats import StatsSender
-from .attempt import Attempt, is_coroutine
+from .attempt import Attempt
 from .finished_signals import FinishedSignals
 from .intake import Intake
 from .loop_executor import LoopExecutor
@@ -185,8 +185,7 @@ class Child:
 
     def start_attempts(self, leases: list[Lease], claimed: float) -> None:
         for lease in leases:
-            place = self.inflight.claim(lease, claimed)
-            attempt = Attempt(lease, claimed, place, is_coroutine(lease.func_path))
+            attempt = Attempt(lease, claimed, self.inflight.claim(lease, claimed))
             self.attempts.add(attempt)
             (self.loop if attempt.is_async else self.threads).submit(attempt)
 

@@ -38,6 +38,7 @@ class Heartbeat:
                 schedules=listed_names(self.options.backend),
                 processes=self.options.processes,
                 slots=self.options.slots,
+                threads=self.options.all_threads,
             )
         )
         # Afterwards: whoever looks for schedules that nobody lists must know of us before our rows are there.

@@ -245,14 +245,14 @@ class Supervisor:
             return
         self.stop_by = monotonic() + self.options.grace
         running = sum(len(child.running()) for child in self.pool.children)
+        for child in self.pool.children:
+            child.ask_to_stop("the worker shut down")
         logger.info(
             "%s: stopping · %d running, waiting up to %gs (again to hand them back now)",
             why,
             running,
             self.options.grace,
         )
-        for child in self.pool.children:
-            child.ask_to_stop("the worker shut down")
 
     def kill_children(self) -> None:
         for child in self.pool.children:

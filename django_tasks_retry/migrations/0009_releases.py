@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("django_tasks_retry", "0007_counters")]
+    dependencies = [("django_tasks_retry", "0008_worker_threads")]
 
     operations = [
         migrations.AddField(

@@ -1,0 +1,175 @@
+"""Failure groups: failures with one fingerprint, found and counted at a cost that does not grow with what is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+from django.db.models.fields.json import KT
+
+from ...clock import now
+from ...instants import adapted
+from ...models import Task
+from ..database import as_moment, run
+from ..engines import engine_for
+from ..engines.statements import read_sql
+from ..lease import as_uuid
+from .summaries import CAP
+
+MAX_GROUPS = 2000
+"""How many groups are looked for. More differ in what should not tell failures apart."""
+
+COUNTED = 100_000
+"""How many failures of a single group are counted."""
+
+LOOKED_AT = 10_000
+"""For how many of its newest failures it is found out what became of them."""
+
+CHUNK = 500
+"""Groups whose texts are read at once."""
+
+HEADS = read_sql("failure_heads", alike="alike")
+HEAD = read_sql("failure_heads", alike="(SELECT %(fingerprint)s AS fingerprint) AS alike")
+"""The same for one fingerprint; a part of a statement that nothing refers to is not run."""
+OUTCOMES = read_sql("failure_outcomes")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A group before it is counted: its latest task, and when that failed."""
+
+    fingerprint: str
+    sample: UUID
+    last_failed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GroupText:
+    """What can be searched of a group: the texts of its latest task."""
+
+    fingerprint: str
+    func_path: str
+    queue: str
+    exception: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failures with one fingerprint, described by the latest. `open` counts those that were not retried."""
+
+    fingerprint: str
+    sample: UUID
+    last_failed_at: datetime
+    func_path: str
+    queue: str
+    exception: str
+    code: str
+    message: str
+    first_failed_at: datetime | None
+    failed: int
+    open: int
+    failed_today: int
+    failed_this_hour: int
+    retrying: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What became of a group: all failures up to COUNTED + 1, and of the newest `looked_at` how they went on."""
+
+    failed: int
+    looked_at: int
+    retried: int
+    succeeded: int
+
+    @property
+    def open(self) -> int:
+        return self.looked_at - self.retried
+
+    @property
+    def is_partial(self) -> bool:
+        return self.failed > self.looked_at
+
+
+def group_heads(using: str) -> list[Head]:
+    """Up to MAX_GROUPS groups, the latest failure first."""
+    heads = [read_head(row) for row in run(HEADS, {"groups": MAX_GROUPS}, using)]
+    return sorted(heads, key=lambda head: head.last_failed_at, reverse=True)
+
+
+def group_head(fingerprint: str, using: str) -> Head | None:
+    """The group with this fingerprint; None where no task failed so, or waits for another attempt since."""
+    [row] = run(HEAD, {"fingerprint": fingerprint, "groups": 0}, using)
+    return read_head(row) if row["failed_id"] or row["waiting_id"] else None
+
+
+def read_head(row: Mapping[str, Any]) -> Head:
+    times = [as_moment(row[name]) for name in ("failed_at", "waiting_since") if row[name]]
+    return Head(row["fingerprint"], as_uuid(row["failed_id"] or row["waiting_id"]), max(times))
+
+
+def describe_groups(heads: Sequence[Head], using: str) -> list[FailureGroup]:
+    """The groups in the order of their heads, each count up to CAP + 1."""
+    if not heads:
+        return []
+    connection, current = connections[using], now(using)
+    parameters = {
+        "shown": as_shown(heads),
+        "cap": CAP + 1,
+        "day_ago": adapted(current - timedelta(days=1), connection),
+        "hour_ago": adapted(current - timedelta(hours=1), connection),
+    }
+    rows = {row["fingerprint"]: row for row in engine_for(using).failure_groups(parameters)}
+    return [read_group(head, rows[head.fingerprint]) for head in heads if head.fingerprint in rows]
+
+
+def group_texts(heads: Sequence[Head], using: str) -> Iterator[GroupText]:
+    """In no order. Nothing is counted."""
+    fingerprints = {head.sample: head.fingerprint for head in heads}
+    samples = list(fingerprints)
+    columns = ("func_path", "queue", *(KT(f"last_error__{name}") for name in ("exception", "code", "message")))
+    for start in range(0, len(samples), CHUNK):
+        tasks = Task.objects.using(using).filter(pk__in=samples[start : start + CHUNK])
+        for sample, *texts in tasks.values_list("pk", *columns):
+            yield GroupText(fingerprints[sample], *(str(text or "") for text in texts))
+
+
+def failure_groups(using: str) -> list[FailureGroup]:
+    """All groups, each count up to CAP + 1."""
+    return describe_groups(group_heads(using), using)
+
+
+def failed_since(heads: Sequence[Head], since: datetime, using: str) -> int:
+    """How many tasks of these groups failed since then, of each group up to CAP + 1."""
+    lately = [head for head in heads if head.last_failed_at > since]
+    parameters = {"shown": as_shown(lately), "cap": CAP + 1, "since": adapted(since, connections[using])}
+    return engine_for(using).failed_since(parameters) if lately else 0
+
+
+def outcomes(fingerprint: str, using: str) -> Outcomes:
+    parameters = {"fingerprint": fingerprint, "cap": COUNTED + 1, "newest": LOOKED_AT}
+    [row] = run(OUTCOMES, parameters, using)
+    return Outcomes(**row)
+
+
+def estimates(using: str) -> dict[str, int]:
+    """About how many failed with each common fingerprint; empty where the database keeps no such statistics."""
+    return engine_for(using).estimate_failures()
+
+
+def read_group(head: Head, row: Mapping[str, Any]) -> FailureGroup:
+    first = row["first_failed_at"] and as_moment(row["first_failed_at"])
+    texts = {name: row[name] or "" for name in ("exception", "code", "message")}
+    known = {"sample": head.sample, "last_failed_at": head.last_failed_at, "first_failed_at": first}
+    return FailureGroup(**{**row, **known, **texts})
+
+
+def as_shown(heads: Sequence[Head]) -> str:
+    return json.dumps({head.fingerprint: head.sample.hex for head in heads})

@@ -1,0 +1,219 @@
+"""The overview: warnings that name all of it and lead on, threads and coroutines apart, figures that agree."""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import timedelta
+
+import pytest
+
+from django_tasks_retry import registry, taskqueue
+from django_tasks_retry.admin.tasks.progress import read_progress
+from django_tasks_retry.compat import task
+from django_tasks_retry.display import formatting
+from django_tasks_retry.models import Queue, Task
+from django_tasks_retry.taskqueue.consumer.progress import report_progress
+from tests import tasks
+
+BASE = "/admin/django_tasks_retry"
+
+
+@task
+async def poll() -> None:
+    """A coroutine."""
+
+
+def serve(name: str = "w-1", known=("tests.tasks.noop",), **facts) -> None:
+    taskqueue.register_worker(
+        name, "default", host="h", pid=1, version="1", queues=["*"], exclude=[], tasks=list(known), processes=1,
+        **{"slots": 102, "threads": 2, **facts},
+    )  # fmt: skip
+
+
+def problems(client) -> list[str]:
+    return [problem.text for problem, *_ in client.get(f"{BASE}/overview/").context["problems"]]
+
+
+def cards(client) -> dict[str, str]:
+    shown = client.get(f"{BASE}/overview/").context["cards"]
+    return {card.name: f"{card.value} {card.note}" for card in shown}
+
+
+@pytest.mark.fault("F163")
+def test_every_unknown_function_is_named(database, operator):
+    """Also the second one of a lane, behind many tasks that call the first."""
+    Task.objects.enqueue_many([(function_named("first"),)] * 3 + [(tasks.noop,), (function_named("second"),)])
+    serve()
+    one, other = problems(operator)
+    assert "knows tests.admin.test_overview.first." in one
+    assert "knows tests.admin.test_overview.second." in other
+
+
+def test_unknown_functions_are_named_up_to_a_bound(database, operator):
+    Task.objects.enqueue_many([(function_named(f"f{n}"),) for n in range(8)])
+    serve()
+    said = problems(operator)
+    assert len(said) == 6
+    assert "knows 3 more functions" in said[-1]
+
+
+def function_named(name: str):
+    def function() -> None:
+        """Does nothing."""
+
+    function.__name__ = function.__qualname__ = name
+    return task(function)
+
+
+@pytest.mark.fault("F164")
+def test_one_line_says_that_all_workers_are_gone(database, operator, travel):
+    serve()
+    for queue in ("default", "emails", "reports", "bulk"):
+        Task.objects.enqueue(tasks.noop, queue=queue)
+    Task.objects.enqueue(tasks.noop)
+    taskqueue.claim("w-1/1", limit=1)
+    travel(600)
+    [line] = problems(operator)
+    assert line.startswith("No worker is running: 4 tasks are waiting. 1 task lost its worker")
+    assert line.endswith("Start one:")
+
+
+def test_without_work_no_worker_is_missed(database, operator):
+    Task.objects.enqueue(tasks.noop, eta=timedelta(days=1))
+    assert problems(operator) == []
+
+
+def test_a_paused_queue_is_resumed_from_its_warning(database, operator):
+    serve()
+    Task.objects.enqueue(tasks.noop, queue="emails")
+    taskqueue.pause("emails", by="ann")
+    page = operator.get(f"{BASE}/overview/").content.decode()
+    assert f"{BASE}/task/?queue=emails&amp;status=ready" in page
+    [action] = re.findall(r'action="([^"]*)" class="dtr-inline"', page)
+    operator.post(html.unescape(action))
+    assert Queue.objects.get(name="emails").paused_at is None
+
+
+def test_who_may_not_resume_has_no_button(database, session_with):
+    serve()
+    Task.objects.enqueue(tasks.noop, queue="emails")
+    taskqueue.pause("emails", by="ann")
+    assert "dtr-inline" not in session_with("view_task").get(f"{BASE}/overview/").content.decode()
+
+
+@pytest.mark.fault("F165")
+def test_threads_and_coroutines_are_counted_apart(database, operator):
+    registry.register(poll)
+    serve()
+    Task.objects.enqueue_many([(tasks.noop,), (tasks.noop,), (poll,)])
+    taskqueue.claim("w-1/1", limit=3)
+    assert cards(operator)["Running"] == "3 2 of 2 threads, 1 of 100 async"
+    page = operator.get(f"{BASE}/worker/").content.decode()
+    assert "2/2 threads" in page
+    assert "1/100 async" in page
+
+
+def test_a_worker_of_an_earlier_release_tells_its_slots(database, operator):
+    serve(threads=0, slots=8)
+    assert cards(operator)["Running"] == "0 of 8 slots"
+    assert "0/8 slots" in operator.get(f"{BASE}/worker/").content.decode()
+
+
+def test_a_worker_that_crashed_is_not_shown_as_calm(database, operator, travel):
+    serve()
+    travel(600)
+    page = operator.get(f"{BASE}/worker/").content.decode()
+    assert re.search(r'dtr-badge dtr-failed">.{0,60}not responding', page)
+    assert "Last seen" in page
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(999_949, "≈ 999.9 k"), (999_950, "≈ 1.0 M"), (1_000_000, "≈ 1.0 M"), (999_960_000, "≈ 1.0 G")],
+)
+@pytest.mark.fault("F166")
+def test_what_is_rounded_to_a_thousand_is_one_of_the_next_unit(count, said, on):
+    assert formatting.format_approximate(count) == said
+
+
+@pytest.mark.parametrize("value", [1.05, 1.0499999999999998, 1.95, 1.9500000000000002, 0.25])
+def test_a_figure_is_the_same_however_it_was_worked_out(value):
+    assert formatting.format_decimal(value) == {1: "1.1", 2: "2.0", 0: "0.3"}[round(value)]
+
+
+def test_an_estimate_is_said_with_two_digits():
+    assert formatting.format_count(1001, 1000, 51_234) == "≈ 51,000"
+    assert formatting.format_count(1001, 1000, 900) == "1,000+"
+    assert formatting.format_count(77, 1000, 51_234) == "77"
+
+
+@pytest.mark.parametrize(
+    ("progress", "said"),
+    [
+        ({"done": 3, "total": 10, "note": "rows"}, "3 / 10 (30.0 %)"),
+        ({"done": 1.5, "total": 2}, "1.5 / 2 (75.0 %)"),
+        ({"done": 12, "total": 10}, "10 / 10 (100.0 %)"),
+        ({"done": -1, "total": 10}, "0 / 10 (0.0 %)"),
+        ({"done": 7, "total": None}, "7"),
+        ({"done": 7, "total": 0}, "7"),
+    ],
+)
+def test_progress_is_told_in_numbers(progress, said):
+    found = read_progress(progress)
+    assert found is not None
+    assert found.text == said
+
+
+@pytest.mark.parametrize("progress", [None, 3, [], {}, {"done": "x"}, {"done": True}, {"done": 1, "total": "many"}])
+def test_what_is_no_progress_is_drawn_as_none(progress):
+    assert read_progress(progress) is None
+
+
+def test_progress_is_drawn_with_a_name(database, operator):
+    reporting = Task.objects.enqueue(tasks.noop)
+    [lease] = taskqueue.claim("w")
+    report_progress(lease, 3, 10, "importing password=hunter2")
+    page = operator.get(f"{BASE}/task/{reporting.pk}/change/").content.decode()
+    assert (
+        '<progress max="10.000000" value="3.000000" aria-labelledby="dtr-progress">3 / 10 (30.0 %)</progress>' in page
+    )
+    assert "importing" in page
+    assert "hunter2" not in page
+
+
+@pytest.mark.fault("F167")
+def test_the_history_of_a_task_is_its_events(played, operator):
+    """Django's own page would say that it has none."""
+    page = operator.get(f"{BASE}/task/{played['cancelled'].pk}/history/").content.decode()
+    assert "change history" not in page
+    assert "deploy script" in page
+    assert "It was cancelled, so it has no result." in page
+
+
+def test_a_task_leads_to_its_queue_worker_and_run(database, operator):
+    serve("web 1/a")
+    first = Task.objects.enqueue(tasks.noop, queue="emails")
+    [lease] = taskqueue.claim("web 1/a/1")
+    page = operator.get(f"{BASE}/task/{first.pk}/change/").content.decode()
+    assert f'href="{BASE}/task/?queue=emails"' in page
+    assert f'href="{BASE}/worker/#worker-web%201%2Fa"' in page
+    assert 'id="worker-web%201%2Fa"' in operator.get(f"{BASE}/worker/").content.decode()
+    taskqueue.complete_task(lease)
+    [again] = taskqueue.retry([first.pk])
+    member = operator.get(f"{BASE}/task/{again.pk}/change/").content.decode()
+    [link] = re.findall(rf'<dd><a href="([^"]*)">{str(first.pk)[:18]}</a></dd>', member)
+    run = operator.get(html.unescape(link)).context["cl"].result_list
+    assert {task.pk for task in run} == {first.pk, again.pk}
+
+
+def test_a_search_for_an_error_says_that_it_means_failed_tasks(database, operator):
+    waiting, failed = Task.objects.enqueue_many(
+        [{"func": tasks.noop, "max_attempts": 3}, {"func": tasks.noop, "max_attempts": 1}]
+    )
+    taskqueue.finish([taskqueue.Failed(lease, ValueError("boom")) for lease in taskqueue.claim("w", limit=2)])
+    page = operator.get(f"{BASE}/task/", {"q": "error:boom"})
+    assert [task.pk for task in page.context["cl"].result_list] == [failed.pk]
+    [link] = re.findall(r'href="([^"]*)">Show those that wait', page.content.decode())
+    others = operator.get(f"{BASE}/task/{html.unescape(link)}")
+    assert [task.pk for task in others.context["cl"].result_list] == [waiting.pk]

@@ -15,7 +15,7 @@ from ...display.redact import visible_reason
 from ...display.scope import Scope
 from ...errors import TaskQueueError
 from ...models import Schedule
-from ...rules.schedules import UNREADABLE
+from ...rules.schedules.timing import UNREADABLE
 from ...taskqueue import alive_workers
 from ...taskqueue.schedules.runs import task_for, unfinished_runs
 

@@ -39,6 +39,9 @@ class Worker(models.Model):
     host = models.CharField(_("host"), max_length=255)
     pid = models.PositiveIntegerField(_("process"))
     version = models.CharField(_("version"), max_length=32)
+    # With a default in the database, for workers of an older release.
+    release = models.CharField(_("release"), max_length=100, default="", db_default="")
+    versions = models.JSONField(_("versions"), null=True, help_text=_("Of Python and the installed packages."))
     backend = models.CharField(_("backend"), max_length=64, default="default")
     queues = models.JSONField(_("queues"), default=list, help_text=_("Patterns of the queues it serves."))
     exclude = models.JSONField(_("excluded queues"), default=list)

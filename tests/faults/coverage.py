@@ -158,6 +158,7 @@ FAULTS = {
     "F253": "tasks are enqueued while a selection of many is being changed",
     "F254": "a task in the foreground outlasts its lease",
     "F255": "somebody with all rights over the database doctored the history",
+    "F256": "someone learns arguments from what failures have in common",
     "F200": "many workers tick one slot",
     "F201": "the tick is cut, crashed or killed at any statement",
     "F202": "ten thousand schedules due at once",

@@ -13,6 +13,7 @@ from tests.mutants.leases import FENCES, LEASES
 from tests.mutants.neighbourly import ENQUEUES, OTHERS
 from tests.mutants.observing import COUNTERS, LINES, MIDDLEWARE, TRACES
 from tests.mutants.schedules import SCHEDULES
+from tests.mutants.shell import SHELL
 from tests.mutants.workers import ANSWERS, LIVES, STATES, WAKING
 
 MUTANTS = (
@@ -42,4 +43,5 @@ MUTANTS = (
     *TRACES,
     *SCHEDULES,
     *LINES,
+    *SHELL,
 )

@@ -25,7 +25,6 @@ from ...errors import InvalidPayload, LeaseLost, TaskCancelled
 from ...registry import AnyTask
 from ...rules.failure import Code, Failure, capture
 from ...rules.policy import policy_of
-from ...rules.signature import Callee, callee_of
 from ...taskqueue import (
     Completed,
     Failed,
@@ -40,6 +39,7 @@ from ...taskqueue import (
     recorded_receipts,
     report_of,
 )
+from ...taskqueue.producer.signature import Callee, callee_of
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
 

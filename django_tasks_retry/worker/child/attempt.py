@@ -42,6 +42,7 @@ from ...taskqueue import (
 from ...taskqueue.producer.signature import Callee, callee_of
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
+from .attempt_logs import take, with_log
 
 logger = logging.getLogger(__name__)
 INFINITY = float("inf")
@@ -250,13 +251,14 @@ def named(lease: Lease) -> tuple[str, str]:
 
 def conclude(attempt: Attempt, outcome: Outcome) -> Report:
     """What is to be recorded, as plain data. An error on the way there is the task's failure, too."""
+    log = take(attempt.lease)
     try:
         outcome = explained(attempt, outcome)
         report = report_of(outcome)
         keep_traceback(attempt, outcome)
-        return report
     except BaseException as error:
-        return report_of(explained(attempt, Failed(attempt.lease, unreportable(attempt, error))))
+        report = report_of(explained(attempt, Failed(attempt.lease, unreportable(attempt, error))))
+    return with_log(report, log)
 
 
 def keep_traceback(attempt: Attempt, outcome: Outcome) -> None:

@@ -20,7 +20,9 @@ from .rules.names import path_of
 from .rules.policy import check_max_attempts, check_timeout
 
 DAY = 86400.0
+MAX_RELEASE = 100
 SHORTEST_TOKEN = 16
+MOST_LINES = 1000
 OURS = "django_tasks_retry.backend.RetryBackend"
 
 
@@ -42,9 +44,11 @@ class QueueOptions:
     keep_success: float | None = 14 * DAY  # None keeps them for ever
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
+    release: str = ""  # of the project, as operators know it: a tag or a commit
     admin_email_interval: float | None = 3600.0  # between two mails about one failure; None mails each
     task_modules: Sequence[str] = ()  # imported by workers beside the `tasks` module of each installed app
     middleware: Sequence[str] = ()  # paths of subclasses of Middleware, the outermost first
+    log_lines: int = 50  # of a failed attempt, kept with its event; 0 keeps none
     metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
     metrics_permission: str | None = None  # or a user with this permission
     schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
@@ -97,6 +101,11 @@ def check_retention(value: float | None) -> None:
         raise ValueError(f"{value!r}: give seconds, or None to keep them for ever.")
 
 
+def check_release(value: str) -> None:
+    if not isinstance(value, str) or len(value) > MAX_RELEASE:
+        raise ValueError(f"{value!r}: give a text of at most {MAX_RELEASE} characters, such as a tag or a commit.")
+
+
 def check_interval(value: float | None) -> None:
     if value is not None and not value > 0:
         raise ValueError(f"{value!r}: give seconds, or None for no limit.")
@@ -114,6 +123,11 @@ def is_dotted(name: str) -> bool:
 def check_middleware(value: object) -> None:
     if not isinstance(value, list | tuple) or not all(isinstance(path, str) for path in value):
         raise ValueError(f"{value!r}: give a list of the paths of classes.")
+
+
+def check_lines(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_LINES:
+        raise ValueError(f"{value!r}: give a number of lines, at most {MOST_LINES}; 0 for none.")
 
 
 def check_token(value: object) -> None:
@@ -143,10 +157,12 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "KEEP_SUCCESS": check_retention,
     "KEEP_FAILED": check_retention,
     "KEEP_CANCELLED": check_retention,
+    "RELEASE": check_release,
     "ADMIN_EMAIL_INTERVAL": check_interval,
     "TASK_MODULES": check_task_modules,
     "MIDDLEWARE": check_middleware,
     "METRICS_TOKEN": check_token,
+    "LOG_LINES": check_lines,
     "METRICS_PERMISSION": check_permission,
     "SCHEDULES": check_schedules,
 }

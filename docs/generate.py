@@ -38,6 +38,10 @@ OPTIONS = {
     "KEEP_SUCCESS": "Seconds that successful tasks are kept. ``None`` keeps them forever.",
     "KEEP_FAILED": "Seconds that failed tasks are kept.",
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
+    "LOG_LINES": "How many of the last lines that an attempt logged are kept with its ``task.failed`` event, in 16 KiB "
+    "at the most. 0 keeps none.",
+    "RELEASE": "The project's release, as operators know it: a tag or a commit. Workers register with it, and the "
+    "console compares it where a task that worked begins to fail.",
     "ADMIN_EMAIL_INTERVAL": "Seconds between two mails to ``ADMINS`` about the same failure, from one process. "
     "``None`` mails each failed task.",
     "TASK_MODULES": "Modules with tasks that workers import beside the ``tasks`` module of each installed app.",
@@ -95,7 +99,7 @@ def settings_table() -> str:
 def shown(default: Any) -> str:
     """Retention reads better in days."""
     days = f" ({default / 86400:g} days)" if isinstance(default, float) and default >= 86400 else ""
-    return f"{literal(default)}{days}"
+    return f"{literal(default if default != '' else repr(default))}{days}"
 
 
 def moves_table() -> str:

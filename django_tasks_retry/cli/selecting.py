@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from ..display.formatting import format_number, one_line
 from ..display.reading import read_row, read_rows
-from ..models import Task
+from ..models import Schedule, Task
 from ..rules.names import short_name
 from ..selection.grammar import Query, ids_beginning_with, parse_arguments
 from ..selection.walk import walk
@@ -98,6 +98,11 @@ def candidates(context: Context, ids: Sequence[UUID]) -> str:
         f"  {pk}  {status}  {short_name(path)}" for pk, status, path in tasks.values_list("pk", "status", "func_path")
     ]
     return "\n".join(lines + (["  …"] if len(ids) > MAX_CANDIDATES else []))
+
+
+def check_schedule(context: Context) -> None:
+    if not Schedule.objects.using(context.using).filter(backend=context.backend, name=context["name"]).exists():
+        raise CliError(f"There is no schedule {one_line(context['name'], 128)}.", Exit.NOT_FOUND)
 
 
 def counted(count: int, noun: str = "task") -> str:

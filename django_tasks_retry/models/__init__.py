@@ -2,7 +2,7 @@
 
 from .columns import CALL_COLUMNS, FIXED_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS
 from .operations import OperatorEvent, Queue, TaskStat, TaskTotal, Worker
-from .pages import FailureGroup, Overview
+from .pages import FailureGroup, Overview, TaskFunction
 from .schedules import Schedule
 from .tasks import MAX_LENGTHS, Task, TaskEvent, TaskResult
 
@@ -20,6 +20,7 @@ __all__ = [
     "Schedule",
     "Task",
     "TaskEvent",
+    "TaskFunction",
     "TaskResult",
     "TaskStat",
     "TaskTotal",

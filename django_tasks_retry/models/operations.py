@@ -39,6 +39,9 @@ class Worker(models.Model):
     host = models.CharField(_("host"), max_length=255)
     pid = models.PositiveIntegerField(_("process"))
     version = models.CharField(_("version"), max_length=32)
+    # With a default in the database, for workers of an older release.
+    release = models.CharField(_("release"), max_length=100, default="", db_default="")
+    versions = models.JSONField(_("versions"), null=True, help_text=_("Of Python and the installed packages."))
     backend = models.CharField(_("backend"), max_length=64, default="default")
     queues = models.JSONField(_("queues"), default=list, help_text=_("Patterns of the queues it serves."))
     exclude = models.JSONField(_("excluded queues"), default=list)
@@ -72,7 +75,7 @@ def count() -> Any:
 
 
 class Histograms(models.Model):
-    """How many attempts waited, and ran, for how long: one column for each bucket of rules/histogram.py."""
+    """How many attempts waited, and ran, for how long: a column for each bucket."""
 
     wait_seconds = models.FloatField(_("seconds waited"), default=0, db_default=0)
     ran_10ms, ran_50ms, ran_250ms, ran_1s, ran_5s, ran_30s, ran_5m, ran_1h, ran_more = (count() for _n in range(9))

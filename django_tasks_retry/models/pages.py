@@ -25,3 +25,13 @@ class FailureGroup(Task):
         verbose_name = _("failure")
         verbose_name_plural = _("failures")
         default_permissions = ()
+
+
+class TaskFunction(Task):
+    """Lets every admin list the page of functions among the models."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("function")
+        verbose_name_plural = _("functions")
+        default_permissions = ()

@@ -33,15 +33,16 @@ def walk(
     tasks = tasks.order_by("-pk" if newest_first else "pk")
     if until is not None:
         tasks = tasks.filter(pk__lte=until)
-    place: UUID | None = None
-    size = size or PAGE
+    size, place, bound, is_passed = size or PAGE, None, None, True
     while True:
-        bound = None if has_index(query) else edge(place, using, newest_first=newest_first)
+        if is_passed and not has_index(query):
+            bound = edge(place, using, newest_first=newest_first)
         ids = list(between(tasks, place, bound, newest_first=newest_first).values_list("pk", flat=True)[:size])
         yield visible(ids, query, using)
-        if len(ids) < size and bound is None:
+        is_passed = len(ids) < size
+        if is_passed and bound is None:
             return
-        place = ids[-1] if len(ids) == size else bound
+        place = bound if is_passed else ids[-1]
 
 
 def edge(place: UUID | None, using: str, *, newest_first: bool) -> UUID | None:

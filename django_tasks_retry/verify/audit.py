@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from ..models import Task, TaskEvent, TaskResult
 from .history import Breach, Event, Life, Row
@@ -54,7 +55,7 @@ def verify(using: str, lease: float, first: UUID | None = None, last: UUID | Non
             for breach in believed(life, lease, using):
                 audit.note(breach)
         yield audit
-    for breach in orphans(using, first, last):
+    for breach in chain(orphans(using, first, last), doubled_slots(using, first, last)):
         audit.note(breach)
     yield audit
 
@@ -117,3 +118,13 @@ def orphans(using: str, first: UUID | None, last: UUID | None) -> Iterator[Breac
         left = model.objects.using(using).filter(within("task_id", first, last)).filter(gone)
         for task in left.order_by("task_id").values_list("task_id", flat=True).distinct()[:MOST_LISTED]:
             yield Breach("orphans", task, f"is gone, and {what} of it is left")
+
+
+def doubled_slots(using: str, first: UUID | None, last: UUID | None) -> Iterator[Breach]:
+    """Slots of a schedule that more than one task was made for."""
+    tasks = Task.objects.using(using).filter(within("pk", first, last), schedule__isnull=False, slot__isnull=False)
+    slots = tasks.order_by("schedule_id", "slot").values("schedule_id", "slot").annotate(count=Count("pk"))
+    for slot in slots.filter(count__gt=1)[:MOST_LISTED]:
+        alike = tasks.filter(schedule_id=slot["schedule_id"], slot=slot["slot"]).order_by("pk")
+        for task in alike.values_list("pk", flat=True)[1:]:
+            yield Breach("slots", task, f"is one more task for the slot {slot['slot']} of {slot['schedule_id']}")

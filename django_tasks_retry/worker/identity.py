@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import secrets
 import socket
+from functools import cache
+from importlib.metadata import distributions
+
+MOST_PACKAGES = 500
 
 
 def new_worker_id(name: str = "") -> str:
@@ -16,3 +21,14 @@ def new_worker_id(name: str = "") -> str:
 def child_id(supervisor: str, number: int) -> str:
     """A supervisor may speak for the workers whose names begin with its own."""
     return f"{supervisor}/{number}"
+
+
+@cache
+def installed_versions() -> dict[str, str]:
+    """What this process runs on: Python, and every installed package."""
+    packages: dict[str, str] = {}
+    for package in distributions():
+        name = package.metadata["Name"] if package.metadata else None
+        if name and len(packages) < MOST_PACKAGES:
+            packages[str(name)[:60].lower()] = str(package.version)[:40]
+    return {"python": platform.python_version(), **packages}

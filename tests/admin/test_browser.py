@@ -22,6 +22,8 @@ PAGES = {
     "overview": f"{BASE}/overview/",
     "tasks": f"{BASE}/task/",
     "failures": f"{BASE}/failuregroup/",
+    "functions": f"{BASE}/taskfunction/",
+    "function": f"{BASE}/taskfunction/?function=shop.tasks.send_receipt",
     "schedules": f"{BASE}/schedule/",
     "schedule": f"{BASE}/schedule/nightly/change/",
     "schedule-form": f"{BASE}/schedule/add/",

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from django_tasks_retry import clock, taskqueue
+from django_tasks_retry.cli import output
 from django_tasks_retry.models import OperatorEvent, Queue, Task, TaskEvent
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.selection import walk
@@ -117,8 +118,6 @@ class TestMany:
             def isatty(self) -> bool:
                 return True
 
-        from django_tasks_retry.cli import output
-
         monkeypatch.setattr("sys.stdin", Terminal(typed))
         monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
         answer = cli("cancel", "status:ready", "--reason", "x")
@@ -141,7 +140,15 @@ class TestMany:
         assert not Task.objects.cancelled().exists()
 
     @pytest.mark.fault("F253")
-    def test_pages_take_each_task_once_and_none_that_came_later(self, cli, database, monkeypatch):
+    def test_none_is_changed_that_came_while_others_were(self, cli, stored, monkeypatch):
+        """Somebody enqueues whenever progress is told: while tasks are counted, and while they are changed."""
+        monkeypatch.setattr(walk, "PAGE", 2)
+        monkeypatch.setattr(output.Output, "progress", lambda *_told, **_is_last: Task.objects.enqueue(tasks.noop))
+        assert cli("cancel", "status:ready", "--reason", "x", "-y").out == "3 tasks cancelled.\n"
+        assert set(Task.objects.cancelled()) == set(stored)
+        assert Task.objects.pending().exists()
+
+    def test_pages_take_each_task_once(self, cli, database, monkeypatch):
         monkeypatch.setattr(walk, "PAGE", 10)
         stored = Task.objects.enqueue_many([(tasks.noop,)] * 35)
         taskqueue.cancel([task.pk for task in stored])

@@ -109,6 +109,13 @@ class TestTables:
         } or groups
         assert groups[0]["fingerprint"] in cli("failures").out
 
+    def test_one_failure_is_compared_with_what_worked_before(self, cli):
+        [group, *_others] = cli("failures", "--json").records
+        assert cli("failures", group["fingerprint"]).out.startswith("It first failed at ")
+        told = cli("failures", group["fingerprint"], "--json").record
+        assert told["task"] == group["func_path"]
+        assert cli("failures", "nothing").code == 4
+
     def test_stats_count_by_function(self, cli):
         rows = cli("stats", "--since", "2h", "--json").records
         assert sum(row["attempts"] for row in rows) > 100
@@ -120,6 +127,20 @@ class TestTables:
         task = Task.objects.cancelled().first()
         assert [record["kind"] for record in cli("events", task.pk, "--json").records] == ["task.cancelled"]
         assert "wrong image" in cli("events", task.pk).out
+
+    def test_new_events_are_followed_each_once_and_late_ones_too(self, cli, monkeypatch):
+        turns = []
+
+        def a_moment_passes(_seconds: float) -> None:
+            turns.append(len(turns))
+            if len(turns) == 3:
+                raise KeyboardInterrupt
+            Task.objects.enqueue(tasks.noop, queue="bulk").cancel(reason=f"turn {len(turns)}")
+
+        monkeypatch.setattr("time.sleep", a_moment_passes)
+        answer = cli("events", "-n", 1, "-f", "--json")
+        assert answer.code == 130
+        assert [record["data"].get("reason") for record in answer.records][1:] == ["turn 1", "turn 2"]
 
     def test_an_export_holds_each_task_with_all_that_happened(self, cli):
         records = cli("export", "status:failed", "--json").records
@@ -188,9 +209,10 @@ def test_prune_tells_what_it_would_delete_by_backend_and_queue(cli, travel):
     assert Task.objects.count() == TaskResult.objects.count() == 1
 
 
-@pytest.mark.parametrize("name", sorted(subcommands()))
-def test_a_backend_that_is_none_is_answered_by_every_subcommand(name, cli):
+def test_a_backend_that_is_none_is_answered_by_every_subcommand(cli):
     needed = {"show": ["abcd"], "run": ["abcd"], "pause": ["q", "--reason", "x"], "resume": ["q"], "stop": ["w"]}
-    answer = cli(name, *needed.get(name, []), "--backend", "defualt")
-    assert (answer.code, answer.out) == (2, "")
-    assert "Did you mean 'default'?" in answer.err
+    needed |= {"pause-schedule": ["s", "--reason", "x"], "resume-schedule": ["s"], "run-schedule": ["s"]}
+    for name in subcommands():
+        answer = cli(name, *needed.get(name, []), "--backend", "defualt")
+        assert (answer.code, answer.out) == (2, ""), name
+        assert "Did you mean 'default'?" in answer.err, name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -39,6 +39,7 @@ def unguarded(using: str) -> Iterator[None]:
             for (name,) in cursor.fetchall():
                 cursor.execute(f'DROP TRIGGER "{name}"')
             cursor.execute("PRAGMA ignore_check_constraints = 1")
+        cursor.execute("DROP INDEX dtr_slots")
         yield
         if using != "postgresql":
             cursor.execute("PRAGMA ignore_check_constraints = 0")
@@ -88,6 +89,8 @@ def running_twice(task: Task) -> None:
     change_event(task, "running", 2, ts=earlier(event(task, "released").ts, 1))
 
 
+SLOT = {"schedule_id": "nightly", "slot": datetime(2026, 1, 31, 3, tzinfo=UTC)}
+
 DOCTORED: dict[str, tuple[str, Callable[[Task], Any]]] = {
     "two leases at once": ("leases", running_twice),
     "two outcomes": ("one-outcome", lambda t: add_event(t, "completed", 3, "two-2-b/1")),
@@ -108,6 +111,7 @@ DOCTORED: dict[str, tuple[str, Callable[[Task], Any]]] = {
     "a failure that was never requeued": ("moves", lambda t: event(t, "requeued").delete()),
     "a lease taken while it held": ("leases", lambda t: change_event(t, "released", kind="task.lease_lost", actor="z")),
     "a retry that nobody asked for": ("lineage", lambda t: event(t.retries.get(), "retried").delete()),
+    "a slot that was enqueued twice": ("slots", lambda t: [change(each, **SLOT) for each in (t, t.retries.get())]),
     "a task that is gone": ("orphans", lambda t: Task.objects.filter(pk=t.pk)._raw_delete(Task.objects.db)),
 }
 

@@ -55,14 +55,15 @@ class Activity:
         return self.queues.get(queue) or [Bucket(start) for start in self.starts]
 
 
-def read_activity(scope: Scope, scale: Scale) -> Activity:
+def read_activity(scope: Scope, scale: Scale, func_path: str = "") -> Activity:
+    """Of all functions, or of one."""
     first = round_down(scope.now, scale.step) - scale.step * (scale.count - 1)
     starts = [first + scale.step * n for n in range(scale.count)]
-    rows = (
-        TaskStat.objects.using(scope.using)
-        .filter(minute__gte=first)
-        .values("minute", "queue")
-        .annotate(completed=Sum("completed"), retried=Sum("retried"), failed=Sum("failed"))
+    stats = TaskStat.objects.using(scope.using).filter(minute__gte=first)
+    if func_path:
+        stats = stats.filter(func_path=func_path)
+    rows = stats.values("minute", "queue").annotate(
+        completed=Sum("completed"), retried=Sum("retried"), failed=Sum("failed")
     )
     return fill_buckets(rows, starts, scale)
 

@@ -16,6 +16,7 @@ from ...display.tracebacks import format_traceback
 from ...models import Task
 from ...rules.names import short_id, short_name
 from ...taskqueue.operator import failure_groups
+from .what_changed import change_context
 
 
 def group_context(
@@ -36,6 +37,7 @@ def group_context(
         "sample": sample,
         "sample_id": short_id(group.sample),
         "can_see_payload": can_see_payload,
+        **change_context(group.fingerprint, scope, can_see_payload=can_see_payload),
         **(sample_context(sample, request) if sample and can_see_payload else {}),
     }
 

@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from ... import taskqueue
+from ...display.explain_schedule import explain_schedule
 from ...display.formatting import format_duration, one_line
 from ...display.redact import redacted_arguments
 from ...display.scope import console_backend, console_database, current_scope
@@ -21,7 +22,6 @@ from ..audit import log_action
 from ..base import ConsoleAdmin
 from ..bulk.confirm import reason_of
 from ..pages.operator_events import event_rows, latest_operator_events
-from .explain import explain_schedule
 from .form import ScheduleForm, holds_secrets, secret_note
 from .rows import instants, interval_series, other_runs, run_of, schedule_row, slot_runs
 

@@ -12,6 +12,7 @@ from django.db.models.expressions import RawSQL
 from django.utils.translation import gettext as _
 
 from ...display.display_status import badge, display_status_of
+from ...display.explain_schedule import State, state_of
 from ...display.formatting import format_duration, format_elapsed, format_relative, one_line
 from ...display.reading import read_rows
 from ...display.scope import Scope
@@ -20,7 +21,6 @@ from ...rules.names import short_name
 from ...rules.schedules.timing import UNREADABLE, zone_of
 from ...rules.status import Status
 from ..pages.charts import SPARK_HEIGHT, Shape
-from .explain import State, state_of
 
 RUNS = 30
 INSTANTS = 5

@@ -12,6 +12,8 @@ from ...display.formatting import one_line
 from ...display.reading import read_rows
 from ...models import TaskEvent
 from ...rules.names import short_id
+from ...taskqueue.engines import engine_for
+from ...taskqueue.operator import summaries
 from ..exit_codes import Exit
 from ..records import event_record, local
 from ..selecting import one_id
@@ -34,24 +36,26 @@ def run(context: Context) -> Exit:
     events: QuerySet[TaskEvent] = TaskEvent.objects.using(context.using).all()
     if context["id"]:
         events = events.filter(task_id=one_id(context, context["id"]))
-    newest = read_rows(events.order_by("-id")[: max(context["limit"], 0)])[::-1]
+    newest, last = newest_of(context, events)
     show(context, newest)
-    if context["follow"]:
-        follow(context, events, newest)
+    if not newest:
+        context.output.say("Nothing has happened yet.")
+    for page in new_pages(events, newest, last) if context["follow"] else ():
+        show(context, page)
+        context.output.stdout.flush()
     return Exit.OK if newest else Exit.NOT_FOUND
 
 
-def follow(context: Context, events: QuerySet[TaskEvent], shown: Sequence[TaskEvent]) -> None:
-    for page in new_pages(context, events, shown):
-        show(context, page)
-        context.output.stdout.flush()
+def newest_of(context: Context, events: QuerySet[TaskEvent]) -> tuple[list[TaskEvent], int]:
+    """The newest, oldest first, and the number of the last of all."""
+    limit = max(context["limit"], 0)
+    if context["id"]:
+        return read_rows(events.order_by("-id")[:limit])[::-1], engine_for(context.using).last_event_id()
+    return summaries.newest_events(limit, context.using)
 
 
-def new_pages(
-    context: Context, events: QuerySet[TaskEvent], shown: Sequence[TaskEvent]
-) -> Iterator[Sequence[TaskEvent]]:
+def new_pages(events: QuerySet[TaskEvent], shown: Sequence[TaskEvent], last: int) -> Iterator[Sequence[TaskEvent]]:
     """Each event once, also one whose transaction took longer than those after it."""
-    last = newest_number(context) if not shown else shown[-1].pk
     seen = deque((event.pk for event in shown), maxlen=2 * LATE + PAGE)
     floor = last
     while True:
@@ -63,10 +67,6 @@ def new_pages(
         yield fresh
         if len(page) < LATE + PAGE:
             time.sleep(POLL_SECONDS)
-
-
-def newest_number(context: Context) -> int:
-    return TaskEvent.objects.using(context.using).order_by("-id").values_list("pk", flat=True).first() or 0
 
 
 def show(context: Context, events: Sequence[TaskEvent]) -> None:

@@ -4,22 +4,27 @@ import argparse
 from dataclasses import asdict
 from datetime import datetime
 
+from ...analysis.sentences import sampled, sentences
+from ...analysis.what_changed import what_changed
 from ...display.formatting import format_ago, format_capped, one_line
 from ...display.redact import redact_text
 from ...rules.fingerprint import general
 from ...rules.names import short_name
 from ...taskqueue.operator.failure_groups import FailureGroup, describe_groups, group_heads
-from ..exit_codes import Exit
+from ..exit_codes import CliError, Exit
 from ..subcommand import Context, Subcommand
 
 HEADINGS = ("FAILURE", "ERROR", "TASK", "OPEN", "HOUR", "DAY", "RETRYING", "LAST", "MESSAGE")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("failure", nargs="?", metavar="FAILURE", help="one group: what changed since it last worked")
     parser.add_argument("-n", "--limit", type=int, default=25, metavar="N", help="default: 25; 0 means all")
 
 
 def run(context: Context) -> Exit:
+    if context["failure"]:
+        return show_changes(context, context["failure"])
     groups = group_heads(context.using)
     shown = describe_groups(groups[: context["limit"] or None], context.using)
     if context.output.as_json:
@@ -32,6 +37,21 @@ def run(context: Context) -> Exit:
         context.output.say("Nothing has failed.")
     elif len(groups) > len(shown):
         context.output.say(f"{len(shown)} of {len(groups)} groups; -n 0 shows all.")
+    return Exit.OK
+
+
+def show_changes(context: Context, fingerprint: str) -> Exit:
+    changed = what_changed(fingerprint, context.using, can_see_payload=True)
+    if changed is None:
+        raise CliError(f"No failure {one_line(fingerprint, 40)} is stored.", Exit.NOT_FOUND)
+    told = sentences(changed, can_see_payload=True)
+    if context.output.as_json:
+        ends = {"first_failure": changed.failure.task, "last_success": changed.success and changed.success.task}
+        context.output.record({"failure": fingerprint, "task": changed.func_path, **ends, "changes": told})
+        return Exit.OK
+    for sentence in told:
+        context.output.line(sentence)
+    context.output.say(sampled(changed))
     return Exit.OK
 
 

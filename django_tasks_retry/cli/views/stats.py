@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from ...display.formatting import format_decimal, format_duration, format_number, format_percentage, one_line
 from ...durations import read_duration
+from ...metrics import scrape
 from ..exit_codes import Exit
 from ..figures import COUNTS, attempts_by
 from ..subcommand import Context, Subcommand, argument
@@ -22,13 +23,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="1h",
         help="how far back (default: 1h, most: 8d)",
     )
+    parser.add_argument("--prometheus", action="store_true", help="all metrics, in the text format of Prometheus")
 
 
 def run(context: Context) -> Exit:
+    if context["prometheus"]:
+        context.output.stdout.write(scrape(context.backend), ending="")
+        return Exit.OK
     span = timedelta(seconds=context["since"])
     rows = [stat_record(row, span) for row in attempts_by(context.scope, span, "func_path", "queue")]
     rows.sort(key=lambda row: -row["attempts"])
-    FORMATS["json" if context.output.as_json else "text"](context, rows)
+    if context.output.as_json:
+        for row in rows:
+            context.output.record(row)
+    else:
+        as_table(context, rows)
     return Exit.OK
 
 
@@ -63,10 +72,4 @@ def stat_row(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def as_json_lines(context: Context, rows: Sequence[dict[str, Any]]) -> None:
-    for row in rows:
-        context.output.record(row)
-
-
-FORMATS: dict[str, Callable[[Context, Sequence[dict[str, Any]]], None]] = {"text": as_table, "json": as_json_lines}
 COMMAND = Subcommand("stats", "Attempts per function and queue, from the workers' statistics.", run, add_arguments)

@@ -81,6 +81,9 @@ def roles_sql(prefix: str, schema: str) -> Iterator[str]:
         yield f"GRANT SELECT ON {schema}.django_migrations TO {role};"
         for model, rights in grants.items():
             yield f"GRANT {', '.join(rights)} ON {schema}.{model._meta.db_table} TO {role};"
+        if name == "operator":
+            # `tasks events` asks which number the newest event has.
+            yield f"GRANT SELECT ON SEQUENCE {schema}.{TaskEvent._meta.db_table}_id_seq TO {role};"
 
 
 def identifier(text: str) -> str:

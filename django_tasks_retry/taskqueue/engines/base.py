@@ -98,5 +98,8 @@ class Engine(Protocol):
     def horizon_holder(self) -> dict[str, Any] | None:
         """The row of horizon.sql: who holds back the horizon; None where nobody does, or there is none."""
 
+    def last_event_id(self) -> int:
+        """About the number of the newest event, without looking for it; 0 where there was none."""
+
     def notify(self, channel: str, messages: Sequence[str]) -> None:
         """Send the messages to whoever listens, where this database can."""

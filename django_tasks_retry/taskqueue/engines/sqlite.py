@@ -15,7 +15,7 @@ from django.db.models.functions import Cast, Coalesce, Concat, Greatest
 
 from ...clock import Now, frozen, now
 from ...instants import InstantField
-from ...models import Queue, Task, TaskResult
+from ...models import Queue, Task, TaskEvent, TaskResult
 from ...querysets import TaskQuerySet
 from ...rules.failure import LOST
 from ...rules.status import Status
@@ -274,6 +274,9 @@ class SQLite:
 
     def horizon_holder(self) -> dict[str, Any] | None:
         return None
+
+    def last_event_id(self) -> int:
+        return TaskEvent.objects.using(self.using).order_by("-pk").values_list("pk", flat=True).first() or 0
 
     def notify(self, channel: str, messages: Sequence[str]) -> None:
         """Nobody can listen: workers poll."""

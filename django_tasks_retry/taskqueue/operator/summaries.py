@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from ...clock import Now, now
-from ...models import Task
+from ...models import Task, TaskEvent
 from ..database import as_moment
 from ..engines import engine_for
 
@@ -103,3 +103,18 @@ def expired_leases(using: str) -> int:
     """Running tasks whose worker was lost a while ago and that nobody has taken back, up to CAP + 1."""
     lost = Task.objects.using(using).running().filter(lock_expires_at__lt=Now() - timedelta(seconds=60))
     return len(lost.order_by("locked_by").values_list("pk", flat=True)[: CAP + 1])
+
+
+def newest_events(limit: int, using: str) -> tuple[list[TaskEvent], int]:
+    """The newest events of all tasks, oldest first, and the number of the last that was looked for.
+
+    Only ranges of numbers are asked for, which is what their index can answer; numbers that were drawn for events that
+    were never committed leave gaps, so the range grows until there are enough.
+    """
+    last, width = engine_for(using).last_event_id(), max(limit, 1) * 2
+    while True:
+        events = TaskEvent.objects.using(using).filter(pk__gt=last - width).order_by("-pk")
+        found = list(events[:limit])
+        if len(found) == limit or width >= last:
+            return found[::-1], last
+        width *= 8

@@ -42,6 +42,8 @@ class Ticked:
     enqueued: int = 0
     is_full: bool = False
     troubles: dict[str, str] = field(default_factory=dict)
+    ids: tuple[UUID, ...] = ()
+    """Of the tasks that it enqueued."""
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ def tick(
         move_on(dues, using)
     if tasks:
         notify_work({task.queue for task in tasks}, using)
-    return Ticked(len(tasks), len(rows) == BATCH, troubles)
+    return Ticked(len(tasks), len(rows) == BATCH, troubles, tuple(task.id for task in tasks))
 
 
 def ticking(backend: str, listed: Collection[str], without: Collection[str]) -> ScheduleQuerySet:

@@ -8,7 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from ... import __version__, registry
+from ...conf import options
 from ...taskqueue import deregister_worker, heartbeat, listed_names, register_worker, sync_schedules
+from ..identity import installed_versions
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.timer import Every
@@ -28,6 +30,8 @@ class Heartbeat:
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 version=__version__,
+                release=options(self.options.backend).release,
+                versions=installed_versions(),
                 queues=list(self.options.queues),
                 exclude=list(self.options.exclude),
                 tasks=registry.known_paths(),

@@ -58,7 +58,9 @@ class Supervisor:
         self.stats = StatsWriter(options.backend, self.database)
         self.finished_signals = SignalProcess(options.backend, self.close_in_child)
         recorder = OutcomeRecorder(self.stats, self.finished_signals.send)
-        self.maintenance = Maintenance(self.id, options.backend, self.database, recorder)
+        self.maintenance = Maintenance(
+            self.id, options.backend, self.database, recorder, self.finished_signals.send_enqueued
+        )
         self.orphans = OrphanRecovery(self.id, options.backend, self.database, recorder)
         self.leases = LeaseRenewal(self.id, options.backend, self.database)
         self.watchdog = Watchdog(options.backend, self.database, self.leases, self.orphans)

@@ -7,17 +7,17 @@ from datetime import datetime, timedelta
 
 from django.utils.translation import gettext as _
 
-from ... import registry
-from ...display.actors import actor_names
-from ...display.explain import Explanation
-from ...display.formatting import NO_VALUE, format_moment, format_relative, one_line
-from ...display.redact import visible_reason
-from ...display.scope import Scope
-from ...errors import TaskQueueError
-from ...models import Schedule
-from ...rules.schedules.timing import UNREADABLE
-from ...taskqueue import alive_workers
-from ...taskqueue.schedules.runs import task_for, unfinished_runs
+from .. import registry
+from ..errors import TaskQueueError
+from ..models import Schedule
+from ..rules.schedules.timing import UNREADABLE
+from ..taskqueue import alive_workers
+from ..taskqueue.schedules.runs import task_for, unfinished_runs
+from .actors import actor_names
+from .explain import Explanation
+from .formatting import NO_VALUE, format_moment, format_relative, one_line
+from .redact import visible_reason
+from .scope import Scope
 
 OVERDUE = timedelta(seconds=10)
 

@@ -1,0 +1,140 @@
+"""What changed since it last worked: the first failure of a group against the last success before it.
+
+Every question is bounded: successes are looked for among the tasks enqueued shortly before, arguments in samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connections
+from django.db.migrations.recorder import MigrationRecorder
+
+from ..display.reading import read_rows
+from ..instants import as_instant, in_project_time
+from ..models import OperatorEvent, Task, TaskEvent, Worker
+from ..querysets import TaskQuerySet
+from ..rules.transitions import EventKind
+from ..selection.payload import COLUMNS, visible_arguments
+from ..taskqueue.operator import summaries
+from .contrast import Difference, Fact, differences, facts_of
+
+LOOK_BACK = 25_000
+SAMPLE = 200
+MOST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The first failure, or the last success: when, where, and what it ran on, as far as that is still known."""
+
+    task: UUID
+    at: datetime
+    worker: str = ""
+    host: str = ""
+    release: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WhatChanged:
+    func_path: str
+    failure: End
+    success: End | None
+    migrations: list[tuple[str, datetime]] = field(default_factory=list)
+    decisions: list[OperatorEvent] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    failures_sampled: int = 0
+    successes_sampled: int = 0
+
+    @property
+    def packages(self) -> list[tuple[str, str, str]]:
+        """Name, version before and after; where both are known."""
+        before, after = (self.success.versions if self.success else {}), self.failure.versions
+        if not (before and after):
+            return []
+        names = sorted(before.keys() | after.keys())
+        changed = [(name, before.get(name, ""), after.get(name, "")) for name in names]
+        return [(name, old, new) for name, old, new in changed if old != new][:MOST]
+
+
+def what_changed(fingerprint: str, using: str, *, can_see_payload: bool) -> WhatChanged | None:
+    """None where no task of the group is stored. Arguments are compared for those who may see them."""
+    tasks: TaskQuerySet = Task.objects.using(using)
+    first = first_failing(tasks, fingerprint)
+    if first is None:
+        return None
+    failure = end_of(first, EventKind.FAILED, using)
+    last = last_success(tasks, first, failure.at)
+    success = end_of(last, EventKind.COMPLETED, using) if last else None
+    failed = failing_calls(tasks, fingerprint) if can_see_payload else []
+    succeeded = succeeding_calls(tasks, first.func_path) if can_see_payload else []
+    return WhatChanged(
+        first.func_path,
+        failure,
+        success,
+        migrations_between(success.at, failure.at, using) if success else [],
+        decisions_between(success.at, failure.at, using) if success else [],
+        differences(failed, succeeded),
+        len(failed),
+        len(succeeded),
+    )
+
+
+def first_failing(tasks: TaskQuerySet, fingerprint: str) -> Task | None:
+    """By the index of failed tasks; where all are still retrying, by theirs."""
+    some = tasks.filter(fingerprint=fingerprint).only("pk", "func_path", "finished_at", "updated_at")
+    return some.failed().order_by("finished_at").first() or some.retrying().order_by("pk").first()
+
+
+def last_success(tasks: TaskQuerySet, failing: Task, before: datetime) -> Task | None:
+    floor = summaries.newest_before(LOOK_BACK, tasks.db, failing.pk) or UUID(int=0)
+    earlier = tasks.successful().filter(pk__lt=failing.pk, pk__gte=floor, func_path=failing.func_path)
+    return earlier.filter(finished_at__lt=before).order_by("-pk").only("pk", "finished_at", "updated_at").first()
+
+
+def end_of(task: Task, kind: EventKind, using: str) -> End:
+    """By its first failure, or its one completion."""
+    event = TaskEvent.objects.using(using).filter(task_id=task.pk, kind=kind).order_by("id").only("ts", "actor").first()
+    if event is None:
+        return End(task.pk, task.finished_at or task.updated_at)
+    # A child's name begins with its worker's.
+    name = event.actor.rpartition("/")[0] or event.actor
+    worker = Worker.objects.using(using).filter(pk=name).first()
+    if worker is None:
+        return End(task.pk, event.ts, event.actor)
+    return End(task.pk, event.ts, event.actor, worker.host, worker.release, worker.versions or {})
+
+
+def migrations_between(start: datetime, end: datetime, using: str) -> list[tuple[str, datetime]]:
+    """Applied in the database of the tasks, by the project's own record."""
+    recorder = MigrationRecorder(connections[using])
+    if not recorder.has_table():
+        return []
+    applied = recorder.migration_qs.filter(applied__gt=in_project_time(start), applied__lte=in_project_time(end))
+    return [(f"{each.app}.{each.name}", as_instant(each.applied)) for each in applied.order_by("-applied")[:MOST]]
+
+
+def decisions_between(start: datetime, end: datetime, using: str) -> list[OperatorEvent]:
+    decided = OperatorEvent.objects.using(using).order_by("-id")[:1000]
+    return [event for event in decided if start < event.ts <= end][:MOST]
+
+
+def failing_calls(tasks: TaskQuerySet, fingerprint: str) -> list[set[Fact]]:
+    group = tasks.failed().filter(fingerprint=fingerprint).order_by("-finished_at")
+    return calls(tasks, group.values_list("pk", flat=True)[:SAMPLE])
+
+
+def succeeding_calls(tasks: TaskQuerySet, func_path: str) -> list[set[Fact]]:
+    floor = summaries.newest_before(LOOK_BACK, tasks.db) or UUID(int=0)
+    newest = tasks.successful().filter(pk__gte=floor, func_path=func_path).order_by("-pk")
+    return calls(tasks, newest.values_list("pk", flat=True)[:SAMPLE])
+
+
+def calls(tasks: TaskQuerySet, ids: Iterable[UUID]) -> list[set[Fact]]:
+    """Secrets are hidden before anything is compared."""
+    some = read_rows(tasks.filter(pk__in=list(ids)).only(*COLUMNS), COLUMNS)
+    return [facts_of(visible_arguments(task)) for task in some]

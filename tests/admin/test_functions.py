@@ -1,0 +1,65 @@
+"""The pages of functions, and the panel that tells what changed since one last worked."""
+
+from __future__ import annotations
+
+import html
+
+import pytest
+
+from django_tasks_retry import taskqueue
+from django_tasks_retry.models import Task
+from tests.admin import scene, shop
+
+BASE = "/admin/django_tasks_retry/taskfunction/"
+
+
+def test_all_functions_are_listed_the_busiest_first(played, operator):
+    shown = operator.get(BASE).content.decode()
+    names = [name for name in ("shop.default", "shop.emails", "shop.bulk", "tests.tasks.noop") if name in shown]
+    assert sorted(names, key=shown.index) == names
+    assert len(names) == 4
+    assert 'href="?function=tests.tasks.noop"' in shown
+
+
+def test_a_function_has_a_page_with_rates_times_and_failures(played, operator):
+    taskqueue.add_stats([taskqueue.Stat("emails", "shop.tasks.send_receipt", completed=3, failed=1, seconds=2.0)])
+    shown = html.unescape(operator.get(f"{BASE}?function=shop.tasks.send_receipt").content.decode())
+    for text in ("25.0 %", "500 ms", "p95", "p99", "MailServerDown", "What changed since it last worked"):
+        assert text in shown
+    assert "finished tasks of this function, among the newest 25,000 of all." in shown
+    assert operator.get(f"{BASE}?function=shop.tasks.sync_stock&span=24h").status_code == 200
+
+
+def test_the_tasks_page_links_to_its_function(played, operator):
+    shown = operator.get(f"/admin/django_tasks_retry/task/{played['failed'].pk}/change/").content.decode()
+    assert f'href="{BASE}?function=shop.tasks.send_receipt"' in shown
+
+
+def test_a_function_that_nobody_knows_is_not_found(played, operator):
+    assert operator.get(f"{BASE}?function=nobody.knows").status_code == 404
+
+
+def test_it_needs_the_permission_to_view_tasks(played, session_with):
+    client = session_with("view_queue")
+    assert client.get(BASE).status_code == 403
+    assert client.get(f"{BASE}?function=shop.tasks.send_receipt").status_code == 403
+
+
+@pytest.mark.fault("F256")
+def test_who_may_not_see_arguments_learns_none_from_the_comparison(database, session_with, operator):
+    at = scene.clock_of(database)
+    at(-10)
+    Task.objects.enqueue_many([{"func": shop.sync_stock, "args": [f"W{n}"]} for n in range(4)])
+    taskqueue.finish([taskqueue.Completed(lease, None) for lease in taskqueue.claim("w", limit=9)])
+    at(0)
+    Task.objects.enqueue_many([{"func": shop.sync_stock, "args": [None], "max_attempts": 1} for _ in range(4)])
+    taskqueue.finish([taskqueue.Failed(lease, KeyError("x")) for lease in taskqueue.claim("w", limit=9)])
+    difference = "warehouse is of type null: in 4 of 4 failures, and in 0 of 4 successes."
+    page = f"{BASE}?function=shop.tasks.sync_stock"
+    assert difference in operator.get(page).content.decode()
+    group = f"/admin/django_tasks_retry/failuregroup/{Task.objects.failed().first().fingerprint}/"
+    assert difference in operator.get(group).content.decode()
+    client = session_with("view_task")
+    for shown in (client.get(page).content.decode(), client.get(group).content.decode()):
+        assert "What changed since it last worked" in shown
+        assert "warehouse" not in shown

@@ -186,3 +186,14 @@ def test_long_lists_have_pages(operator):
         plan(f"s{n:02}", every=60)
     assert "/s25/change/" not in shown(operator)
     assert "/s25/change/" in shown(operator, "?page=2")
+
+
+def test_the_overview_warns_of_schedules_that_nobody_enqueues(operator, travel):
+    plan("waits for nobody", every=60)
+    plan("waits by choice", every=60, overlap="queue").run_now()
+    overview = "/admin/django_tasks_retry/overview/"
+    assert "and no worker has enqueued it" not in operator.get(overview).content.decode()
+    travel(130)
+    page = operator.get(overview).content.decode()
+    assert "Schedule waits for nobody was due" in page
+    assert "Schedule waits by choice was due" not in page

@@ -20,6 +20,7 @@ from ...models import Overview, Task, Worker
 from ...taskqueue import alive_workers
 from ...taskqueue.operator import failure_groups, summaries
 from ..base import TaskPermissionMixin
+from ..schedules.problems import schedule_problems
 from .activity import SCALES, read_activity
 from .charts import attempts_chart
 from .failures import failure_rows
@@ -70,6 +71,7 @@ class OverviewAdmin(TaskPermissionMixin):
                 (problem, self.problem_url(problem), self.resume_url(problem))
                 for problem in (
                     *setup_problems(scope.using),
+                    *schedule_problems(scope),
                     *find_problems(queues, depths, workers, summaries.expired_leases(scope.using)),
                 )
             ],

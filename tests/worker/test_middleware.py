@@ -47,12 +47,6 @@ def test_what_a_failed_attempt_logged_is_on_its_event(start, effects):
     assert TaskEvent.objects.filter(kind="task.failed").count() == 2
 
 
-def test_nothing_is_kept_where_that_is_switched_off(start, effects):
-    Task.objects.enqueue(tasks.warn_and_fail, max_attempts=1)
-    assert start("--drain", log_lines=0).exit_code() == 0
-    assert "log" not in TaskEvent.objects.get(kind="task.failed").data
-
-
 @pytest.mark.fault("F230")
 def test_with_reporting_each_final_failure_reaches_sentry_once_whoever_recorded_it(start, effects):
     """The first is reported by its own attempt, the second, whose process is gone, by the supervisor's signals."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -147,6 +148,25 @@ def sqlite(bench: Bench) -> Iterator[Figure]:
             yield Figure("drain on SQLite, 1 process", who.name, done.rate, "/s")
 
 
+LAYERS = {
+    "none": "",
+    "one that overrides nothing": "benchmarks.layers.Idle",
+    "OpenTelemetry": "benchmarks.layers.Traced",
+}
+
+
+def middleware(bench: Bench) -> Iterator[Figure]:
+    """Enqueue and drain of ours with no middleware, with an idle one, and with OpenTelemetry."""
+    one, tasks = bench.some(2_000), bench.some(20_000)
+    for label, path in LAYERS.items():
+        os.environ["BENCHMARK_MIDDLEWARE"] = path
+        seconds = OURS.tell(bench.ready(OURS), "one", one)
+        yield Figure(f"middleware, {label}: enqueue", OURS.name, seconds / one * 1e6, "µs")
+        done = bench.drain(OURS, tasks, 1)
+        yield Figure(f"middleware, {label}: worker CPU", OURS.name, done.worker_cpu / done.tasks * 1e6, "µs a task")
+    del os.environ["BENCHMARK_MIDDLEWARE"]
+
+
 UNGUARDED = """
 DO $$ DECLARE one record; BEGIN
     FOR one IN
@@ -172,5 +192,6 @@ def guard(bench: Bench) -> Iterator[Figure]:
 
 
 MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
-    measure.__name__: measure for measure in (enqueue, drain, latency, idle, backlog, horizon, burst, sqlite, guard)
+    measure.__name__: measure
+    for measure in (enqueue, drain, latency, idle, backlog, horizon, burst, sqlite, middleware, guard)
 }

@@ -3,8 +3,8 @@
 # Imports nothing of Django, so that liveness probes start in milliseconds.
 from .errors import Abort, LeaseLost, Retry, Snooze, TaskCancelled, TaskTimeout
 from .rules.backoff import Exponential
-from .rules.declarations import schedule
 from .rules.policy import RetryPolicy, retry
+from .rules.schedules.declarations import schedule
 
 __version__ = "0.1.0"
 

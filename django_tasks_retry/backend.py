@@ -21,7 +21,7 @@ from .compat import (
     normalize_json,
     task_backends,
 )
-from .conf import KEYS, read_options
+from .conf import KEYS, read_options, suggestion
 from .errors import InvalidOptions
 from .middleware import make
 from .rules.backoff import BackoffLike
@@ -72,6 +72,12 @@ class RetryBackend(BaseTaskBackend):
 
     def validate_task(self, task: Any) -> None:
         """Refuse with InvalidTask what cannot be enqueued. `run_after` may be a timedelta, too."""
+        if self.queues and task.queue_name not in self.queues:
+            known = sorted(map(str, self.queues))
+            raise InvalidTask(
+                f"Queue '{task.queue_name}' is not valid for backend. TASKS[{self.alias!r}]['QUEUES'] has "
+                f"{', '.join(known)}.{suggestion(task.queue_name, known)}"
+            )
         if not isinstance(task.run_after, timedelta):
             super().validate_task(task)
         elif task.run_after < timedelta(0):

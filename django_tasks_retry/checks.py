@@ -14,12 +14,13 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections, router
 from django.db.utils import DatabaseError
 
-from . import discovery, guard, registry
+from . import guard, registry
 from .conf import OURS, configured_backends
 from .errors import InvalidOptions
 from .models import Task, TaskEvent, TaskResult
 from .rules.backoff import Schedule, has_unreachable_delays
 from .taskqueue import database
+from .taskqueue.producer import discovery
 from .taskqueue.schedules.code import problems
 
 SUPPORTED = {"sqlite", "postgresql"}
@@ -51,14 +52,6 @@ def check_database(alias: str) -> list[CheckMessage]:
             )
         ]
     messages: list[CheckMessage] = []
-    if connection.vendor == "sqlite" and connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
-        messages.append(
-            checks.Warning(
-                f"Database {alias!r} begins its transactions deferred: workers will meet 'database is locked'.",
-                hint=f"Set DATABASES[{alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
-                id="django_tasks_retry.W001",
-            )
-        )
     if connection.vendor == "postgresql" and not uses_psycopg_3(connection):
         messages.append(
             checks.Warning(
@@ -68,6 +61,21 @@ def check_database(alias: str) -> list[CheckMessage]:
             )
         )
     return messages + check_guard(alias)
+
+
+@register(Tags.models)
+def check_transaction_mode(**_: Any) -> list[CheckMessage]:
+    """By the settings alone, so that a plain `check` tells it, too."""
+    return [
+        checks.Warning(
+            f"Database {alias!r} begins its transactions deferred: workers will meet 'database is locked'.",
+            hint=f"Set DATABASES[{alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
+            id="django_tasks_retry.W001",
+        )
+        for alias in sorted(task_databases())
+        if connections[alias].vendor == "sqlite"
+        and connections[alias].settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE"
+    ]
 
 
 def uses_psycopg_3(connection: Any) -> bool:
@@ -125,7 +133,7 @@ def check_code_schedules(**_: Any) -> list[CheckMessage]:
     for backend in configured_backends():
         with suppress(InvalidOptions):  # which the backend's own check reports
             messages += [
-                Error(f"{where}: {why}", hint=SCHEDULE_HINT, id="django_tasks_retry.E007")
+                Error(f"{where}: {why}", hint=SCHEDULE_HINT, id="django_tasks_retry.E008")
                 for where, why in problems(backend, datetime.now(UTC))
             ]
     return messages

@@ -22,6 +22,7 @@ from .rules.policy import check_max_attempts, check_timeout
 DAY = 86400.0
 MAX_RELEASE = 100
 SHORTEST_TOKEN = 16
+MOST_LINES = 1000
 OURS = "django_tasks_retry.backend.RetryBackend"
 
 
@@ -47,6 +48,7 @@ class QueueOptions:
     admin_email_interval: float | None = 3600.0  # between two mails about one failure; None mails each
     task_modules: Sequence[str] = ()  # imported by workers beside the `tasks` module of each installed app
     middleware: Sequence[str] = ()  # paths of subclasses of Middleware, the outermost first
+    log_lines: int = 50  # of a failed attempt, kept with its event; 0 keeps none
     metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
     metrics_permission: str | None = None  # or a user with this permission
     schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
@@ -123,6 +125,11 @@ def check_middleware(value: object) -> None:
         raise ValueError(f"{value!r}: give a list of the paths of classes.")
 
 
+def check_lines(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_LINES:
+        raise ValueError(f"{value!r}: give a number of lines, at most {MOST_LINES}; 0 for none.")
+
+
 def check_token(value: object) -> None:
     """The message does not repeat it: it is a secret."""
     if value is not None and not (isinstance(value, str) and len(value) >= SHORTEST_TOKEN and value.isascii()):
@@ -155,6 +162,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "TASK_MODULES": check_task_modules,
     "MIDDLEWARE": check_middleware,
     "METRICS_TOKEN": check_token,
+    "LOG_LINES": check_lines,
     "METRICS_PERMISSION": check_permission,
     "SCHEDULES": check_schedules,
 }

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from django.dispatch import Signal
 
+SIGNAL_PROCESS = "for signals"
+"""The worker_id of the process that a supervisor forks to send signals: it runs no task."""
+
 worker_started = Signal()
 """Sent in the supervisor once it is registered, before its first child is forked. Start no threads in a receiver."""
 

@@ -38,6 +38,8 @@ OPTIONS = {
     "KEEP_SUCCESS": "Seconds that successful tasks are kept. ``None`` keeps them forever.",
     "KEEP_FAILED": "Seconds that failed tasks are kept.",
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
+    "LOG_LINES": "How many of the last lines that an attempt logged are kept with its ``task.failed`` event, in 16 KiB "
+    "at the most. 0 keeps none.",
     "RELEASE": "The project's release, as operators know it: a tag or a commit. Workers register with it, and the "
     "console compares it where a task that worked begins to fail.",
     "ADMIN_EMAIL_INTERVAL": "Seconds between two mails to ``ADMINS`` about the same failure, from one process. "

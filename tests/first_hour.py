@@ -47,7 +47,8 @@ def follow_all(leg: Leg, interpreter: Path, wheel: Path, server: PgCluster) -> b
 def install(leg: Leg, interpreter: Path, wheel: Path, folder: Path) -> Path:
     subprocess.run([interpreter, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
-    wanted = [f"django-tasks-retry[postgres] @ {wheel.as_uri()}", f"Django=={leg.django}.*", *leg.also]
+    extras = "postgres,backport" if leg.also else "postgres"  # as README says
+    wanted = [f"django-tasks-retry[{extras}] @ {wheel.as_uri()}", f"Django=={leg.django}.*"]
     subprocess.run([python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *wanted], check=True)
     return python
 

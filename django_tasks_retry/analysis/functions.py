@@ -12,8 +12,8 @@ from django.db.models import Sum
 
 from ..clock import now
 from ..models import Task, TaskStat
-from ..rules.histogram import BOUNDS, RAN, WAITED
 from ..taskqueue.operator import summaries
+from ..taskqueue.operator.histogram import BOUNDS, RAN, WAITED
 
 SPAN = timedelta(hours=24)
 LOOK_BACK = 25_000

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import sentry_sdk
+from django.utils.text import slugify
 from sentry_sdk.consts import OP
 from sentry_sdk.crons import capture_checkin
 from sentry_sdk.crons.consts import MonitorStatus
@@ -16,9 +17,11 @@ from sentry_sdk.utils import event_from_exception
 
 from ..compat import framework_logger
 from ..middleware import Attempt, Call, Ending, Middleware
+from ..signals import SIGNAL_PROCESS
 from . import conventions
 
 KEY = "_sentry"
+LONGEST_SLUG = 50
 ORIGIN = "auto.queue.django_tasks_retry"
 MECHANISM = {"type": "django_tasks_retry", "handled": False}
 BY_OTHERS = OP.QUEUE_SUBMIT_DJANGO
@@ -32,8 +35,10 @@ class Reporting(Middleware):
     """Whether failures are reported, too, that are followed by another attempt."""
 
     def child_started(self, worker_id: str) -> None:
-        # The framework logs each final failure as an error, which would be reported a second time.
-        ignore_logger(framework_logger.name)
+        # The framework logs each final failure as an error, which would be reported a second time. Where the supervisor
+        # ended a task, that line is the only report.
+        if worker_id != SIGNAL_PROCESS:
+            ignore_logger(framework_logger.name)
 
     @contextmanager
     def enqueue(self, calls: Sequence[Call]) -> Iterator[None]:
@@ -99,8 +104,8 @@ class Reporting(Middleware):
     # Check-ins of schedules
 
     def monitor_of(self, attempt: Attempt) -> str | None:
-        """The slug of the cron monitor that waits for this task; None where none does. Override to name one."""
-        return None
+        """The slug of the cron monitor that waits for this task: its schedule's name, where it fills a slot of one."""
+        return slugify(attempt.schedule)[:LONGEST_SLUG] or None if attempt.schedule and attempt.slot else None
 
     def check_in(self, attempt: Attempt) -> None:
         """When its first attempt begins and when its last one ends: one check-in, whose id is the task's."""

@@ -7,9 +7,10 @@ from inspect import iscoroutinefunction
 
 from django.utils.translation import gettext as _
 
-from .. import discovery, registry
+from .. import registry
 from ..models import Worker
 from ..rules.queues import matches
+from ..taskqueue.producer import discovery
 from .formatting import one_line
 
 MEANS_SOMETHING = re.compile(r"[^\w@%+=:,./-]", re.ASCII)

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from .. import registry
 from ..errors import TaskQueueError
 from ..models import Schedule
-from ..rules.schedules import UNREADABLE
+from ..rules.schedules.timing import UNREADABLE
 from ..taskqueue import alive_workers
 from ..taskqueue.schedules.runs import task_for, unfinished_runs
 from .actors import actor_names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ..rules.histogram import BOUNDS
+from ..taskqueue.operator.histogram import BOUNDS
 from ..taskqueue.operator.snapshot import Holder, QueueState, Snapshot, Total
 from .exposition import Family, Sample, histogram
 

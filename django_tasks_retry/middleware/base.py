@@ -76,6 +76,10 @@ class Attempt:
     eta: datetime
     claimed_at: datetime
     metadata: dict[str, Any]
+    schedule: str | None = None
+    """The name of the schedule that asked for it, if one did."""
+    slot: datetime | None = None
+    """The instant that a schedule or a repetition meant it to run at."""
     ending: Ending | None = None
 
     @property

@@ -12,7 +12,7 @@ from .. import registry
 from ..instants import InstantField
 from ..querysets import ScheduleManager
 from ..rules.names import path_of
-from ..rules.schedules import LONGEST_EXPRESSION, Timing
+from ..rules.schedules.timing import LONGEST_EXPRESSION, Timing
 from .tasks import LONGEST, MAX_LENGTHS, check, in_range
 
 if TYPE_CHECKING:

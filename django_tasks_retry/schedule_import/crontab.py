@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import registry
 from ..rules.names import short_name
-from ..rules.schedules import NAMES
+from ..rules.schedules.timing import NAMES
 from .found import Found
 
 ZONES = ("CRON_TZ", "TZ")

@@ -50,6 +50,7 @@ class Lease(NamedTuple):
     created_at: datetime
     started_at: datetime
     last_attempt_at: datetime
+    schedule_id: str | None = None
 
     @property
     def fence(self) -> Fence:
@@ -126,7 +127,8 @@ def lean_lease(row: Sequence[Any], columns: Sequence[str] = LEAN_COLUMNS) -> Lea
     values = {name: read_or(default, READERS.get(name, str), raw[name]) for name, default in LEAN.items()}
     moments = {name: read_or(claimed_at, as_moment, raw[name]) for name in MOMENTS}
     slot = raw["slot"] and read_or(None, as_moment, raw["slot"])
-    return Lease(**values, **moments, slot=slot, args=[], kwargs={}, metadata={})
+    schedule_id = raw["schedule_id"] and read_or(None, str, raw["schedule_id"])
+    return Lease(**values, **moments, slot=slot, schedule_id=schedule_id, args=[], kwargs={}, metadata={})
 
 
 def read_or(default: Any, reader: Callable[[Any], Any], value: Any) -> Any:

@@ -28,7 +28,7 @@ from ..taskqueue import (
 )
 from .child.around import run_async_within, run_within
 from .child.attempt import Attempt, conclude
-from .child.finished_signals import send_finished
+from .child.finished_signals import send_signals
 from .identity import new_worker_id
 from .shared.outcomes import OutcomeRecorder, Recorded
 from .shared.stats import FIELDS, Counts, stat_of
@@ -68,7 +68,7 @@ def perform(attempt: Attempt) -> Outcome:
 
 
 def exit_of(backend: str) -> OutcomeRecorder:
-    return OutcomeRecorder(ImmediateStats(backend), send_finished)
+    return OutcomeRecorder(ImmediateStats(backend), send_signals)
 
 
 class ImmediateStats:

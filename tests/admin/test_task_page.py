@@ -10,6 +10,7 @@ import pytest
 from django_tasks_retry import Abort, taskqueue
 from django_tasks_retry.models import Task, Worker
 from django_tasks_retry.taskqueue import Stat
+from django_tasks_retry.worker.child.attempt_logs import with_log
 from tests import tasks
 from tests.admin import scene
 
@@ -302,3 +303,22 @@ def test_actors_that_only_look_like_users_break_nothing(actor, database, operato
     task = Task.objects.enqueue(tasks.noop)
     task.cancel(by=actor)
     assert f"It was cancelled by {actor} at" in why(operator, task)
+
+
+@pytest.mark.fault("F232")
+def test_the_log_of_a_failed_attempt_is_shown_without_its_secrets_to_those_who_may_see_payload(
+    database, operator, session_with
+):
+    task = Task.objects.enqueue(tasks.noop, max_attempts=1)
+    [lease] = taskqueue.claim("w")
+    report = with_log(taskqueue.report_of(taskqueue.Failed(lease, ValueError("x"))), LOGGED)
+    taskqueue.record([report])
+    shown = page_of(operator, task)
+    assert "Log of this attempt" in shown
+    assert "charging card" in shown
+    assert "hunter2" not in shown
+    assert "<script>alert" not in operator.get(f"{BASE}/task/{task.pk}/change/").content.decode()
+    assert "charging card" not in page_of(session_with("view_task"), task)
+
+
+LOGGED = "12:00:00.000 INFO shop: charging card\n12:00:00.100 DEBUG shop: password=hunter2 <script>alert(1)</script>"

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import pytest
 from django.core.checks import run_checks
+from django.db import connections
 
-from django_tasks_retry.compat import CORE_HAS_TASKS, task_backends
+from django_tasks_retry.checks import check_transaction_mode
+from django_tasks_retry.compat import CORE_HAS_TASKS, InvalidTask, task_backends
+from tests import tasks
+from tests.router import CurrentDatabase
 
 OURS = "django_tasks_retry.backend.RetryBackend"
 
@@ -27,6 +31,21 @@ def test_an_app_that_is_not_installed_is_an_error(settings):
 def test_an_unknown_option_is_an_error_with_a_suggestion(settings):
     settings.TASKS = {"default": {"BACKEND": OURS, "OPTIONS": {"MAX_ATEMPTS": 3}}}
     assert "Did you mean 'MAX_ATTEMPTS'?" in messages()["django_tasks_retry.E005"]
+
+
+def test_a_mistyped_queue_of_a_task_is_refused_with_the_right_name(settings):
+    settings.TASKS = {"default": {"BACKEND": OURS, "QUEUES": ["default", "emails"]}}
+    with pytest.raises(InvalidTask, match=r"Queue 'emials' .* has default, emails\. Did you mean 'emails'\?"):
+        tasks.noop.using(queue_name="emials")
+
+
+def test_sqlite_that_begins_its_transactions_deferred_is_a_warning_of_every_check(settings, monkeypatch):
+    assert check_transaction_mode() == []
+    monkeypatch.setitem(connections["default"].settings_dict, "OPTIONS", {})
+    monkeypatch.setattr(CurrentDatabase, "current", "default")
+    [warning] = check_transaction_mode()
+    assert warning.id == "django_tasks_retry.W001"
+    assert warning.hint == "Set DATABASES['default']['OPTIONS']['transaction_mode'] = 'IMMEDIATE'."
 
 
 @pytest.mark.parametrize("queue", ["", "x" * 65, 7])

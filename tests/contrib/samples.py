@@ -68,3 +68,8 @@ def snooze_once() -> None:
 @task
 def enqueue_another() -> None:
     noop.enqueue()
+
+
+@task
+def return_object() -> object:
+    return object()

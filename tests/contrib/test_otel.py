@@ -18,7 +18,6 @@ from django_tasks_retry.worker.child.attempt import Attempt
 from tests import tasks as plain
 from tests.contrib import samples
 from tests.contrib.samples import EXPORTER, OTEL, TRACER
-from tests.steps import enqueue_unchecked
 
 
 @pytest.fixture(autouse=True)
@@ -83,9 +82,9 @@ def test_a_span_says_what_the_conventions_want_of_it(database, tasks):
 
 
 def test_what_is_not_raised_is_still_an_error(database, tasks):
-    enqueue_unchecked(plain.add, [1], max_attempts=1)
+    Task.objects.enqueue(samples.return_object, max_attempts=1)
     tasks.run_due()
-    [run] = spans("process tests.tasks.add")
+    [run] = spans("process tests.contrib.samples.return_object")
     assert run.status.status_code is StatusCode.ERROR
     assert run.events == ()
 
@@ -146,7 +145,7 @@ def test_the_function_runs_within_its_span(database, tasks, function):
     [sent] = spans("send default")
     [lease] = claim(tasks.worker_id)
     attempt = Attempt(lease, monotonic())
-    outcome = asyncio.run(run_async_within(attempt)) if attempt.is_async else run_within(attempt)
+    outcome = asyncio.run(run_async_within(attempt)) if function is samples.trace_id_async else run_within(attempt)
     assert outcome == Completed(lease, format(sent.context.trace_id, "032x"))
 
 

@@ -13,11 +13,12 @@ from sentry_sdk.transport import Transport
 
 from django_tasks_retry.compat import framework_logger
 from django_tasks_retry.contrib.sentry import Reporting
-from django_tasks_retry.models import Task
+from django_tasks_retry.models import Schedule, Task
+from django_tasks_retry.signals import SIGNAL_PROCESS
+from django_tasks_retry.taskqueue import run_schedule_now, tick
 from tests import tasks as plain
 from tests.contrib import samples
 from tests.contrib.samples import SENTRY
-from tests.steps import enqueue_unchecked
 
 
 @dataclass
@@ -131,10 +132,10 @@ def test_failures_that_are_tried_again_are_reported_on_request(database, tasks, 
 
 def test_what_is_not_raised_is_reported_in_words(database, tasks, arrived):
     Reporting().child_started("host:1/1")
-    enqueue_unchecked(plain.add, [1], max_attempts=1)
+    Task.objects.enqueue(samples.return_object, max_attempts=1)
     tasks.run_due()
     [event] = arrived.events
-    assert event["message"].startswith("BAD_ARGUMENTS: ")
+    assert event["message"].startswith("RESULT_NOT_SERIALIZABLE: ")
 
 
 def test_a_snoozed_attempt_is_no_failure(database, tasks, arrived):
@@ -171,6 +172,32 @@ def test_a_monitor_hears_when_the_task_begins_and_how_it_ends(database, tasks, a
     tasks.run_until_idle()
     told = [(each["monitor_slug"], each["check_in_id"], each["status"]) for each in arrived.checkins]
     assert told == [("nightly", task.pk.hex, "in_progress"), ("nightly", task.pk.hex, status)]
+
+
+@pytest.mark.fault("F230")
+def test_where_the_supervisor_ended_a_task_the_frameworks_line_is_heard(arrived):
+    Reporting().child_started(SIGNAL_PROCESS)
+    assert framework_logger.name not in sentry_logging._IGNORED_LOGGERS
+    Reporting().child_started("host:1/1")
+    assert framework_logger.name in sentry_logging._IGNORED_LOGGERS
+
+
+def test_a_run_of_a_schedule_checks_in_under_its_name(database, tasks, arrived):
+    Schedule.objects.create(name="Nightly report", task=plain.noop, every=60)
+    tasks.advance(seconds=61)
+    tick()
+    tasks.run_due()
+    assert [(each["monitor_slug"], each["status"]) for each in arrived.checkins] == [
+        ("nightly-report", "in_progress"),
+        ("nightly-report", "ok"),
+    ]
+
+
+def test_a_run_beside_the_plan_checks_in_nowhere(database, tasks, arrived):
+    Schedule.objects.create(name="nightly", task=plain.noop, every=60)
+    run_schedule_now("nightly", by="me")
+    tasks.run_due()
+    assert arrived.checkins == []
 
 
 def test_without_a_client_nothing_is_added_or_lost(database, tasks, configure):

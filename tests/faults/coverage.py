@@ -37,6 +37,7 @@ FAULTS = {
     "F21": "the server's clock jumps",
     "F22": "drift",
     "F23": "two schedulers",
+    "F24": "schedules in daylight saving",
     "F25": "thundering herd",
     "F30": "request cut",
     "F31": "reply cut",
@@ -147,6 +148,8 @@ FAULTS = {
     "F226": "middleware that hangs",
     "F227": "counters across prune, restart and a write that fails halfway",
     "F228": "metrics asked for without the right",
+    "F232": "logs of an attempt that quote secrets",
+    "F231": "logs of an attempt without end, or that cannot be stored",
     "F230": "a failure reported twice",
     "F229": "a queue that nobody serves, a schema that is not whole",
     "F250": "someone searches in arguments for what they may not see",
@@ -163,11 +166,8 @@ FAULTS = {
     "F204": "a schedule comes and goes with a rolling deploy",
     "F205": "no worker for many slots",
     "F206": "a worker's clock is wrong when a slot is due",
-    "F207": "the hour that comes twice, and the one that never comes",
 }
-DOES_NOT_APPLY = {
-    "F24": "schedules in daylight saving: tasks repeat by intervals; the changes of the clocks are F67 and F68",
-}
+DOES_NOT_APPLY: dict[str, str] = {}
 ON_POSTGRESQL_ALONE = {
     "F14": "a file has no connections",
     "F20": "SQLite's clock is the host's, for all workers the same",
@@ -187,6 +187,7 @@ ON_POSTGRESQL_ALONE = {
     "F75": "SQLite is restored by a copy of the file",
     "F122": "a session on SQLite is closed after each use",
     "F129": "SQLite has no server",
+    "F206": "on SQLite the host's clock is the queue's",
 }
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import psycopg
 
-from django_tasks_retry.models import Task
+from django_tasks_retry.clock import Now
+from django_tasks_retry.models import Schedule, Task
 from tests.proxy import Cut
 from tests.worker import tasks
 from tests.worker.harness import WorkerProcess, story, wait_for
@@ -22,11 +23,14 @@ ALL = os.environ.get("FAULTS") == "all"
 LEASE = 2.0
 NAMED = {"PGAPPNAME": "disturbed"}
 GREETING = "Ctrl-C stops gracefully"
+SLOT = "a life's slot"
 
 
 def enqueue_a_life() -> list[Task]:
-    """Work of each kind: done, retried, atomic; in a thread and in the loop."""
+    """Work of each kind: done, retried, atomic; in a thread and in the loop; and a slot of a schedule, which is due."""
     name = f"{time.monotonic_ns()}"
+    Schedule.objects.create(name=SLOT, task=tasks.canary, every=3600)
+    Schedule.objects.update(next_at=Now())
     calls = [(tasks.afail_once, []), (tasks.canary, [name]), (tasks.write_atomically, [name])]
     return [Task.objects.enqueue(function, arguments, max_attempts=9) for function, arguments in calls]
 
@@ -92,6 +96,12 @@ DEEDS = {
     "f36 the statement is refused": Deed(cut=partial(Cut, error="57014")),
     "f36 the statement is done and reported as failed": Deed(cut=partial(Cut, error="XX000", reply=True)),
 }
+
+
+def slot_is_whole() -> bool:
+    """The slot has its task, and the schedule has moved on; or neither, where the worker ended before its tick."""
+    schedule = Schedule.objects.get(pk=SLOT)
+    return Task.objects.filter(schedule=SLOT).count() == (1 if schedule.last_outcome == "enqueued" else 0)
 
 
 def finished_once(enqueued: list[Task]) -> bool:

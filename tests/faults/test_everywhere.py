@@ -9,7 +9,18 @@ from __future__ import annotations
 import pytest
 
 from django_tasks_retry.models import TaskEvent
-from tests.faults.everywhere import ALL, DEEDS, GREETING, LEASE, NAMED, all_done, enqueue_a_life, finished_once, live
+from tests.faults.everywhere import (
+    ALL,
+    DEEDS,
+    GREETING,
+    LEASE,
+    NAMED,
+    all_done,
+    enqueue_a_life,
+    finished_once,
+    live,
+    slot_is_whole,
+)
 from tests.proxy import Cut
 
 SAMPLE = dict(zip(DEEDS, (0.5, 0.3, 0.8, 0.6, 0.5, 0.6, 0.7, 0.8, 0.6, 0.8, 0.6, 0.4, 0.7), strict=True))
@@ -44,6 +55,7 @@ def test_at_any_statement(start_behind, start, server, proxy, effects, length, n
         code = live(start, workers[0], deed, cut)
         reached += cut.done.is_set()
         assert finished_once(enqueued), nth
+        assert slot_is_whole(), nth
         codes = deed.codes if cut.done.is_set() else (0,)  # not every life has the last statement of the longest
         assert code in codes or GREETING not in workers[0].output, (nth, code)
         assert deed.loses_attempts or not TaskEvent.objects.filter(kind="task.lease_lost").exists(), nth

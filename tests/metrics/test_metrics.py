@@ -5,10 +5,10 @@ from django.db import connections
 
 from django_tasks_retry import metrics, taskqueue
 from django_tasks_retry.metrics.exposition import number
-from django_tasks_retry.models import Task, TaskStat, TaskTotal
-from django_tasks_retry.rules.histogram import BOUNDS, BUCKETS, bucket_of
+from django_tasks_retry.models import Schedule, Task, TaskStat, TaskTotal
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue import Stat, add_stats, forget_stats
+from django_tasks_retry.taskqueue.operator.histogram import BOUNDS, BUCKETS, bucket_of
 from django_tasks_retry.taskqueue.operator.snapshot import Holder, QueueState, Snapshot, Total, without_literals
 from django_tasks_retry.worker.shared.stats import Counts, StatsWriter, stat_of
 from tests import tasks as plain
@@ -45,6 +45,16 @@ def test_a_scrape_tells_how_the_queues_stand(database, tasks, travel):
     assert read[P + "oldest_due_seconds"].value(queue="default") == 0
     assert [read[P + name].value() for name in ("retrying", "workers", "slots", "expired_leases")] == [1, 1, 8, 0]
     assert P + "schedules_late" not in read
+
+
+def test_schedules_that_nobody_ticks_are_late(database, travel):
+    for name, overlap in (("a", "skip"), ("b", "allow"), ("paused", "skip")):
+        Schedule.objects.create(name=name, task=plain.noop, every=60, overlap=overlap)
+    taskqueue.pause_schedule("paused", by="me")
+    travel(100)
+    assert parse(metrics.scrape())[P + "schedules_late"].value() == 0
+    travel(100)
+    assert parse(metrics.scrape())[P + "schedules_late"].value() == 2
 
 
 def test_counters_and_histograms_add_up(database):

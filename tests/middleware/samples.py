@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,6 +13,7 @@ from django_tasks_retry import retry
 from django_tasks_retry.compat import task
 from django_tasks_retry.middleware import Attempt, Call, Middleware
 
+logger = logging.getLogger("shop")
 TOLD: list[object] = []
 HERE = "tests.middleware.samples."
 inherited: ContextVar[str] = ContextVar("inherited", default="")
@@ -31,6 +33,23 @@ async def see_inherited_async() -> str:
 @retry(atomic=True)
 def write_atomically() -> None:
     """Commits with its completion."""
+
+
+@task
+def log_and_fail(lines: int) -> None:
+    for n in range(lines):
+        logger.info("line %d", n)
+    raise ValueError("boom")
+
+
+@task
+async def log_and_fail_async(lines: int) -> None:
+    log_and_fail.func(lines)
+
+
+@task
+def log_and_return() -> None:
+    logger.info("all is well")
 
 
 class Telling(Middleware):

@@ -10,8 +10,9 @@ import pytest
 from django_tasks_retry import bridge
 from django_tasks_retry.backend import RetryBackend
 from django_tasks_retry.compat import TaskResultStatus, framework_logger, task_enqueued
-from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import retry
+from django_tasks_retry.models import Schedule, Task
+from django_tasks_retry.taskqueue import retry, run_schedule_now, tick
+from django_tasks_retry.worker.supervisor.finished_signals import SignalProcess, send_all
 from tests import tasks as plain
 from tests.middleware.samples import write_atomically
 
@@ -66,6 +67,26 @@ def test_an_atomic_task_tells_its_next_occurrence_too(database, tasks, heard):
     tasks.run_due()
     following = Task.objects.exclude(pk=first.pk).get()
     assert heard == ready(first, following)
+
+
+def test_a_run_of_a_schedule_beside_its_plan_is_told(database, heard):
+    Schedule.objects.create(name="s", task=plain.noop, every=60)
+    assert heard == []
+    task = run_schedule_now("s", by="me")
+    assert heard == ready(task)
+
+
+def test_what_a_tick_enqueued_is_told_by_the_process_for_signals(database, heard, travel):
+    """The supervisor itself runs no receiver."""
+    Schedule.objects.create(name="s", task=plain.noop, every=60)
+    travel(61)
+    ticked = tick()
+    assert heard == []
+    process = SignalProcess("default", lambda: None)
+    process.send_enqueued(ticked.ids)
+    assert process.waiting == list(ticked.ids)
+    send_all(process.waiting, "default")
+    assert heard == ready(Task.objects.get())
 
 
 def test_receivers_that_fail_take_nothing_back(database, tasks):

@@ -11,7 +11,8 @@ from tests.mutants.guarding import GUARD, INSTANTS
 from tests.mutants.hostile import BACKLOG, BOUNDED, FOREIGN_LOCKS, UNREADABLE
 from tests.mutants.leases import FENCES, LEASES
 from tests.mutants.neighbourly import ENQUEUES, OTHERS
-from tests.mutants.observing import COUNTERS, MIDDLEWARE, TRACES
+from tests.mutants.observing import COUNTERS, LINES, MIDDLEWARE, TRACES
+from tests.mutants.schedules import SCHEDULES
 from tests.mutants.shell import SHELL
 from tests.mutants.workers import ANSWERS, LIVES, STATES, WAKING
 
@@ -40,5 +41,7 @@ MUTANTS = (
     *MIDDLEWARE,
     *COUNTERS,
     *TRACES,
+    *SCHEDULES,
+    *LINES,
     *SHELL,
 )

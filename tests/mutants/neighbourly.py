@@ -41,7 +41,7 @@ ENQUEUES = (
         (
             Edit(
                 "taskqueue/producer/enqueue.py",
-                "registered.run_after if request.eta is None else request.eta",
+                "shared.run_after if request.eta is None else request.eta",
                 "request.eta",
             ),
         ),

@@ -73,7 +73,7 @@ COUNTERS = (
     ),
     Mutant(
         "a bucket holds one more than its bound",
-        (Edit("rules/histogram.py", "bisect_left(BOUNDS, seconds)", "bisect_left(BOUNDS, seconds) + 1"),),
+        (Edit("taskqueue/operator/histogram.py", "bisect_left(BOUNDS, seconds)", "bisect_left(BOUNDS, seconds) + 1"),),
         (METRICS + "test_every_bucket_holds_what_it_says",),
         on=UNNAMED,
     ),
@@ -103,5 +103,19 @@ TRACES = (
         "failures that are tried again are reported",
         (Edit("contrib/sentry.py", "(ending.is_final or self.report_retries)", "True"),),
         ("tests/contrib/test_sentry.py::test_a_final_failure_is_reported_once_with_our_fingerprint",),
+    ),
+)
+
+LINES = (
+    Mutant(
+        "an interruption ends in the log",
+        (
+            Edit(
+                "worker/child/attempt_logs.py",
+                "    except (TaskTimeout, TaskCancelled):\n        raise  # meant for the function\n",
+                "",
+            ),
+        ),
+        ("tests/middleware/test_attempt_logs.py::test_an_interruption_while_a_line_is_said_reaches_the_function",),
     ),
 )

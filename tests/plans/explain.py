@@ -66,7 +66,7 @@ def explained(using: str) -> Iterator[list[Plan]]:
     plans: list[Plan] = []
 
     def explain(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if sql.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK", "EXPLAIN")):
+        if many or sql.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK", "EXPLAIN")):
             return execute(sql, params, many, context)
         with transaction.atomic(using=using):
             execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", params, many, context)

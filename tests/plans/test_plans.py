@@ -6,6 +6,8 @@ import pytest
 from django.db import connections
 
 from django_tasks_retry import taskqueue
+from django_tasks_retry.clock import Now
+from django_tasks_retry.models import Schedule
 from django_tasks_retry.taskqueue.operator.snapshot import snapshot
 from django_tasks_retry.taskqueue.operator.summaries import CAP
 from tests import tasks
@@ -139,6 +141,16 @@ def test_pruning_walks_the_primary_key_a_page_at_a_time():
     assert sum(page.rows_read(RESULT) for page in walked) <= BATCH
     for plan in plans:
         assert not plan.walks("django_tasks_retry_task")
+
+
+def test_a_tick_of_schedules_reads_their_runs_and_no_other_task():
+    for n in range(3):
+        Schedule.objects.create(name=f"s{n}", task=tasks.noop, every=60, overlap=["skip", "queue", "allow"][n])
+    Schedule.objects.update(next_at=Now())
+    with explained(USING) as plans:
+        assert taskqueue.tick().enqueued == 3
+    assert not any(plan.walks("django_tasks_retry_task") for plan in plans)
+    assert sum(plan.rows_read() for plan in plans if not plan.sql.startswith("INSERT")) <= 3
 
 
 def test_a_scrape_reads_no_more_than_it_counts():

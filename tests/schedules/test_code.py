@@ -10,7 +10,7 @@ from django.core.checks import run_checks
 from django_tasks_retry import schedule, taskqueue
 from django_tasks_retry.errors import InvalidSchedule
 from django_tasks_retry.models import Schedule
-from django_tasks_retry.rules.declarations import SCHEDULES_ATTRIBUTE, Declaration
+from django_tasks_retry.rules.schedules.declarations import SCHEDULES_ATTRIBUTE, Declaration
 from django_tasks_retry.taskqueue.schedules.code import problems
 from tests import tasks
 from tests.schedules.steps import MINUTE, decisions, now, plan, row, runs, tick
@@ -60,7 +60,7 @@ def test_the_decorator_stands_below_task():
         (Declaration(cron="@daily", timezone="Europe/Berlyn"), "Did you mean"),
         (Declaration(cron="0 0 30 2 *"), "bad day-of-month"),
         (Declaration(), "one of the two"),
-        (Declaration(every=60, args=[1]), "does not take these arguments"),
+        (Declaration(every=60, args=[1]), "cannot take this call"),
         (Declaration(every=60, name="x" * 200), "1 to 128"),
     ],
 )
@@ -73,7 +73,7 @@ def test_system_checks_say_what_is_wrong_with_code(declare, declared, says):
 
 def test_the_check_runs_with_all_others(declare):
     declare(tasks.noop, Declaration(cron="0 25 * * *"))
-    assert "django_tasks_retry.E007" in {message.id for message in run_checks()}
+    assert "django_tasks_retry.E008" in {message.id for message in run_checks()}
 
 
 def test_doubled_names_are_an_error(declare, configure):

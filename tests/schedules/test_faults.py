@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import OperationalError, connections
@@ -61,6 +61,31 @@ def test_after_a_long_silence_there_is_no_storm(committed, travel):
     assert tick().enqueued == 1
     assert tick().enqueued == 0
     assert last_decision().data["count"] == (runs()[0].slot - first) / timedelta(seconds=1)
+
+
+@pytest.mark.fault("F24")
+@pytest.mark.parametrize("use_tz", [True, False])
+@pytest.mark.parametrize(
+    ("start", "slots_there"),
+    [
+        ("2027-03-27T12:00", ["2027-03-28T01:00", "2027-03-29T00:30", "2027-03-30T00:30"]),
+        ("2027-10-30T12:00", ["2027-10-31T00:30", "2027-11-01T01:30", "2027-11-02T01:30"]),
+    ],
+    ids=["spring", "autumn"],
+)
+def test_half_past_two_runs_once_a_day_when_the_clocks_change(database, settings, start, slots_there, use_tz):
+    settings.USE_TZ, settings.TIME_ZONE = use_tz, "America/New_York"
+
+    def set_clock(moment: datetime) -> None:
+        clock.shift(timedelta(0), database)
+        clock.shift(moment - clock.now(database), database)
+
+    set_clock(datetime.fromisoformat(start).replace(tzinfo=UTC))
+    plan(cron="30 2 * * *", timezone="Europe/Berlin", overlap="allow")
+    for _ in slots_there:
+        set_clock(row().next_at + timedelta(seconds=1))
+        assert (tick().enqueued, tick().enqueued) == (1, 0)
+    assert slots() == [datetime.fromisoformat(slot).replace(tzinfo=UTC) for slot in slots_there]
 
 
 @pytest.mark.fault("F206")

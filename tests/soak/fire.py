@@ -23,6 +23,7 @@ from tests.soak.hostile import HostileProducer, grant_role
 from tests.soak.locks import RowLocks
 from tests.soak.nemesis import Nemesis
 from tests.soak.renewals import Lookout
+from tests.soak.schedules import CALL, ScheduleCohort, Slots
 from tests.soak.vitals import Sample, grown, left_open, sample, unexplained
 
 TURN_SECONDS = 0.02
@@ -59,6 +60,7 @@ class Outcome:
     peace_seconds: float
     complaints: list[str]
     samples: list[Sample]
+    slots: Slots
 
 
 @dataclass(slots=True)
@@ -141,6 +143,7 @@ class Fire:
         self.watch = Watch()
         self.lookout = Lookout(plan.lease)
         self.calm = Calm(plan.lease, lawful, self.hostile, nemesis.locks, nemesis.crew, self.look)
+        self.schedules = ScheduleCohort()
         self.samples: list[Sample] = []
         self.left: int | None = None
         self.is_nearly_done = False
@@ -151,21 +154,24 @@ class Fire:
         self.burn()
         fire = time.monotonic() - self.began
         self.nemesis.make_peace()
+        self.schedules.stop()
         complaints = self.rest()
         peace = time.monotonic() - self.began - fire
         complaints += self.stay_calm() if not complaints else []
         complaints += [*self.operator.failures, *grown(self.samples), *self.hygiene(), *self.audited(), *self.stop()]
-        history = self.history(wall)
+        slots = self.schedules.slots()
+        complaints += slots.complaints()
+        history = self.history(wall, slots)
         refused, done = self.hostile.refused, dict(self.operator.deeds)
-        return Outcome(history, self.nemesis, refused, done, fire, peace, complaints, self.samples)
+        return Outcome(history, self.nemesis, refused, done, fire, peace, complaints, self.samples, slots)
 
-    def history(self, wall: float) -> History:
+    def history(self, wall: float, slots: Slots) -> History:
         known = [self.producer, self.watch, self.hostile, self.calm.producer]
         away = [(one.began, one.ended) for one in self.nemesis.outages if not one.who] + self.calm.stalls.found
         return History(
             self.plan.lease,
             {task: number for one in known for task, number in one.acknowledged.items()},
-            {number for one in known for number in one.unsure},
+            {number for one in known for number in one.unsure} | {CALL, *(-slot for slot in slots.runs)},
             read_rows(self.hostile.numbers),
             read_events(),
             journal.read(self.plan.folder / "journal"),

@@ -10,6 +10,7 @@ from uuid import UUID
 from django_tasks_retry.verify.history import Event
 from tests.soak.journal import Line
 from tests.soak.renewals import Sighting
+from tests.soak.schedules import number_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ def read_rows(hostile: Mapping[UUID, int]) -> dict[UUID, Row]:
 
     from django_tasks_retry.models import Task, TaskResult
 
-    ordinary = Task.objects.exclude(pk__in=hostile).values_list("pk", "args").iterator(5000)
-    numbers = {pk: args[0] for pk, args in ordinary} | hostile
+    ordinary = Task.objects.exclude(pk__in=hostile).values_list("pk", "args", "schedule", "slot").iterator(5000)
+    numbers = {pk: number_of(slot) if schedule and slot else args[0] for pk, args, schedule, slot in ordinary} | hostile
     codes = dict(TaskResult.objects.values_list("task_id", KT("error__code")).iterator(5000))
     columns = ("status", "attempts", "refunds", "outcome__status", "retry_of_id")
     found = Task.objects.values_list("pk", "func_path", "max_attempts", "locked_by", *columns).iterator(5000)

@@ -51,6 +51,7 @@ def report(plan: Plan, outcome: Outcome, violations: list[Violation]) -> Iterato
     yield from latencies(outcome)
     yield from held(outcome)
     yield pause(outcome.nemesis.diary)
+    yield str(outcome.slots)
     yield from outcome.complaints
 
 

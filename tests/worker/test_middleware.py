@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from django_tasks_retry.models import Task
+from django_tasks_retry.compat import framework_logger
+from django_tasks_retry.models import Schedule, Task, TaskEvent
 
 from . import tasks
 from .harness import wait_until_finished
 
+REPORTING = "django_tasks_retry.contrib.sentry.Reporting"
 MARKING = "tests.worker.marking.Marking"
 
 
@@ -34,3 +36,35 @@ def test_middleware_that_hangs_is_bounded_by_the_timeout_of_the_attempt(start, e
     start("--drain", middleware=[MARKING, "tests.worker.marking.Slow"])
     assert wait_until_finished(task).last_error["code"] == "TIMEOUT"
     assert "left canary None" in effects.lines()
+
+
+def test_what_a_failed_attempt_logged_is_on_its_event(start, effects):
+    for function in (tasks.warn_and_fail, tasks.warn_and_fail_async):
+        Task.objects.enqueue(function, max_attempts=1)
+    assert start("--drain").exit_code() == 0
+    for event in TaskEvent.objects.filter(kind="task.failed"):
+        assert event.data["log"].endswith("WARNING shop: the end is near")
+    assert TaskEvent.objects.filter(kind="task.failed").count() == 2
+
+
+def test_nothing_is_kept_where_that_is_switched_off(start, effects):
+    Task.objects.enqueue(tasks.warn_and_fail, max_attempts=1)
+    assert start("--drain", log_lines=0).exit_code() == 0
+    assert "log" not in TaskEvent.objects.get(kind="task.failed").data
+
+
+@pytest.mark.fault("F230")
+def test_with_reporting_each_final_failure_reaches_sentry_once_whoever_recorded_it(start, effects):
+    """The first is reported by its own attempt, the second, whose process is gone, by the supervisor's signals."""
+    for function in (tasks.system_exit, tasks.exit_at_once):
+        Task.objects.enqueue(function, max_attempts=1)
+        worker = start("--drain", variables={"WORKER_SENTRY": "1"}, middleware=[REPORTING])
+        assert worker.exit_code() == 0
+    told = [line for line in effects.lines() if line.startswith("sentry") and "supervisor" not in line]
+    assert told == ["sentry None SystemExit", f"sentry {framework_logger.name} RecordedError"]
+
+
+def test_a_schedules_slots_are_told_to_receivers(start, effects):
+    Schedule.objects.create(name="often", task=tasks.canary, every=1)
+    start(variables={"TELL_ENQUEUED": "1"})
+    effects.wait_for("enqueued canary")

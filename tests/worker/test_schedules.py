@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from django_tasks_retry.clock import Now
 from django_tasks_retry.models import OperatorEvent, Schedule, Task
 from tests.worker import tasks
 from tests.worker.harness import wait_for
@@ -33,6 +34,13 @@ def test_two_workers_run_every_slot_once(start, effects):
     slots = sorted([*Task.objects.filter(schedule="seconds").values_list("slot", flat=True), *missed_slots("seconds")])
     assert slots == [slots[0] + n * SECOND for n in range(len(slots))]
     assert Schedule.objects.get().next_at == slots[-1] + SECOND
+
+
+def test_a_worker_that_drains_runs_the_slots_that_are_due(start, effects):
+    Schedule.objects.create(name="hours", task=tasks.canary, every=3600)
+    Schedule.objects.update(next_at=Now())
+    assert start("--drain").exit_code() == 0
+    assert Task.objects.get(schedule="hours").status == "SUCCESS"
 
 
 @pytest.mark.fault("F204")

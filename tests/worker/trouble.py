@@ -20,7 +20,7 @@ from .harness import wait_for
 
 ALIAS = "postgresql"
 T = TypeVar("T")
-TABLES = "task, taskresult, taskevent, worker, taskstat"
+TABLES = "task, taskresult, taskevent, worker, taskstat, schedule, operatorevent"
 
 
 END_OTHERS = """

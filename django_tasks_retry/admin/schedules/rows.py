@@ -18,7 +18,7 @@ from ...display.reading import read_rows
 from ...display.scope import Scope
 from ...models import Schedule, Task
 from ...rules.names import short_name
-from ...rules.schedules import UNREADABLE, zone_of
+from ...rules.schedules.timing import UNREADABLE, zone_of
 from ...rules.status import Status
 from ..pages.charts import SPARK_HEIGHT, Shape
 

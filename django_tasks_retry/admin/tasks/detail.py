@@ -51,6 +51,7 @@ class EventRow:
     elapsed: str
     summary: str
     traceback: FormattedTraceback | None
+    log: str
 
 
 def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_payload: bool) -> dict[str, Any]:
@@ -116,10 +117,16 @@ def event_rows(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool
                 format_elapsed(previous, event.ts),
                 event_summary(event, error, can_see_payload=can_see_payload),
                 format_traceback(str(error.get("traceback") or "")) if can_see_payload else None,
+                log_of(event) if can_see_payload else "",
             )
         )
         previous = event.ts
     return rows
+
+
+def log_of(event: TaskEvent) -> str:
+    """What the attempt logged before it failed, redacted as its error is."""
+    return printable(redact_text(str(as_mapping(event.data).get("log") or "")), 20_000)
 
 
 def task_links(task: Task, site: str) -> dict[str, str]:

@@ -6,19 +6,23 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from ...clock import now
+from django.db.models import Q
+
+from ...clock import Now, now
 from ...conf import queues as configured_queues
-from ...models import Queue, Task, TaskTotal, Worker
-from ...rules.histogram import RAN, WAITED
+from ...models import Queue, Schedule, Task, TaskTotal, Worker
 from ...rules.queues import serves
 from ..consumer.workers import alive_workers
 from ..database import database
 from ..engines import engine_for
+from ..schedules.runs import has_unfinished_run
+from .histogram import RAN, WAITED
 from .summaries import CAP, Depth, depths, expired_leases
 
 MOST_RUNNING = 10_000
+LATE = timedelta(seconds=60)
 LITERALS = re.compile(r"'(?:[^'\\]|''|\\.)*(?:'|$)|\$(\w*)\$.*?(?:\$\1\$|$)|\b\d+(?:\.\d+)?\b", re.DOTALL)
 LONGEST_QUERY = 120
 
@@ -89,7 +93,19 @@ def snapshot(backend: str = "default") -> Snapshot:
         retrying=len(Task.objects.using(using).retrying().order_by("pk").values_list("pk", flat=True)[: CAP + 1]),
         expired=expired_leases(using),
         holder=holder_of(using),
+        late_schedules=late_schedules(backend, using),
     )
+
+
+def late_schedules(backend: str, using: str) -> int | None:
+    """Whose slot came a while ago and was neither enqueued nor given up. None where there are no schedules."""
+    schedules = Schedule.objects.using(using).filter(backend=backend)
+    if not schedules.exists():
+        return None
+    # What is queued behind its previous run waits for that.
+    waiting = Q(overlap="queue") & Q(has_unfinished_run())
+    late: int = schedules.active().filter(next_at__lt=Now() - LATE).exclude(waiting).count()
+    return late
 
 
 def queue_states(backend: str, using: str, workers: Sequence[Worker], seen: set[str]) -> list[QueueState]:

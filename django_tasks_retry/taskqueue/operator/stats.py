@@ -12,8 +12,8 @@ from django.db import connections, transaction
 from ...clock import Now, now
 from ...instants import adapted
 from ...models import TaskStat, TaskTotal
-from ...rules.histogram import EMPTY, RAN, WAITED
 from ..database import database
+from .histogram import EMPTY, RAN, WAITED
 
 KEEP = timedelta(days=8)
 ROWS_PER_STATEMENT = 100

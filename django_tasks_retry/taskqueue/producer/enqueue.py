@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.utils import timezone
 
-from ... import discovery, registry
+from ... import registry
 from ...conf import check_backend, check_queue, options
 from ...durations import as_seconds
 from ...errors import InvalidCall, InvalidPayload, UnknownOption
@@ -21,23 +21,28 @@ from ...models import MAX_LENGTHS, Task
 from ...rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
-from ...rules.signature import Callee, callee_of, unknown_option
 from ..database import database
 from ..ids import new_id
 from ..lease import current_lease
+from . import discovery
 from .announce import tell_enqueued
 from .around import canonical_metadata, insert_within
 from .new_tasks import FIRST_YEAR, LAST_YEAR, new_task
+from .signature import Callee, callee_of, unknown_option
 
 logger = logging.getLogger("django_tasks_retry")
+
+
+NO_ARGUMENTS: tuple[Any, ...] = ()
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Request(NamedTuple):
     """What a user asks for. None means: as the task's policy says, else the backend's default."""
 
     func: Callable[..., Any]
-    args: Iterable[Any] = ()
-    kwargs: Mapping[str, Any] = MappingProxyType({})
+    args: Iterable[Any] = NO_ARGUMENTS
+    kwargs: Mapping[str, Any] = NOTHING
     eta: datetime | timedelta | None = None
     queue: str | None = None
     priority: int | None = None
@@ -46,7 +51,7 @@ class Request(NamedTuple):
     timeout: float | timedelta | None = None
     interval: float | timedelta = 0
     unique_key: str | None = None
-    metadata: Mapping[str, Any] = MappingProxyType({})
+    metadata: Mapping[str, Any] = NOTHING
     backend: str | None = None
 
     @classmethod
@@ -63,7 +68,7 @@ class Request(NamedTuple):
         match item:
             case Request():
                 return item
-            case Mapping():
+            case dict() | Mapping():
                 return cls.with_options(**item)
             case (func, *rest):
                 return cls(func, *rest)
@@ -78,7 +83,8 @@ def enqueue(request: Request) -> Task:
 
 def enqueue_many(requests: Iterable[Request]) -> list[Task]:
     """Enqueue all or nothing. A task whose unique key is taken comes back as the existing one."""
-    tasks = [prepare(request) for request in requests]
+    common: dict[tuple[int, ...], Common] = {}
+    tasks = [prepare(request, common) for request in requests]
     if not tasks:
         return []
     stored = insert_within(tasks, home_of(tasks))
@@ -98,32 +104,58 @@ def home_of(tasks: Sequence[Task]) -> str:
     return next(iter(homes.values()))
 
 
-def prepare(request: Request) -> Task:
-    """Check everything that can be wrong with a call before anything is written."""
+class Common(NamedTuple):
+    """What calls of one function with the same options have in common: checked once for all of them."""
+
+    first: Request
+    """Kept, so that no other object takes the identity of one of its options."""
+    callee: Callee
+    run_after: Any
+    columns: dict[str, Any]
+
+
+def common_to(request: Request) -> Common:
     registered = registry.resolve(request.func)
     backend = check_backend(request.backend or registered.backend)
-    policy = policy_of(registered.func)
-    args, kwargs = canonical_call(request, backend)
     callee = known_callee(registered.func, takes_context=registered.takes_context)
-    callee.check(args, kwargs)
+    columns = {
+        "func_path": callee.path,
+        "queue": checked_queue(registered.queue_name if request.queue is None else request.queue, backend),
+        "priority": checked_priority(registered.priority if request.priority is None else request.priority),
+        "backend": backend,
+        "interval": checked_interval(request.interval),
+        **effective_policy(request, policy_of(registered.func), backend),
+    }
+    return Common(request, callee, registered.run_after, columns)
+
+
+def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = None) -> Task:
+    """Check everything that can be wrong with a call before anything is written."""
+    key = (
+        id(request.func), id(request.queue), id(request.priority), id(request.max_attempts), id(request.backoff),
+        id(request.timeout), id(request.interval), id(request.backend),
+    )  # fmt: skip
+    shared = None if common is None else common.get(key)
+    if shared is None:
+        shared = common_to(request)
+        if common is not None:
+            common[key] = shared
+    backend = shared.columns["backend"]
+    args, kwargs = canonical_call(request, backend)
+    shared.callee.check(args, kwargs)
     parent = current_lease.get()
     task_id = new_id()
     task = new_task(
         id=task_id,
-        func_path=callee.path,
         args=args,
         kwargs=kwargs,
-        queue=checked_queue(registered.queue_name if request.queue is None else request.queue, backend),
-        priority=checked_priority(registered.priority if request.priority is None else request.priority),
-        backend=backend,
-        interval=checked_interval(request.interval),
         unique_key=checked_key(request.unique_key),
-        metadata=canonical_metadata(request.metadata, backend),
+        metadata={} if request.metadata is NOTHING else canonical_metadata(request.metadata, backend),
         run_id=parent.run_id if parent else task_id,
         parent_id=parent.id if parent else None,
-        **effective_policy(request, policy, backend),
+        **shared.columns,
     )
-    eta: Any = registered.run_after if request.eta is None else request.eta
+    eta: Any = shared.run_after if request.eta is None else request.eta
     if isinstance(eta, timedelta):
         task.due_in = checked_delay(eta)
     elif eta is not None:
@@ -148,6 +180,8 @@ def effective_policy(request: Request, policy: RetryPolicy, backend: str) -> dic
 
 
 def canonical_call(request: Request, backend: str) -> tuple[list[Any], dict[str, Any]]:
+    if request.kwargs is NOTHING and (request.args is NO_ARGUMENTS or request.args == []):
+        return [], {}
     if isinstance(request.args, str | bytes | Mapping) or not isinstance(request.args, Iterable):
         raise InvalidPayload(f"args={request.args!r}: give a list or a tuple of arguments.")
     if not isinstance(request.kwargs, Mapping):

@@ -26,7 +26,7 @@ def insert(tasks: Sequence[Task], using: str) -> list[Task]:
 def write(tasks: Sequence[Task], using: str) -> list[Task]:
     """The same without a wake-up, which is sent from a thread."""
     stored: dict[UUID, Task] = {}
-    engine, in_order = engine_for(using), sorted(tasks, key=key_order)
+    engine, in_order = engine_for(using), in_order_of_keys(tasks)
     try:
         with one_transaction(in_order, engine):
             for start in range(0, len(in_order), CHUNK):
@@ -56,8 +56,12 @@ def insert_chunk(tasks: Sequence[Task], engine: Engine) -> dict[UUID, Task]:
     return stored
 
 
-def key_order(task: Task) -> tuple[str, str]:
+def in_order_of_keys(tasks: Sequence[Task]) -> Sequence[Task]:
     """One order for everybody, so that two that enqueue the same keys cannot deadlock."""
+    return sorted(tasks, key=key_order) if any(task.unique_key for task in tasks) else tasks
+
+
+def key_order(task: Task) -> tuple[str, str]:
     return task.queue if task.unique_key else "", task.unique_key or ""
 
 

@@ -15,7 +15,7 @@ from ...conf import options
 from ...errors import InvalidSchedule, TaskQueueError
 from ...instants import as_instant
 from ...models import Schedule
-from ...rules.declarations import Declaration, declarations_of
+from ...rules.schedules.declarations import Declaration, declarations_of
 from ..consumer.workers import alive_workers
 from ..database import database
 from .definition import checked_name, define, planned

@@ -11,7 +11,8 @@ from ...models import Schedule, Task
 from ...rules.payload import storable
 from ..database import database
 from ..events import actor_of
-from ..producer.insert import insert
+from ..producer.announce import tell_enqueued
+from ..producer.around import insert_within
 from .history import REASON_LENGTH, record
 from .plan import locked_schedule
 from .runs import task_for
@@ -55,7 +56,8 @@ def run_schedule_now(name: str, *, by: Any = None, reason: str = "", backend: st
     using = database(backend)
     with transaction.atomic(using=using):
         schedule = locked_schedule(name, using)
-        [task] = insert([task_for(schedule)], using)
+        [task] = insert_within([task_for(schedule)], using)
         data = {"task": str(task.pk)}
         record("schedule.run_now", name, by=actor_of(by), reason=reason, using=using, data=data)
+    tell_enqueued([task])
     return task

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any
 
 from django.utils import timezone as django_timezone
@@ -17,9 +15,9 @@ from ...durations import as_seconds
 from ...errors import InvalidCall, InvalidSchedule
 from ...models import MAX_LENGTHS, Schedule, Task
 from ...models.schedules import OVERLAPS, TIMING_COLUMNS
-from ...rules.declarations import Declaration
 from ...rules.payload import checked_text
-from ...rules.schedules import LONGEST, Timing, check_timing
+from ...rules.schedules.declarations import Declaration
+from ...rules.schedules.timing import LONGEST, Timing, check_timing
 from ..producer.enqueue import Request, checked_eta, prepare
 
 
@@ -69,24 +67,9 @@ def found(task: Callable[..., Any] | str) -> registry.AnyTask:
 
 
 def checked_call(registered: registry.AnyTask, asked: Declaration, backend: str | None) -> Task:
-    """As it will be enqueued, with arguments that the function takes."""
+    """As it will be enqueued: with arguments that the function takes, in a queue that there is."""
     request = Request(registered.func, asked.args, asked.kwargs, queue=asked.queue, priority=asked.priority)
-    prepared = prepare(request._replace(backend=backend or registered.backend))
-    bind(registered, prepared.args, prepared.kwargs)
-    return prepared
-
-
-def bind(registered: registry.AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    context = (None,) if registered.takes_context else ()
-    signature = signature_of(registered.func)
-    try:
-        signature.bind(*context, *args, **kwargs)
-    except TypeError as misfit:
-        raise InvalidCall(f"{registered.name}{signature} does not take these arguments: {misfit}.") from None
-
-
-# A tick asks it for ten thousand schedules of a few functions.
-signature_of = cache(inspect.signature)
+    return prepare(request._replace(backend=backend or registered.backend))
 
 
 def checked_name(name: object) -> str:

@@ -13,8 +13,8 @@ from ...conf import suggestion
 from ...errors import InvalidSchedule
 from ...models import Schedule
 from ...models.schedules import TIMING_COLUMNS
-from ...rules.declarations import KEYS, Declaration
 from ...rules.payload import storable
+from ...rules.schedules.declarations import KEYS, Declaration
 from ..database import database
 from ..events import actor_of
 from .definition import DEFINED, checked_name, define, definition_of, found, planned

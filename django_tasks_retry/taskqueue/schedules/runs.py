@@ -11,7 +11,7 @@ from django.db.models.expressions import RawSQL
 
 from ...models import Schedule, Task
 from ..producer.enqueue import Request, prepare
-from .definition import bind, found
+from .definition import found
 
 # As the index has it, word for word: SQLite takes a partial index for nothing else.
 UNFINISHED = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
@@ -21,7 +21,6 @@ DUE_NOW = timedelta(0)
 def task_for(schedule: Schedule, slot: datetime | None = None) -> Task:
     """A run that is yet to be written. Raises where the row names what this process cannot call."""
     registered = found(schedule.func_path)
-    bind(registered, schedule.args, schedule.kwargs)
     request = Request(registered.func, schedule.args, schedule.kwargs, eta=DUE_NOW, backend=schedule.backend)
     task = prepare(request._replace(queue=schedule.queue, priority=schedule.priority))
     task.schedule_id, task.slot = schedule.name, slot

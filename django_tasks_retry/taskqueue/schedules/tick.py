@@ -22,7 +22,7 @@ from ...errors import TaskQueueError
 from ...instants import adapted
 from ...models import OperatorEvent, Schedule, Task
 from ...querysets import ScheduleQuerySet
-from ...rules.schedules import UNREADABLE, Decision, decide
+from ...rules.schedules.timing import UNREADABLE, Decision, decide
 from ..database import database
 from ..producer.insert import write
 from ..producer.wakeup import notify_work
@@ -42,6 +42,8 @@ class Ticked:
     enqueued: int = 0
     is_full: bool = False
     troubles: dict[str, str] = field(default_factory=dict)
+    ids: tuple[UUID, ...] = ()
+    """Of the tasks that it enqueued."""
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ def tick(
         move_on(dues, using)
     if tasks:
         notify_work({task.queue for task in tasks}, using)
-    return Ticked(len(tasks), len(rows) == BATCH, troubles)
+    return Ticked(len(tasks), len(rows) == BATCH, troubles, tuple(task.id for task in tasks))
 
 
 def ticking(backend: str, listed: Collection[str], without: Collection[str]) -> ScheduleQuerySet:

@@ -79,6 +79,8 @@ def attempt_of(lease: Lease) -> AttemptSeen:
         eta=lease.eta,
         claimed_at=lease.last_attempt_at,
         metadata=lease.metadata,
+        schedule=lease.schedule_id,
+        slot=lease.slot,
     )
 
 

@@ -39,8 +39,10 @@ from ...taskqueue import (
     recorded_receipts,
     report_of,
 )
+from ...taskqueue.producer.signature import Callee, callee_of
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
+from .attempt_logs import take, with_log
 
 logger = logging.getLogger(__name__)
 INFINITY = float("inf")
@@ -134,7 +136,7 @@ def begin(attempt: Attempt) -> Call | Outcome:
     context = (bridge.context_of(lease, result_of(attempt, task)),) if task.takes_context else ()
     args = (*context, *lease.args)
     try:
-        signature_of(task.func).bind(*args, **lease.kwargs)
+        check_call(task, args, lease.kwargs)
     except TypeError as misfit:
         return Failed(lease, capture(misfit, Code.BAD_ARGUMENTS))
     if is_start_heard:
@@ -157,6 +159,19 @@ def begins_with_database(attempt: Attempt) -> bool:
     task = registry.find(attempt.lease.func_path)
     history = attempt.lease.attempts > 1 and task is not None and needs_history(task)
     return history or is_watched(task_started)
+
+
+def check_call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """TypeError where the function could not be called so."""
+    callee = callee_by_place(task.func)
+    if callee.signature is None or not callee.surely_fits(args, kwargs):
+        signature_of(task.func).bind(*args, **kwargs)
+
+
+@cache
+def callee_by_place(function: Callable[..., Any]) -> Callee:
+    """With the context as an argument like others."""
+    return callee_of(function, takes_context=False)
 
 
 @cache
@@ -236,13 +251,14 @@ def named(lease: Lease) -> tuple[str, str]:
 
 def conclude(attempt: Attempt, outcome: Outcome) -> Report:
     """What is to be recorded, as plain data. An error on the way there is the task's failure, too."""
+    log = take(attempt.lease)
     try:
         outcome = explained(attempt, outcome)
         report = report_of(outcome)
         keep_traceback(attempt, outcome)
-        return report
     except BaseException as error:
-        return report_of(explained(attempt, Failed(attempt.lease, unreportable(attempt, error))))
+        report = report_of(explained(attempt, Failed(attempt.lease, unreportable(attempt, error))))
+    return with_log(report, log)
 
 
 def keep_traceback(attempt: Attempt, outcome: Outcome) -> None:

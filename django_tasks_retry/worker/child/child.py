@@ -32,6 +32,7 @@ from ..shared.messages import (
 from ..shared.outcomes import OutcomeRecorder, Recorded
 from ..shared.stats import StatsSender
 from .attempt import Attempt
+from .attempt_logs import keep_lines
 from .finished_signals import FinishedSignals
 from .intake import Intake
 from .loop_executor import LoopExecutor
@@ -58,6 +59,7 @@ class Child:
     ) -> None:
         self.options, self.inflight, self.channel = options, inflight, channel
         lease = queue_options(options.backend).lease
+        keep_lines(queue_options(options.backend).log_lines)
         seconds = max(1.0, min(15.0, lease / 4))
         self.database = DatabaseCaller(database(options.backend), seconds, inflight.promise_return)
         self.inbox: SimpleQueue[Attempt | Message] = SimpleQueue()

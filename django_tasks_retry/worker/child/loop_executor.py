@@ -15,6 +15,7 @@ from ..logs import log_exception
 from ..shared.inflight import InFlightTable
 from .around import run_async_within
 from .attempt import Attempt, conclude, revoked, start, too_late, valid_from
+from .attempt_logs import take
 from .connections import LoopConnections
 from .thread_executor import exit_broken
 
@@ -102,6 +103,8 @@ class LoopExecutor:
             outcome = Failed(attempt.lease, error)
         if attempt.report is None:  # else it was given back, since another coroutine blocked the loop
             attempt.report = conclude(attempt, outcome)
+        else:
+            take(attempt.lease)  # what it logged, which nobody will ask for
 
     async def _outcome_of(self, attempt: Attempt) -> Outcome:
         if attempt.is_revoked or attempt.interruption is not None:

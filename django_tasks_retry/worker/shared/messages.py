@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ...rules.histogram import EMPTY
+from ...taskqueue.operator.histogram import EMPTY
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Counted:
     wait_seconds: float = 0.0
     ran: tuple[int, ...] = EMPTY
     waited: tuple[int, ...] = EMPTY
-    """How many fell into each bucket of rules/histogram.py."""
+    """How many fell into each bucket of taskqueue/operator/histogram.py."""
 
 
 Message: TypeAlias = ClaimNow | LeasesRenewed | LeasesLost | Stop | Ping | Pong | Leaving | Goodbye | Counted
@@ -89,8 +89,9 @@ KINDS: dict[str, type[Any]] = {
 
 
 def encode(message: Message) -> bytes:
-    """One line of JSON."""
-    return json.dumps([type(message).__name__, asdict(message)]).encode() + b"\n"
+    """One line of JSON. Messages are flat: there is nothing in them that would have to be copied, as `asdict` does."""
+    values = {name: getattr(message, name) for name in message.__dataclass_fields__}
+    return json.dumps([type(message).__name__, values]).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message | None:

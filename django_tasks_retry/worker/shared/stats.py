@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from ...rules.histogram import EMPTY, bucket_of
 from ...taskqueue import Stat, add_stats
+from ...taskqueue.operator.histogram import EMPTY, bucket_of
 from .channel import Channel
 from .database import DatabaseCaller, Unavailable
 from .messages import Counted

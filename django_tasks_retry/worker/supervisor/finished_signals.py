@@ -1,4 +1,4 @@
-"""Sends `task_finished` for tasks that the supervisor has ended, from a process forked for that purpose.
+"""Sends signals about tasks that the supervisor has ended or enqueued, from a process forked for that purpose.
 
 Receivers are the project's code, which must not run in the supervisor. If the process fails or takes too long, the log
 says for which tasks the signal is missing; if the supervisor dies before, it is not sent.
@@ -9,14 +9,18 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
+from uuid import UUID
 
 from django.db import connections
 
 from ... import bridge
-from ...taskqueue import Receipt
+from ...models import Task
+from ...signals import SIGNAL_PROCESS
+from ...taskqueue import Receipt, database
+from ...taskqueue.producer.announce import is_enqueue_heard, tell_enqueued
 from ..child.finished_signals import is_finish_heard, send_result
 from ..child.process import run_child
 from ..logs import log_exception
@@ -31,14 +35,19 @@ class SignalProcess:
 
     def __init__(self, backend: str, close_in_child: Callable[[], None]) -> None:
         self.backend, self.close_in_child = backend, close_in_child
-        self.waiting: list[Receipt] = []
-        self.sending: list[Receipt] = []
+        self.waiting: list[Receipt | UUID] = []
+        self.sending: list[Receipt | UUID] = []
         self.pid: int | None = None
         self.kill_at = 0.0
 
     def send(self, receipt: Receipt) -> None:
         if is_finish_heard(receipt):
             self.waiting.append(receipt)
+
+    def send_enqueued(self, tasks: Sequence[UUID]) -> None:
+        """For tasks of schedules, which no caller enqueues."""
+        if is_enqueue_heard():
+            self.waiting.extend(tasks)
 
     @property
     def is_done(self) -> bool:
@@ -62,20 +71,27 @@ class SignalProcess:
             return
         if pid == 0:
             self.close_in_child()
-            run_child(lambda: send_all(self.sending), "for signals", self.backend, supervisor_pid)
+            run_child(lambda: send_all(self.sending, self.backend), SIGNAL_PROCESS, self.backend, supervisor_pid)
         self.pid, self.kill_at = pid, monotonic() + LONGEST_SECONDS
 
     def note_exit(self, status: int) -> None:
         if status != 0:
-            ids = ", ".join(str(receipt.lease.id) for receipt in self.sending[:20])
-            logger.error("task_finished may not have been sent for %d tasks: %s", len(self.sending), ids)
+            ids = ", ".join(str(id_of(about)) for about in self.sending[:20])
+            logger.error("signals may not have been sent for %d tasks: %s", len(self.sending), ids)
         self.pid, self.sending = None, []
 
 
-def send_all(receipts: list[Receipt]) -> None:
-    for receipt in receipts:
+def id_of(about: Receipt | UUID) -> UUID:
+    return about if isinstance(about, UUID) else about.lease.id
+
+
+def send_all(subjects: Sequence[Receipt | UUID], backend: str) -> None:
+    """`task_finished` for each receipt, `task_enqueued` for each id."""
+    for about in subjects:
         try:
-            result = bridge.read_result(str(receipt.lease.id), receipt.lease.backend)
-            send_result(result, receipt.error)
+            if isinstance(about, UUID):
+                tell_enqueued(Task.objects.using(database(backend)).filter(pk=about))
+            else:
+                send_result(bridge.read_result(str(about.lease.id), about.lease.backend), about.error)
         except Exception:
-            log_exception(logger, "task_finished of %s could not be sent", receipt.lease.id)
+            log_exception(logger, "signals of %s could not be sent", id_of(about))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from uuid import UUID
 
 from ...taskqueue import forget_skipped, forget_stats, prune_pages, recover
 from ..shared.database import DatabaseCaller, Unavailable
@@ -18,12 +19,19 @@ WORKERS_PER_SECOND = 8
 
 
 class Maintenance:
-    def __init__(self, supervisor_id: str, backend: str, database: DatabaseCaller, recorder: OutcomeRecorder) -> None:
+    def __init__(
+        self,
+        supervisor_id: str,
+        backend: str,
+        database: DatabaseCaller,
+        recorder: OutcomeRecorder,
+        tell_enqueued: Callable[[Sequence[UUID]], None],
+    ) -> None:
         self.actor, self.backend, self.database, self.recorder = supervisor_id, backend, database, recorder
         self.recovering = Every(RECOVER_SECONDS)
         self.pruning = Every(PRUNE_SECONDS)
         self.batches: Iterator[int] | None = None
-        self.schedules = ScheduleTicker(supervisor_id, backend, database)
+        self.schedules = ScheduleTicker(supervisor_id, backend, database, tell_enqueued)
 
     def share_with(self, workers: int) -> None:
         """With many workers alive, each looks less often, so that the database is asked about as often in all."""

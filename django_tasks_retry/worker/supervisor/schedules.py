@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from time import monotonic
+from uuid import UUID
 
 from ...taskqueue import Ticked, listed_names, next_due_in, stop_vanished, tick
 from ..logs import printable
@@ -19,7 +21,11 @@ TROUBLE_SECONDS = 60.0
 
 
 class ScheduleTicker:
-    def __init__(self, supervisor_id: str, backend: str, database: DatabaseCaller) -> None:
+    def __init__(
+        self, supervisor_id: str, backend: str, database: DatabaseCaller, tell: Callable[[Sequence[UUID]], None]
+    ) -> None:
+        """`tell` is told which tasks were enqueued."""
+        self.tell = tell
         self.actor, self.backend, self.database = supervisor_id, backend, database
         self.listed = listed_names(backend)
         self.looking, self.stopping = Every(LOOK_SECONDS), Every(STOP_SECONDS, at_once=False)
@@ -60,6 +66,7 @@ class ScheduleTicker:
             # For a while, so that rows of which no sense can be made never keep the others waiting.
             self.troubled[name] = monotonic() + TROUBLE_SECONDS
             logger.warning("the schedule %r is left alone: %s", name, printable(why))
+        self.tell(ticked.ids)
         return ticked
 
     def stop_vanished(self) -> None:

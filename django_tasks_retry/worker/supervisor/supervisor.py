@@ -58,7 +58,9 @@ class Supervisor:
         self.stats = StatsWriter(options.backend, self.database)
         self.finished_signals = SignalProcess(options.backend, self.close_in_child)
         recorder = OutcomeRecorder(self.stats, self.finished_signals.send)
-        self.maintenance = Maintenance(self.id, options.backend, self.database, recorder)
+        self.maintenance = Maintenance(
+            self.id, options.backend, self.database, recorder, self.finished_signals.send_enqueued
+        )
         self.orphans = OrphanRecovery(self.id, options.backend, self.database, recorder)
         self.leases = LeaseRenewal(self.id, options.backend, self.database)
         self.watchdog = Watchdog(options.backend, self.database, self.leases, self.orphans)
@@ -77,6 +79,7 @@ class Supervisor:
         self.selector.register(self.signals.socket, selectors.EVENT_READ, self.signals)
         self.register()
         announce(worker_started, self.id, self.options.backend)
+        self.perform(self.maintain)  # enqueues what is due before children look, which --drain does but once
         if not self.signals.received:
             self.fill_pool()  # before we listen: behind a pooler it takes seconds to learn that nothing is heard
         while not self.is_done:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import threading
@@ -19,6 +20,17 @@ from .marks import gate, mark, marked
 def canary(name: str = "canary") -> str:
     mark(name)
     return name
+
+
+@task
+def warn_and_fail() -> None:
+    logging.getLogger("shop").warning("the end is near")
+    raise ValueError("here it is")
+
+
+@task
+async def warn_and_fail_async() -> None:
+    warn_and_fail.func()
 
 
 @task

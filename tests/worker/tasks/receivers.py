@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 
-from django_tasks_retry.compat import task_finished, task_started
+from django_tasks_retry.compat import task_enqueued, task_finished, task_started
 
 from .marks import mark
 
@@ -21,3 +21,11 @@ def tell(signal: Any, task_result: Any, **_: Any) -> None:
 if "TELL_SIGNALS" in os.environ:
     task_started.connect(tell)
     task_finished.connect(tell)
+
+
+def tell_enqueued(task_result: Any, **_: Any) -> None:
+    mark("enqueued", task_result.task.name)
+
+
+if "TELL_ENQUEUED" in os.environ:
+    task_enqueued.connect(tell_enqueued)

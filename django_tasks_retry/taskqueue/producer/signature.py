@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from ..errors import WrongArguments
-from .names import path_of
+from ...errors import WrongArguments
+from ...rules.names import path_of
 
 MOST_SHOWN = 200
 UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'")
@@ -45,13 +45,13 @@ class Callee(NamedTuple):
     signature: inspect.Signature | None
     """Without the context; None where it cannot be known, and everything is let through."""
 
+    def surely_fits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        if kwargs:
+            return not args and self.needed <= kwargs.keys() <= self.named
+        return self.least <= len(args) <= self.most
+
     def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        if not kwargs:
-            if self.least <= len(args) <= self.most:
-                return
-        elif not args and self.needed <= kwargs.keys() <= self.named:
-            return
-        if self.signature is None:
+        if self.signature is None or self.surely_fits(args, kwargs):
             return
         try:
             self.signature.bind(*args, **kwargs)

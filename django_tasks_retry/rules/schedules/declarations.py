@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from ..errors import InvalidSchedule
+from ...errors import InvalidSchedule
 
 F = TypeVar("F", bound=Callable[..., Any])
 Overlap: TypeAlias = Literal["skip", "queue", "allow"]

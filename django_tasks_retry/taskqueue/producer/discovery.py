@@ -9,9 +9,9 @@ from typing import Any
 
 from django.apps import apps
 
-from . import registry
-from .compat import DEFAULT_TASK_BACKEND_ALIAS
-from .conf import configured_backends
+from ... import registry
+from ...compat import DEFAULT_TASK_BACKEND_ALIAS
+from ...conf import configured_backends
 
 
 def will_be_found(function: Callable[..., Any]) -> bool:

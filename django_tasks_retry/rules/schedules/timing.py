@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
-from ..errors import InvalidSchedule
+from ...errors import InvalidSchedule
 
 NAMES = {
     "@yearly": "0 0 1 1 *",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from .monitoring import views
+from ..monitoring import views
 
 app_name = "django_tasks_retry"
 urlpatterns = [

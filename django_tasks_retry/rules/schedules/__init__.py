@@ -1,0 +1,1 @@
+"""Schedules: when they run, and how code declares them."""

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 
 from ..models import TaskEvent
 from ..rules.transitions import EventKind
-from .formatting import error_name, format_duration, one_line
+from .formatting import error_name, format_duration, one_line, printable
 from .redact import redact_text
 
 EVENT_NAMES: dict[str, str | Promise] = {
@@ -41,3 +41,8 @@ def event_summary(event: TaskEvent, error: dict[str, Any], *, can_see_payload: b
 
 def as_mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def log_of(event: TaskEvent) -> str:
+    """What the attempt logged before it failed, redacted as its error is."""
+    return printable(redact_text(str(as_mapping(event.data).get("log") or "")), 20_000)

@@ -78,6 +78,16 @@ class TestShow:
             [sentence, *_command] = cli("show", task.pk, "--why").out.splitlines()
             assert sentence.partition(" for ")[0] in page  # how long it has run by now differs
 
+    def test_what_the_attempt_logged_before_it_failed_is_shown(self, cli, database):
+        task = Task.objects.enqueue(tasks.noop, max_attempts=1)
+        [lease] = taskqueue.claim("w")
+        report = taskqueue.report_of(taskqueue.Failed(lease, KeyError("x")))
+        report.data[0]["log"] = "asked the bank with password=hunter2"
+        taskqueue.record([report])
+        shown = cli("show", task.pk).out
+        assert "asked the bank" in shown
+        assert "hunter2" not in shown
+
     def test_parts_of_it_can_be_asked_for(self, cli, failed):
         assert cli("show", failed.pk, "--traceback").out.startswith("RuntimeError: login failed")
         assert cli("show", failed.pk, "--events").out.count("\n") == 3
@@ -212,6 +222,7 @@ def test_prune_tells_what_it_would_delete_by_backend_and_queue(cli, travel):
 def test_a_backend_that_is_none_is_answered_by_every_subcommand(cli):
     needed = {"show": ["abcd"], "run": ["abcd"], "pause": ["q", "--reason", "x"], "resume": ["q"], "stop": ["w"]}
     needed |= {"pause-schedule": ["s", "--reason", "x"], "resume-schedule": ["s"], "run-schedule": ["s"]}
+    needed["import-schedules"] = ["--from", "django-q2"]
     for name in subcommands():
         answer = cli(name, *needed.get(name, []), "--backend", "defualt")
         assert (answer.code, answer.out) == (2, ""), name

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from ...display.actors import actor_names
 from ...display.display_status import badge, display_status_of
-from ...display.events import EVENT_NAMES, as_mapping, event_summary
+from ...display.events import EVENT_NAMES, as_mapping, event_summary, log_of
 from ...display.explain import explain
 from ...display.formatting import (
     format_duration,
@@ -122,11 +122,6 @@ def event_rows(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool
         )
         previous = event.ts
     return rows
-
-
-def log_of(event: TaskEvent) -> str:
-    """What the attempt logged before it failed, redacted as its error is."""
-    return printable(redact_text(str(as_mapping(event.data).get("log") or "")), 20_000)
 
 
 def task_links(task: Task, site: str) -> dict[str, str]:

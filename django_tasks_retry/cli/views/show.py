@@ -7,7 +7,7 @@ from typing import Any
 
 from ...display.actors import actor_names
 from ...display.display_status import display_status_of
-from ...display.events import EVENT_NAMES, as_mapping, event_summary
+from ...display.events import EVENT_NAMES, as_mapping, event_summary, log_of
 from ...display.explain import Explanation, explain
 from ...display.formatting import format_duration, one_line, printable
 from ...display.reading import read_row, read_rows, unreadable_columns
@@ -69,6 +69,9 @@ def show_all(context: Context, task: Task, events: Sequence[TaskEvent], why: Exp
         section(context, "Last error")
         output.line(printable(f"{error['exception'] or error['code']}: {error['message']}", 4000))
         show_traceback(context, task, events, why)
+    if log := next((text for event in reversed(events) if (text := log_of(event))), ""):
+        section(context, "Log of the last failed attempt")
+        output.line(log.rstrip())
     section(context, "Arguments")
     for name, value in redacted_arguments(task, None):
         output.line(textwrap.indent(f"{name} = {value}", "  "))

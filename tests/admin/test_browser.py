@@ -171,6 +171,7 @@ def test_a_schedule_is_made_edited_paused_and_run_without_scripts(page, committe
     assert "(stocktaking)" in page.inner_text(".dtr-explanation")
 
 
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 def test_no_page_violates_the_strictest_policy(open_page, committed):
     played = scene.play(committed)
     page = open_page()
@@ -184,6 +185,7 @@ def test_no_page_violates_the_strictest_policy(open_page, committed):
     assert said == []
 
 
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 def test_the_violation_counter_counts(open_page, committed):
     page = open_page()
     page.add_init_script(COUNT_VIOLATIONS)
@@ -203,6 +205,7 @@ CUT_OFF = """
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("width", [390, 1280, 1440])
 def test_no_page_is_wider_than_the_screen(width, open_page, committed):
     """And beside the open sidebar of a desk no table is cut off; on a phone tables scroll by themselves."""
@@ -303,6 +306,7 @@ class TestLive:
         assert not page.is_visible("[data-live-button]")
 
 
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 def test_on_a_phone_every_button_is_within_the_screen(open_page, committed):
     scene.play(committed)
     page = open_page(viewport={"width": 390, "height": 900})

@@ -33,7 +33,7 @@ def command(*arguments: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("database", "tasks", "seconds"),
-    [("postgresql", "5000", "60"), ("sqlite", "1000", "15")],
+    [("postgresql", "2500", "30"), ("sqlite", "1000", "15")],
     ids=["postgresql", "sqlite"],
 )
 def test_under_fire_nothing_is_lost_or_finished_twice(surroundings, database, tasks, seconds):

@@ -21,8 +21,8 @@ EXPLAINED = (
     re.compile(r"child \S+ ended: its process exited with code 70$"),  # by its own decision, its leases being lost
     re.compile(r"failed +(return_unstorable|overrun|end_slowly) "),
     re.compile(r"child \S+ hangs: "),  # in a write to a log that nobody reads
-    re.compile(r"task_finished of \S+ could not be sent"),  # while the database was away
-    re.compile(r"task_finished may not have been sent for \d+ tasks"),  # by a process that the nemesis killed
+    re.compile(r"(task_finished|signals) of \S+ could not be sent"),  # while the database was away
+    re.compile(r"signals may not have been sent for \d+ tasks"),  # by a process that the nemesis killed
 )
 
 

@@ -32,7 +32,7 @@ def test_a_soft_timeout_is_raised_inside_the_function(start, effects):
         assert event_of(task, "failed").actor == event_of(task, "running").actor
     for task in caught:
         assert wait_until_finished(task).outcome.result == "tidied up"
-    assert "child" not in worker.output
+    assert " child " not in worker.output
 
 
 @pytest.mark.parametrize("function", HARD.values(), ids=HARD)

@@ -173,7 +173,7 @@ def explain_running(task: Task, now: datetime) -> Explanation:
     if task.lock_expires_at and task.lock_expires_at <= now:
         values["expired"] = format_elapsed(task.lock_expires_at, now)
         lost = _("Its worker %(worker)s stopped responding: the lease expired %(expired)s ago.") % values
-        return Explanation(f"{lost} {_('Another worker will recover it.')}")
+        return Explanation(" ".join([lost, _("Another worker will recover it.")]))
     return Explanation(_("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % values)
 
 
@@ -211,7 +211,7 @@ def explain_failed(task: Task) -> Explanation:
             task.max_attempts,
         )
         return Explanation(text % values)
-    return Explanation(f"{_('It failed although attempts were left:')} {explain_policy(task)}")
+    return Explanation(" ".join([_("It failed although attempts were left:"), explain_policy(task)]))
 
 
 def explain_policy(task: Task) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from .. import registry
 from ..instants import InstantField
@@ -18,7 +19,7 @@ from .tasks import LONGEST, MAX_LENGTHS, check, in_range
 if TYPE_CHECKING:
     from .tasks import Task
 
-OVERLAPS = [("skip", _("skip")), ("queue", _("queue")), ("allow", _("allow"))]
+OVERLAPS = [("skip", _("skip")), ("queue", pgettext_lazy("overlap of runs", "queue")), ("allow", _("allow"))]
 SOURCES = [("code", _("code")), ("settings", _("settings")), ("database", _("database"))]
 OUTCOMES = [("enqueued", _("enqueued")), ("skipped", _("skipped")), ("missed", _("missed"))]
 TIMING_COLUMNS = ("cron", "every", "timezone", "starts_at", "ends_at")

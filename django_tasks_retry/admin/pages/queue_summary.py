@@ -191,8 +191,9 @@ def no_worker_problems(queues: Sequence[QueueSummary], expired: int) -> list[Pro
         "No worker is running: %(due)s tasks are waiting.",
         due,
     )
-    lost = f" {lost_tasks_text(expired)}" if expired else ""
-    return [Problem(f"{text % {'due': format_capped(due)}}{lost} {_('Start one:')}", RUNWORKER, "worker")]
+    lost = [lost_tasks_text(expired)] if expired else []
+    sentences = [text % {"due": format_capped(due)}, *lost, _("Start one:")]
+    return [Problem(" ".join(sentences), RUNWORKER, "worker")]
 
 
 def failing_problem(queue: QueueSummary) -> Problem:

@@ -88,7 +88,10 @@ class WorkerAdmin(ConsoleAdmin):
 
     def row(self, worker: Worker, running: list[Any], names: dict[str, str], now: datetime) -> WorkerRow:
         state, label = state_of(worker, now)
-        patterns = ", ".join(worker.queues) + (f" ({_('not')} {', '.join(worker.exclude)})" if worker.exclude else "")
+        patterns = ", ".join(worker.queues)
+        if worker.exclude:
+            text = _("%(queues)s (not %(excluded)s)")
+            patterns = text % {"queues": patterns, "excluded": ", ".join(worker.exclude)}
         return WorkerRow(
             key=worker.pk,
             name=one_line(worker.pk, 128),

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
-from django.utils.translation import gettext as _
 
 from ...display.display_status import badge, display_status_of
 from ...display.explain_schedule import State, state_of
@@ -71,7 +70,7 @@ def schedule_row(schedule: Schedule, scope: Scope) -> ScheduleRow:
         key=schedule.name,
         name=one_line(schedule.name, 128),
         task=one_line(short_name(schedule.func_path), 80),
-        words=_(one_line(schedule.timing.words, 200)),
+        words=one_line(schedule.timing.words, 200),
         expression=one_line(schedule.cron or format_duration(schedule.every or 0), 100),
         timezone=one_line(schedule.timezone, 64) if schedule.cron else "",
         state=state_of(schedule, scope.now),

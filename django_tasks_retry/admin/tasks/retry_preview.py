@@ -109,6 +109,8 @@ def describe_policy(backoff: Backoff, task: Task) -> str:
             listed = ", ".join(format_duration(delay) for delay in delays[:MAX_STEPS]) + (
                 "…" if len(delays) > MAX_STEPS else ""
             )
-            return f"{budget}; {_('delays after failures: %(delays)s') % {'delays': listed}}"
+            delays_text = _("delays after failures: %(delays)s") % {"delays": listed}
+            return f"{budget}; {delays_text}"
         case Custom(path):
-            return f"{budget}; {_('delays set by %(path)s') % {'path': one_line(path)}}"
+            custom_text = _("delays set by %(path)s") % {"path": one_line(path)}
+            return f"{budget}; {custom_text}"

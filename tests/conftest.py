@@ -49,12 +49,19 @@ def pytest_unconfigure() -> None:
     pg.dismiss_keepers()
 
 
+def is_measured(item: pytest.Item) -> bool:
+    """Measuring takes as long again as the test itself, so above the service layer one database stands for both."""
+    rooms = set(item.path.parts)
+    on = getattr(item, "callspec", None) and item.callspec.params.get("on")  # type: ignore[attr-defined]
+    return not MIRRORS.isdisjoint(rooms) and (on != "sqlite" or not rooms.isdisjoint({"taskqueue", "guard"}))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         # Many quick files at the end keep all processes of a parallel run busy until then.
         items.sort(key=lambda item: [room not in item.path.parts for room in SLOW_ROOMS])
     for item in items:
-        if MIRRORS.isdisjoint(item.path.parts):
+        if not is_measured(item):
             item.add_marker(pytest.mark.no_cover)
         fixtures = getattr(item, "fixturenames", ())
         if "committed" in fixtures:

@@ -50,10 +50,9 @@ def pytest_unconfigure() -> None:
 
 
 def is_measured(item: pytest.Item) -> bool:
-    """Measuring takes as long again as the test itself, so above the service layer one database stands for both."""
-    rooms = set(item.path.parts)
-    on = getattr(item, "callspec", None) and item.callspec.params.get("on")  # type: ignore[attr-defined]
-    return not MIRRORS.isdisjoint(rooms) and (on != "sqlite" or not rooms.isdisjoint({"taskqueue", "guard"}))
+    """Measuring takes as long again as the test itself, so one database stands for both."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return not MIRRORS.isdisjoint(item.path.parts) and parameters.get("on") != "sqlite"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

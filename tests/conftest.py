@@ -49,18 +49,12 @@ def pytest_unconfigure() -> None:
     pg.dismiss_keepers()
 
 
-def is_measured(item: pytest.Item) -> bool:
-    """Measuring takes as long again as the test itself, so one database stands for both."""
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    return not MIRRORS.isdisjoint(item.path.parts) and parameters.get("on") != "sqlite"
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         # Many quick files at the end keep all processes of a parallel run busy until then.
         items.sort(key=lambda item: [room not in item.path.parts for room in SLOW_ROOMS])
     for item in items:
-        if not is_measured(item):
+        if MIRRORS.isdisjoint(item.path.parts):
             item.add_marker(pytest.mark.no_cover)
         fixtures = getattr(item, "fixturenames", ())
         if "committed" in fixtures:

@@ -13,6 +13,7 @@ from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections, router
 from django.db.utils import DatabaseError
+from django.urls import get_resolver
 
 from . import guard, registry
 from .conf import OURS, configured_backends
@@ -195,9 +196,15 @@ def check_known_tasks(**_: Any) -> list[CheckMessage]:
     ]
 
 
+def import_views() -> None:
+    """And whatever they import: checks run in no order, and Django's own of the URLs may come later."""
+    with suppress(Exception):
+        _ = get_resolver().url_patterns
+
+
 @register(Tags.models)
 def check_undiscovered_tasks(**_: Any) -> list[CheckMessage]:
-    """After the checks of URLs, which import the views, and whatever these import."""
+    import_views()
     modules = {task.func.__module__ for task in registry.registered() if not discovery.will_be_found(task.func)}
     return [
         checks.Warning(

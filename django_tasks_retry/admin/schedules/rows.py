@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
+from django.utils.translation import gettext
 
 from ...display.display_status import badge, display_status_of
 from ...display.explain_schedule import State, state_of
@@ -64,13 +65,18 @@ class ScheduleRow:
     spark: list[Shape]
 
 
+def translated(words: str) -> str:
+    """An expression in words, in the language of a project that has them in a catalogue of its own."""
+    return gettext(words) if words else ""
+
+
 def schedule_row(schedule: Schedule, scope: Scope) -> ScheduleRow:
     tasks = slot_runs(schedule.name, scope)
     return ScheduleRow(
         key=schedule.name,
         name=one_line(schedule.name, 128),
         task=one_line(short_name(schedule.func_path), 80),
-        words=one_line(schedule.timing.words, 200),
+        words=translated(one_line(schedule.timing.words, 200)),
         expression=one_line(schedule.cron or format_duration(schedule.every or 0), 100),
         timezone=one_line(schedule.timezone, 64) if schedule.cron else "",
         state=state_of(schedule, scope.now),

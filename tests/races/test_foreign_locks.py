@@ -103,6 +103,18 @@ def test_an_atomic_completion_waits_in_its_own_transaction(committed):
     assert (waited, receipt.accepted, status_of(lease)) == (True, True, "SUCCESS")
 
 
+@pytest.mark.fault("F103")
+def test_an_atomic_completion_finds_the_row_that_was_renewed_while_it_waited(committed):
+    [lease] = leased(1)
+
+    def complete_atomically():
+        with transaction.atomic(using=committed):
+            return taskqueue.complete_within(lease, "done")
+
+    renewed, receipt, waited = beside(committed, partial(taskqueue.renew, [lease], 900.0), complete_atomically)
+    assert (renewed, waited, receipt.accepted, status_of(lease)) == ({}, True, True, "SUCCESS")
+
+
 @pytest.mark.fault("F104")
 def test_a_renewal_passes_a_locked_row_by_and_knows_that_it_is_still_held(committed):
     leases = leased()

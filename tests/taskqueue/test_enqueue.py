@@ -198,3 +198,16 @@ def test_what_the_request_asks_for_is_stronger_than_what_the_task_was_made_with(
     task = tasks.noop.using(run_after=timedelta(hours=3), priority=7, queue_name="bulk")
     made = Task.objects.enqueue(task, eta=timedelta(minutes=1), priority=0, queue="emails")
     assert (made.eta - made.created_at, made.priority, made.queue) == (timedelta(minutes=1), 0, "emails")
+
+
+def test_calls_that_are_stored_together_keep_options_of_their_own(database):
+    delays, queues = [1, 2], iter(["default", "emails", "default"])
+
+    def requests():
+        for priority in (1, 2, 1):
+            yield {"func": tasks.noop, "priority": priority, "queue": next(queues), "backoff": delays}
+            delays.append(3)
+
+    stored = Task.objects.enqueue_many(requests())
+    assert [(task.priority, task.queue) for task in stored] == [(1, "default"), (2, "emails"), (1, "default")]
+    assert [task.backoff for task in stored] == [[1, 2], [1, 2, 3], [1, 2, 3, 3]]

@@ -129,17 +129,22 @@ def common_to(request: Request) -> Common:
     return Common(request, callee, registered.run_after, columns)
 
 
+def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Common:
+    """What was checked for an earlier call with the very same options. A backoff may be a list, which may change."""
+    key = (
+        id(request.func), id(request.queue), id(request.priority), id(request.max_attempts), id(request.timeout),
+        id(request.interval), id(request.backend),
+    )  # fmt: skip
+    if request.backoff is not None:
+        return common_to(request)
+    if key not in common:
+        common[key] = common_to(request)
+    return common[key]
+
+
 def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = None) -> Task:
     """Check everything that can be wrong with a call before anything is written."""
-    key = (
-        id(request.func), id(request.queue), id(request.priority), id(request.max_attempts), id(request.backoff),
-        id(request.timeout), id(request.interval), id(request.backend),
-    )  # fmt: skip
-    shared = None if common is None else common.get(key)
-    if shared is None:
-        shared = common_to(request)
-        if common is not None:
-            common[key] = shared
+    shared = common_to(request) if common is None else shared_with(request, common)
     backend = shared.columns["backend"]
     args, kwargs = canonical_call(request, backend)
     shared.callee.check(args, kwargs)

@@ -91,7 +91,8 @@ def said(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("users")
     (tmp_path / "test_user.py").write_text(A_USERS_TEST)
     (tmp_path / "test_failing.py").write_text(A_USERS_FAILING_TEST)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "django_tasks_retry.pytest_plugin", "--ds=tests.settings"]
+    command = [sys.executable, "-m", "pytest", "-q", "-rN", "--ds=tests.settings"]
+    command += ["-p", "django_tasks_retry.pytest_plugin"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TEST_", "PYTEST"))}
     told = {"PYTHONPATH": str(ROOT), "TEST_POSTGRESQL": "", "TEST_SQLITE_FOLDER": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment | told, capture_output=True, text=True, check=False)

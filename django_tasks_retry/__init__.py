@@ -1,8 +1,10 @@
 """A task queue for Django that lives in your database, retries by written rules and survives crashes."""
 
 # Imports nothing of Django, so that liveness probes start in milliseconds.
-from .errors import Abort, LeaseLost, Retry, Snooze, TaskCancelled, TaskTimeout
+from .errors import Abort, LeaseLost, MembersFailed, Retry, Snooze, TaskCancelled, TaskTimeout
+from .handles import chain, signal
 from .rules.backoff import Exponential
+from .rules.calls import Call, call
 from .rules.policy import RetryPolicy, retry
 from .rules.schedules.declarations import schedule
 
@@ -10,13 +12,18 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Abort",
+    "Call",
     "Exponential",
     "LeaseLost",
+    "MembersFailed",
     "Retry",
     "RetryPolicy",
     "Snooze",
     "TaskCancelled",
     "TaskTimeout",
+    "call",
+    "chain",
     "retry",
     "schedule",
+    "signal",
 ]

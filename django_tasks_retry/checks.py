@@ -184,7 +184,7 @@ def check_backends(**_: Any) -> list[CheckMessage]:
 
 @register(Tags.models)
 def check_known_tasks(**_: Any) -> list[CheckMessage]:
-    if registry.known_paths() or not configured_backends():
+    if registry.project_paths() or not configured_backends():
         return []
     return [
         checks.Warning(

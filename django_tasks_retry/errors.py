@@ -22,6 +22,9 @@ TaskSignal
 ├── Snooze                  not now; the attempt is refunded
 └── Abort                   give up at once
 
+MembersFailed               tasks that a function gathered have failed or were cancelled
+Suspend                     not an Exception: the attempt ends here, and another goes on when what it waits for has come
+
 Raised inside a task function, or recorded in its result:
 TaskTimeout                 the attempt ran longer than its timeout
 TaskCancelled               the task was cancelled while it ran
@@ -29,8 +32,10 @@ TaskCancelled               the task was cancelled while it ran
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from enum import StrEnum
+from uuid import UUID
 
 from .durations import as_seconds
 
@@ -140,6 +145,26 @@ class Abort(TaskSignal):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
+        super().__init__(reason)
+
+
+class MembersFailed(Exception):
+    """Members of a batch have failed or were cancelled. `ids` names the first of them."""
+
+    def __init__(self, count: int, ids: Sequence[UUID], message: str = "") -> None:
+        self.count, self.ids = count, list(ids)
+        first = f" The first is {self.ids[0]}{message and f': {message}'}." if self.ids else ""
+        super().__init__(f"{count:,} of the tasks that were gathered did not succeed.{first}")
+
+
+class Suspend(BaseException):
+    """Ends the attempt without a failure: another goes on after the delay, or as soon as what it waits for has come.
+
+    Not an Exception, so that `except Exception` in a task lets it pass.
+    """
+
+    def __init__(self, reason: str, delay: float, waits_for: str | None = None) -> None:
+        self.delay, self.waits_for = delay, waits_for
         super().__init__(reason)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import F, Manager, Q, QuerySet
+from django.db.models import BooleanField, F, Manager, Q, QuerySet
+from django.db.models.expressions import RawSQL
 
 from .clock import Now
 from .rules.status import FINISHED, UNFINISHED, Status
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 UNFINISHED_VALUES = [status.value for status in UNFINISHED]
 Unfinished = Q(status__in=UNFINISHED_VALUES)
+
+
+# SQLite takes a partial index only where its condition stands in the question word for word, not as parameters.
+IS_PENDING = RawSQL("status = 'PENDING'", [], BooleanField())
 
 
 class TaskQuerySet(QuerySet["Task"]):
@@ -27,6 +32,10 @@ class TaskQuerySet(QuerySet["Task"]):
     def due(self) -> TaskQuerySet:
         """Waiting, and its eta has passed."""
         return self.pending().filter(eta__lte=Now())
+
+    def suspended(self) -> TaskQuerySet:
+        """Waiting for a batch or a signal, which wakes it before its time."""
+        return self.filter(IS_PENDING, waits_for__isnull=False)
 
     def scheduled(self) -> TaskQuerySet:
         """Waiting for a later eta, before the first attempt."""
@@ -122,8 +131,13 @@ class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]
 
         return enqueue(Request.with_options(func, args=args, kwargs=kwargs or {}, **options))
 
-    def enqueue_many(self, requests: Iterable[Any]) -> list[Task]:
-        """Enqueue many calls at once: `Request`s, dictionaries of their fields, or `(func, args)` pairs."""
-        from .taskqueue import Request, enqueue_many
+    def enqueue_many(self, requests: Iterable[Any], *, then: Any = None) -> list[Task]:
+        """Enqueue many calls at once: `call(…)`, `Request`s, dictionaries of their fields, or `(func, args)` pairs.
 
+        With `then` they are a batch, and that call is due once all of them have ended, however they did.
+        """
+        from .taskqueue import Request, enqueue_batch, enqueue_many
+
+        if then is not None:
+            return enqueue_batch(requests, then=then)
         return enqueue_many(Request.read(item) for item in requests)

@@ -115,6 +115,11 @@ def known_paths() -> list[str]:
     return sorted(_tasks)
 
 
+def project_paths() -> list[str]:
+    """Without those of the package itself, which every project has."""
+    return [path for path in known_paths() if not path.startswith(f"{__package__}.")]
+
+
 def find_policy(path: str) -> RetryPolicy:
     task = find(path)
     return policy_of(task.func) if task else RetryPolicy()

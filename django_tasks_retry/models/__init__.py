@@ -5,6 +5,7 @@ from .operations import OperatorEvent, Queue, TaskStat, TaskTotal, Worker
 from .pages import FailureGroup, Overview, TaskFunction
 from .schedules import Schedule
 from .tasks import MAX_LENGTHS, Task, TaskEvent, TaskResult
+from .workflows import Signal, Step
 
 __all__ = [
     "CALL_COLUMNS",
@@ -18,6 +19,8 @@ __all__ = [
     "Overview",
     "Queue",
     "Schedule",
+    "Signal",
+    "Step",
     "Task",
     "TaskEvent",
     "TaskFunction",

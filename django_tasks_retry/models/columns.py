@@ -11,7 +11,7 @@ CALL_COLUMNS = (
 )  # fmt: skip
 """What was asked for. Retries and repetitions take it over."""
 
-ORIGIN_COLUMNS = ("id", "retry_of_id", "parent_id", "schedule_id", "created_at")
+ORIGIN_COLUMNS = ("id", "retry_of_id", "parent_id", "schedule_id", "batch", "created_at")
 """Which task it is, and where it comes from."""
 
 PLACE_COLUMNS = ("queue", "priority", "eta")
@@ -19,7 +19,7 @@ PLACE_COLUMNS = ("queue", "priority", "eta")
 
 STATE_COLUMNS = (
     "refunds", "status", "attempts", "started_at", "last_attempt_at", "locked_by", "lock_expires_at", "moved_by",
-    "updated_at", "finished_at", "last_error", "fingerprint", "progress",
+    "updated_at", "finished_at", "last_error", "fingerprint", "progress", "waits_for",
 )  # fmt: skip
 """How far it has come."""
 

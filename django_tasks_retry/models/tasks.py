@@ -39,7 +39,7 @@ def check(name: str, condition: Q) -> models.CheckConstraint:
     return models.CheckConstraint(name=f"dtr_{name}", condition=condition)
 
 
-MAX_LENGTHS = {"func_path": 255, "queue": 64, "locked_by": 128, "unique_key": 200, "schedule_id": 128}
+MAX_LENGTHS = {"func_path": 255, "queue": 64, "locked_by": 128, "unique_key": 200, "schedule_id": 128, "waits_for": 255}
 
 
 EARLIEST, LATEST = "1900-01-01", "9100-01-01"
@@ -77,6 +77,7 @@ class Task(models.Model):
     schedule = models.ForeignKey(
         "Schedule", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="runs"
     )
+    batch = models.UUIDField(_("batch"), null=True, help_text=_("What it is a member of, and ends with."))
     func_path = models.CharField(_("task"), max_length=MAX_LENGTHS["func_path"])
     args = models.JSONField(_("arguments"), default=list)
     kwargs = models.JSONField(_("keyword arguments"), default=dict)
@@ -114,6 +115,12 @@ class Task(models.Model):
         _("fingerprint"), max_length=16, null=True, help_text=_("Alike for failures that are alike; of the last one.")
     )
     progress = models.JSONField(_("progress"), null=True)
+    waits_for = models.CharField(
+        _("waits for"),
+        max_length=MAX_LENGTHS["waits_for"],
+        null=True,
+        help_text=_("A batch or a signal, which wakes it before its time."),
+    )
 
     objects = TaskManager()
 
@@ -184,6 +191,14 @@ class Task(models.Model):
             models.Index(name="dtr_runs", fields=["run_id", "id"], condition=~Q(run_id=F("id"))),
             models.Index(name="dtr_children", fields=["parent", "id"], condition=Q(parent__isnull=False)),
             models.Index(name="dtr_retries", fields=["retry_of"], condition=Q(retry_of__isnull=False)),
+            # Of workflows. A task that is no member of a batch, and waits for none, enters none of them.
+            models.Index(name="dtr_members", fields=["batch", "id"], condition=Q(batch__isnull=False)),
+            models.Index(
+                name="dtr_open_members", fields=["batch", "id"], condition=Unfinished & Q(batch__isnull=False)
+            ),
+            models.Index(
+                name="dtr_waiting", fields=["waits_for", "id"], condition=IS_PENDING & Q(waits_for__isnull=False)
+            ),
         ]
 
     def __str__(self) -> str:
@@ -208,11 +223,14 @@ class Task(models.Model):
 
         cancel_one(self, by=by, reason=reason)
 
-    def retry(self, *, by: Any = None, reason: str = "") -> Task:
-        """Do this finished task again: a new task with the same call; IllegalMove where it has not finished."""
+    def retry(self, *, by: Any = None, reason: str = "", resume: bool = False) -> Task:
+        """Do this finished task again: a new task with the same call; IllegalMove where it has not finished.
+
+        With `resume` it goes on from the steps that this one remembered.
+        """
         from ..taskqueue import retry_one
 
-        return retry_one(self, by=by, reason=reason)
+        return retry_one(self, by=by, reason=reason, resume=resume)
 
 
 class TaskResult(models.Model):

@@ -61,6 +61,9 @@ Once or twice in turn, so that every renewal changes `moved_by`, and an UPDATE t
 HISTORY = ("started_at", "last_attempt_at", "last_error", "fingerprint", "progress")
 """What a row tells of the attempts so far. A move changes what it is about, and leaves the rest."""
 
+WAIT = "waits_for"
+"""What wakes a pending task before its time. The release sets it, and every other move may only clear it."""
+
 ATTEMPT, FAILURE = ("started_at", "last_attempt_at"), ("last_error", "fingerprint")
 
 P, R, S, F, C = Status.PENDING, Status.RUNNING, Status.SUCCESS, Status.FAILED, Status.CANCELLED
@@ -87,7 +90,9 @@ LOSE_FOR_GOOD = Move(
     "lease lost, budget spent", R, F, Who.FINDER, (EventKind.LEASE_LOST, EventKind.FAILED), budget=False,
     note="result row written, code LEASE_LOST", writes=FAILURE,
 )  # fmt: skip
-RELEASE = Move("release", R, P, Who.HOLDER, (EventKind.RELEASED,), refunds=1, note="the attempt is refunded")
+RELEASE = Move(
+    "release", R, P, Who.HOLDER, (EventKind.RELEASED,), refunds=1, note="the attempt is refunded", writes=(WAIT,),
+)  # fmt: skip
 CANCEL_RUNNING = Move("cancel", R, C, Who.ANYONE, (EventKind.CANCELLED,), note="the lease is revoked")
 
 MOVES = (

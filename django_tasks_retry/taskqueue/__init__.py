@@ -28,6 +28,10 @@ from .schedules.control import pause_schedule, resume_schedule, run_schedule_now
 from .schedules.history import forget_skipped
 from .schedules.plan import change_schedule, create_schedule, delete_schedule
 from .schedules.tick import Ticked, next_due_in, tick
+from .workflows.callbacks import enqueue_batch
+from .workflows.chains import enqueue_chain
+from .workflows.signals import forget_signals, signal
+from .workflows.sweep import Sweep
 
 __all__ = [
     "Changed",
@@ -42,6 +46,7 @@ __all__ = [
     "Report",
     "Request",
     "Stat",
+    "Sweep",
     "Ticked",
     "add_stats",
     "alive_workers",
@@ -60,11 +65,14 @@ __all__ = [
     "delete_schedule",
     "deregister_worker",
     "enqueue",
+    "enqueue_batch",
+    "enqueue_chain",
     "enqueue_many",
     "fail_task",
     "find_cancelled",
     "find_leased",
     "finish",
+    "forget_signals",
     "forget_skipped",
     "forget_stats",
     "heartbeat",
@@ -90,6 +98,7 @@ __all__ = [
     "retry",
     "retry_one",
     "run_schedule_now",
+    "signal",
     "stop_vanished",
     "sync_schedules",
     "tick",

@@ -48,7 +48,7 @@ def refuse_unsafe_start(options: WorkerOptions) -> None:
         logger.error(
             "%s cannot be imported; tasks in it wait for a worker that knows them · %s", module, printable(why)
         )
-    if not registry.known_paths():
+    if not registry.project_paths():
         logger.error(
             "this worker knows no task, so it will run none. Define functions with @task in the tasks.py of an app in "
             "INSTALLED_APPS, or name their modules in TASKS[%r]['OPTIONS']['TASK_MODULES'], and restart it",
@@ -80,7 +80,7 @@ def greeting(worker_id: str, options: WorkerOptions) -> str:
         f"worker {worker_id}",
         f"{connections[database(options.backend)].vendor} {where}",
         f"queues {', '.join(options.queues)}",
-        f"{len(registry.known_paths())} tasks known",
+        f"{len(registry.project_paths())} tasks known",
         slots,
         "reload on" if options.reload else "",
         "Ctrl-C stops gracefully",

@@ -13,6 +13,8 @@ from django_tasks_retry.models import (
     OperatorEvent,
     Queue,
     Schedule,
+    Signal,
+    Step,
     Task,
     TaskEvent,
     TaskResult,
@@ -29,11 +31,19 @@ MOVED = ("eta", *STATE_COLUMNS)
 
 Grants = dict[type[Model], tuple[str, ...]]
 
-PRODUCER: Grants = {Task: ("SELECT", "INSERT"), TaskResult: ("SELECT",), TaskEvent: ("SELECT",)}
+PRODUCER: Grants = {
+    Task: ("SELECT", "INSERT"),
+    TaskResult: ("SELECT",),
+    TaskEvent: ("SELECT",),
+    Step: ("SELECT", "INSERT"),
+    Signal: ("SELECT", "INSERT"),
+}
 WORKER: Grants = {
     Task: ("SELECT", "INSERT", f"UPDATE ({', '.join(MOVED)})", "DELETE"),
     TaskResult: ("SELECT", "INSERT", "DELETE"),
     TaskEvent: ("SELECT", "INSERT", "DELETE"),
+    Step: ("SELECT", "INSERT", "DELETE"),
+    Signal: ("SELECT", "INSERT", "DELETE"),
     TaskStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     TaskTotal: ("SELECT", "INSERT", "UPDATE"),
     Worker: ("SELECT", "INSERT", "UPDATE", "DELETE"),
@@ -45,6 +55,8 @@ OPERATOR: Grants = {
     Task: ("SELECT", "INSERT", f"UPDATE ({', '.join((*MOVED, *POSITION))})"),
     TaskResult: ("SELECT", "INSERT"),
     TaskEvent: ("SELECT", "INSERT"),
+    Step: ("SELECT", "INSERT"),
+    Signal: ("SELECT", "INSERT"),
     TaskStat: ("SELECT",),
     TaskTotal: ("SELECT",),
     Worker: ("SELECT", "UPDATE (stop_asked_at, stop_asked_by)"),

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ... import registry
 from ...conf import options
-from ...errors import InvalidPayload, InvalidPolicy, Snooze
+from ...errors import InvalidPayload, InvalidPolicy, Snooze, Suspend
 from ...rules.backoff import Backoff, Custom, bounded_delay, from_json
 from ...rules.failure import LOST, Code, Failure, capture
 from ...rules.fingerprint import fingerprint
@@ -22,6 +22,7 @@ from ..ids import new_id
 from ..lease import Lease
 
 logger = logging.getLogger("django_tasks_retry")
+DEEPEST_GROUP = 10
 LOST_FINGERPRINT = fingerprint(LOST.exception, LOST.code, LOST.message, LOST.traceback)
 
 
@@ -46,6 +47,8 @@ class Released(NamedTuple):
     reason: str
     delay: float = 0.0
     actor: str | None = None
+    waits_for: str | None = None
+    """What wakes it before the delay is over."""
 
 
 Outcome: TypeAlias = Completed | Failed | Released
@@ -62,6 +65,7 @@ class Report(NamedTuple):
     data: tuple[dict[str, Any], ...] = ({},)
     """Of the events of the move, in their order."""
     next_id: UUID | None = None
+    waits_for: str | None = None
 
     @property
     def events(self) -> Iterator[tuple[EventKind, dict[str, Any]]]:
@@ -86,6 +90,8 @@ class Report(NamedTuple):
 def report_of(outcome: Outcome) -> Report:
     """Decide what an outcome means. This is where failed attempts are given their next eta."""
     match outcome:
+        case Failed(error=error) if (suspend := suspension(error)) is not None:
+            return released(Released(outcome.lease, str(suspend), suspend.delay, outcome.actor, suspend.waits_for))
         case Failed(error=error) if issubclass(type(error), Snooze):
             return snoozed(outcome)
         case Failed():
@@ -94,6 +100,18 @@ def report_of(outcome: Outcome) -> Report:
             return released(outcome)
         case Completed():
             return completed(outcome)
+
+
+def suspension(error: BaseException | Failure) -> Suspend | None:
+    """The suspension by which a function ended; a group of coroutines wraps it. By classes alone: it may be hostile."""
+    for _ in range(DEEPEST_GROUP):
+        if not issubclass(type(error), BaseExceptionGroup):
+            break
+        found: BaseExceptionGroup[Any] = error  # type: ignore[assignment]
+        if any(not issubclass(type(each), Suspend | BaseExceptionGroup) for each in found.exceptions):
+            return None
+        error = found.exceptions[0]
+    return error if issubclass(type(error), Suspend) else None  # type: ignore[return-value]
 
 
 def snoozed(outcome: Failed) -> Report:
@@ -125,8 +143,11 @@ def completed(outcome: Completed) -> Report:
 
 
 def released(outcome: Released) -> Report:
-    data = {"reason": noted(outcome.reason), "refunded": True}
-    return Report(outcome.lease, RELEASE, **signed(outcome), delay=bounded_delay(float(outcome.delay)), data=(data,))
+    data: dict[str, Any] = {"reason": noted(outcome.reason), "refunded": True}
+    if outcome.waits_for is not None:
+        data["waits_for"] = outcome.waits_for
+    delay = bounded_delay(float(outcome.delay))
+    return Report(outcome.lease, RELEASE, **signed(outcome), delay=delay, data=(data,), waits_for=outcome.waits_for)
 
 
 def failed(outcome: Failed) -> Report:

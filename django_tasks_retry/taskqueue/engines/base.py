@@ -41,6 +41,14 @@ class Moved(NamedTuple):
     ts: datetime
 
 
+class Waiting(NamedTuple):
+    """A task that waits for a batch or a signal, and whether that has come."""
+
+    id: UUID
+    waits_for: str
+    is_ready: bool
+
+
 class Engine(Protocol):
     using: str
     can_notify: bool
@@ -79,6 +87,12 @@ class Engine(Protocol):
 
     def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
         """End those of the tasks that are unfinished, as `record` does. By id, whether a worker was running it."""
+
+    def remember(self, lease: Lease, name: str, kind: str, result: str) -> datetime | None:
+        """Write a step under the fence; None where the lease no longer holds. Locks the task until the commit."""
+
+    def waiting_tasks(self, after: tuple[str, UUID], limit: int) -> list[Waiting]:
+        """The rows of waiting.sql behind this one, by what they wait for and by id."""
 
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of depths.sql."""

@@ -24,6 +24,7 @@ from ..lease import LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claime
 from ..producer.new_tasks import CHUNK, NEW_COLUMNS, as_dated, as_stored
 from .base import Loss, Moved, Terms
 from .statements import read_sql
+from .workflows import PostgreSQLWorkflows
 
 TYPES = {
     "UUIDField": "uuid", "CharField": "text", "JSONField": "jsonb", "PositiveIntegerField": "int",
@@ -97,7 +98,7 @@ ESTIMATE = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(tab
 ESTIMATE_FAILURES = read_sql("estimate_failures")
 
 
-class PostgreSQL:
+class PostgreSQL(PostgreSQLWorkflows):
     can_notify = True
 
     def __init__(self, using: str) -> None:
@@ -274,6 +275,8 @@ def row_of(report: Report) -> dict[str, Any]:
         row["next_id"] = report.next_id.hex
     if report.move.target is Status.PENDING:
         row |= {"delay": report.delay, "refund": report.move.refunds}
+    if report.waits_for is not None:
+        row["waits_for"] = report.waits_for
     if report.error is not None:
         row |= {"error": report.error, "fingerprint": report.fingerprint}
     return row

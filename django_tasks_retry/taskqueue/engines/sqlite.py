@@ -44,6 +44,7 @@ from ..producer.new_tasks import LAST_YEAR, as_dated, key_of
 from .base import Loss, Moved, Terms
 from .sqlite_moves import AcceptedReport, accept, claimed
 from .statements import read_sql
+from .workflows import SQLiteWorkflows
 
 LANES = read_sql("lanes_sqlite")
 # The operator ->> of the other engine is known to SQLite only from 3.38 on.
@@ -63,7 +64,7 @@ FENCED = ("id", "locked_by", "attempts", "lock_expires_at", "last_attempt_at")
 AS_IN_THE_INDEX = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
 
 
-class SQLite:
+class SQLite(SQLiteWorkflows):
     can_notify = False
 
     def __init__(self, using: str) -> None:
@@ -126,6 +127,7 @@ class SQLite:
                 moved_by=Concat(Value(f"{terms.worker_id}:"), Cast(attempt, CharField()), Value(KEPT)),
                 started_at=Coalesce(F("started_at"), Value(moment, InstantField())),
                 last_attempt_at=moment,
+                waits_for=None,
                 updated_at=moment,
             )
             taken = read_claimed(rows, self.read_lease)
@@ -147,6 +149,7 @@ class SQLite:
         for name in MOMENTS:
             values[name] = as_moment(values[name])
         values["slot"] = values["slot"] and as_moment(values["slot"])
+        values["batch"] = values["batch"] and as_uuid(values["batch"])
         return read_lease(list(values.values()))
 
     # Reports

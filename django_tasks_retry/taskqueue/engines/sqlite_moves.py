@@ -62,6 +62,7 @@ class AcceptedReport:
             "locked_by": None,
             "lock_expires_at": None,
             "moved_by": self.report.moved_by,
+            "waits_for": self.report.waits_for,
             "updated_at": self.moment,
         }
         changes |= {"finished_at": self.moment} if self.report.is_final else {"eta": self.eta}

@@ -19,6 +19,7 @@ from ...errors import InvalidCall, InvalidPayload, UnknownOption
 from ...instants import as_instant
 from ...models import MAX_LENGTHS, Task
 from ...rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
+from ...rules.calls import Call
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
 from ..database import database
@@ -68,6 +69,8 @@ class Request(NamedTuple):
         match item:
             case Request():
                 return item
+            case Call(func, args, kwargs, options):
+                return cls.with_options(func, args=args, kwargs=kwargs, **options)
             case dict() | Mapping():
                 return cls.with_options(**item)
             case (func, *rest):

@@ -18,7 +18,8 @@ FIRST_YEAR, LAST_YEAR = 1900, 9000
 CHUNK = 2000
 """Tasks that are written at once."""
 
-NEW_COLUMNS = tuple(name for name in (*ORIGIN_COLUMNS, *CALL_COLUMNS, *PLACE_COLUMNS) if name != "created_at")
+GIVEN = (*ORIGIN_COLUMNS, *CALL_COLUMNS, *PLACE_COLUMNS, "waits_for")
+NEW_COLUMNS = tuple(name for name in GIVEN if name != "created_at")
 """What may be given for a new task; all else is the same for every one."""
 
 BLANK: dict[str, Any] = dict.fromkeys(field.attname for field in Task._meta.concrete_fields)

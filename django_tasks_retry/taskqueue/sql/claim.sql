@@ -36,6 +36,7 @@ WITH lane AS (
         moved_by = %(worker)s::text || ':' || (t.attempts + 1) || '+',
         started_at = COALESCE(t.started_at, django_tasks_retry_now()),
         last_attempt_at = django_tasks_retry_now(),
+        waits_for = NULL,
         updated_at = django_tasks_retry_now()
     FROM due
     WHERE t.ctid = due.place

@@ -12,8 +12,8 @@ WITH report AS (
     SELECT r.*
     FROM ROWS FROM (json_to_recordset(%(reports)s::json) AS (
         id uuid, worker text, attempt int, moved_by text, status text, delay float8, refund int, error jsonb,
-        fingerprint text, result text, next_id uuid
-    )) WITH ORDINALITY AS r (id, worker, attempt, moved_by, status, delay, refund, error, fingerprint, result, next_id, n)
+        fingerprint text, result text, next_id uuid, waits_for text
+    )) WITH ORDINALITY AS r (id, worker, attempt, moved_by, status, delay, refund, error, fingerprint, result, next_id, waits_for, n)
 ), accepted AS MATERIALIZED (
     SELECT r.*, mine.place
     FROM report AS r CROSS JOIN LATERAL (
@@ -34,6 +34,7 @@ WITH report AS (
         locked_by = NULL,
         lock_expires_at = NULL,
         moved_by = r.moved_by,
+        waits_for = r.waits_for,
         last_error = CASE WHEN r.error IS NULL THEN t.last_error ELSE r.error || jsonb_build_object(
             'ts', django_tasks_retry_now(),
             'next_eta', CASE r.status WHEN 'PENDING' THEN django_tasks_retry_now() + r.delay * interval '1 second' END

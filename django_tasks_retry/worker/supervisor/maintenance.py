@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
-from ...taskqueue import forget_skipped, forget_stats, prune_pages, recover
+from ...taskqueue import Sweep, forget_signals, forget_skipped, forget_stats, prune_pages, recover
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.outcomes import OutcomeRecorder, Recorded
 from ..shared.timer import Every
@@ -14,6 +14,7 @@ from .schedules import LOOK_SECONDS, ScheduleTicker
 
 logger = logging.getLogger(__name__)
 RECOVER_SECONDS = 1.0
+SWEEP_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
 WORKERS_PER_SECOND = 8
 
@@ -29,6 +30,7 @@ class Maintenance:
     ) -> None:
         self.actor, self.backend, self.database, self.recorder = supervisor_id, backend, database, recorder
         self.recovering = Every(RECOVER_SECONDS)
+        self.sweeping, self.sweep = Every(SWEEP_SECONDS), Sweep(backend)
         self.pruning = Every(PRUNE_SECONDS)
         self.batches: Iterator[int] | None = None
         self.schedules = ScheduleTicker(supervisor_id, backend, database, tell_enqueued)
@@ -36,11 +38,13 @@ class Maintenance:
     def share_with(self, workers: int) -> None:
         """With many workers alive, each looks less often, so that the database is asked about as often in all."""
         self.recovering.seconds = max(RECOVER_SECONDS, workers / WORKERS_PER_SECOND)
+        self.sweeping.seconds = max(SWEEP_SECONDS, workers / WORKERS_PER_SECOND)
         self.schedules.looking.seconds = max(LOOK_SECONDS, workers / WORKERS_PER_SECOND)
 
     def tick(self) -> int:
-        """Returns how many tasks were recovered or enqueued."""
-        return sum(self.attempt(duty) for duty in (self.prune_a_batch, self.recover_expired, self.schedules.tick))
+        """Returns how many tasks were recovered, woken or enqueued."""
+        duties = (self.prune_a_batch, self.recover_expired, self.wake_waiting, self.schedules.tick)
+        return sum(self.attempt(duty) for duty in duties)
 
     def attempt(self, duty: Callable[[], int]) -> int:
         try:
@@ -56,11 +60,16 @@ class Maintenance:
             self.recorder.recorded(Recorded(receipt, receipt.cause), receipt)
         return len(receipts)
 
+    def wake_waiting(self) -> int:
+        """Tasks whose waker died between its commit and the wake."""
+        return len(self.database.call(self.sweep)) if self.sweeping.is_due() else 0
+
     def prune_a_batch(self) -> int:
         if self.pruning.is_due():
             self.batches = prune_pages(backend=self.backend)
             self.database.call(lambda: forget_stats(backend=self.backend))
             self.database.call(lambda: forget_skipped(backend=self.backend))
+            self.database.call(lambda: forget_signals(backend=self.backend))
         if self.batches is None:
             return 0
         batches = self.batches

@@ -1,0 +1,27 @@
+"""A call of a task as a value: what `gather`, `enqueue_many` and `chain` are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Call(NamedTuple):
+    """A task with its arguments, to be enqueued later."""
+
+    func: Any
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = NOTHING
+    options: Mapping[str, Any] = NOTHING
+
+    def using(self, **options: Any) -> Call:
+        """The same call with options of enqueue: queue, priority, max_attempts, …"""
+        return Call(self.func, self.args, self.kwargs, {**self.options, **options})
+
+
+def call(func: Any, /, *args: Any, **kwargs: Any) -> Call:
+    """A call of this task with these arguments, for gather(), enqueue_many() and chain()."""
+    return Call(func, args, kwargs)

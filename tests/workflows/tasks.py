@@ -133,3 +133,23 @@ def swallows(context: Any) -> str:
     except Exception:  # noqa: BLE001 - what a hurried author writes
         return "swallowed"
     return "slept"
+
+
+@task(takes_context=True)
+@retry(max_attempts=9, backoff=[1] * 8)
+def everything(context: Any) -> list[Any]:
+    context.step("stock", write, "stock", atomic=True)
+    rows = context.gather("parts", [call(double, 1), call(double, 2)])
+    return [list(rows), context.wait_for("go").payload]
+
+
+def combine(op: str, values: list[int]) -> int:
+    return sum(values) if op == "sum" else max(values, default=0)
+
+
+@task(takes_context=True)
+def node(context: Any, graph: Any) -> int:
+    """A graph of sums and maxima, each of its nodes a task."""
+    if isinstance(graph, int):
+        return graph
+    return combine(graph["op"], list(context.gather("below", [call(node, each) for each in graph["of"]])))

@@ -61,6 +61,8 @@ def task_record(task: Task, now: datetime) -> dict[str, Any]:
         "worker": task.locked_by,
         "run_id": task.run_id,
         "retry_of": task.retry_of_id,
+        "batch": task.batch,
+        "waits_for": task.waits_for,
         "error": error_record(error) if error else None,
         "fingerprint": task.fingerprint,
         **({"unreadable": unreadable_columns(task)} if unreadable_columns(task) else {}),

@@ -31,6 +31,7 @@ from .formatting import (
 from .reading import unreadable_columns
 from .redact import visible_reason
 from .scope import Scope
+from .waiting import explain_waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Expla
     paused = Queue.objects.using(scope.using).paused().filter(name=task.queue).first()
     if paused is not None:
         return explain_paused(paused, can_see_payload=can_see_payload)
+    if task.waits_for is not None:
+        return Explanation(explain_waiting(task, scope.now, scope.using))
     if task.eta > scope.now:
         return explain_not_due(task, scope.now)
     return explain_unclaimed(task, scope)

@@ -52,6 +52,7 @@ class Query:
     errors: list[str] = field(default_factory=list)
     fingerprints: list[str] = field(default_factory=list)
     runs: list[UUID] = field(default_factory=list)
+    batches: list[UUID] = field(default_factory=list)
     args: list[PayloadTerm] = field(default_factory=list)
     metas: list[PayloadTerm] = field(default_factory=list)
     since: list[timedelta | datetime] = field(default_factory=list)
@@ -151,6 +152,13 @@ def read_run(text: str) -> list[UUID]:
         raise ValueError(_("“%(value)s” is not the id of a run: give all of it.") % {"value": text[:60]}) from None
 
 
+def read_batch(text: str) -> list[UUID]:
+    try:
+        return [UUID(text)]
+    except ValueError:
+        raise ValueError(_("“%(value)s” is not the id of a batch: give all of it.") % {"value": text[:60]}) from None
+
+
 def read_moment(text: str) -> list[timedelta | datetime]:
     """Some time ago (1h), or a date, or a date and time."""
     try:
@@ -197,6 +205,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Sequence[Any]]]] = {
     "error": ("errors", as_is),
     "failure": ("fingerprints", as_is),
     "run": ("runs", read_run),
+    "batch": ("batches", read_batch),
     "since": ("since", read_moment),
     "until": ("until", read_moment),
     "arg": ("args", read_payload_term),

@@ -28,14 +28,15 @@ from ...rules.ids import time_of
 from ...rules.names import short_id, short_name
 from ...rules.status import Status
 from ..bulk.actions import CANCEL, RETRY, RUN_NOW, Action
-from ..bulk.confirm import BulkActionAdmin, selection_from_request
+from ..bulk.confirm import selection_from_request
+from ..workflows.pages import WorkflowAdmin
 from . import detail, filters, search
 from .changelist import LIST_COLUMNS, CappedPaginator, TaskChangeList, enqueued_time
 from .single_actions import SingleActionAdmin
 
 
 @admin.register(Task)
-class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
+class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
     list_display = ["short_id", "name", "display_status", "spent", "queue_name", "enqueued", "timing"]
     list_display_links = ["short_id", "name"]
     list_filter = filters.FILTERS
@@ -53,6 +54,7 @@ class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
 
     def get_urls(self) -> list[Any]:
         return [
+            *self.get_workflow_urls(),
             *super().get_urls(),
             self.page_url("add/", self.add_view, "add"),
             self.page_url("<path:object_id>/history/", self.history_view, "history"),

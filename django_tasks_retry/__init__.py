@@ -2,9 +2,8 @@
 
 # Imports nothing of Django, so that liveness probes start in milliseconds.
 from .errors import Abort, LeaseLost, MembersFailed, Retry, Snooze, TaskCancelled, TaskTimeout
-from .handles import chain, signal
 from .rules.backoff import Exponential
-from .rules.calls import Call, call
+from .rules.calls import Call, call, chain, signal
 from .rules.policy import RetryPolicy, retry
 from .rules.schedules.declarations import schedule
 

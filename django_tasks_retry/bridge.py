@@ -33,8 +33,8 @@ from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Lease, Receipt, Report, database
 from .taskqueue.consumer.progress import check_lease, holds, open_transactions, report_progress
+from .taskqueue.workflows.context import Workflow
 from .taskqueue.workflows.memory import Memory
-from .workflow import Workflow
 
 AnyResult: TypeAlias = "TaskResult[Any, Any]"
 

@@ -15,6 +15,7 @@ from tests.mutants.observing import COUNTERS, LINES, MIDDLEWARE, TRACES
 from tests.mutants.schedules import SCHEDULES
 from tests.mutants.shell import SHELL
 from tests.mutants.workers import ANSWERS, LIVES, STATES, WAKING
+from tests.mutants.workflows import WORKFLOWS
 
 MUTANTS = (
     *FENCES,
@@ -42,6 +43,7 @@ MUTANTS = (
     *COUNTERS,
     *TRACES,
     *SCHEDULES,
+    *WORKFLOWS,
     *LINES,
     *SHELL,
 )

@@ -15,6 +15,10 @@ from django_tasks_retry.taskqueue import Sweep
 from django_tasks_retry.taskqueue.workflows.results import Results
 from django_tasks_retry.taskqueue.workflows.wake import make_due, wake
 from django_tasks_retry.testing.inline import hooks_run_after, run_inline
+from django_tasks_retry.worker.shared.database import DatabaseCaller
+from django_tasks_retry.worker.shared.outcomes import OutcomeRecorder
+from django_tasks_retry.worker.shared.stats import Counts
+from django_tasks_retry.worker.supervisor.maintenance import Maintenance
 from tests.steps import claim_one, kinds, now_of
 from tests.workflows import tasks
 
@@ -296,3 +300,14 @@ def test_the_sweep_comes_past_everybody(harness, monkeypatch):
     harness.run_due()
     taskqueue.signal("same")
     assert sorted(Sweep().everything()) == waiting
+
+
+def test_every_worker_sweeps(harness, monkeypatch):
+    task = Task.objects.enqueue(tasks.approval, ["go"])
+    harness.run_due()
+    taskqueue.signal("go")
+    caller = DatabaseCaller(harness.using, 15.0, lambda until: None)
+    maintenance = Maintenance("w", "default", caller, OutcomeRecorder(Counts(), print), print)
+    maintenance.sweep.after = ("", task.pk)
+    maintenance.tick()
+    assert now_of(task).waits_for is None

@@ -12,7 +12,7 @@ from django_tasks_retry.models import Task, TaskEvent
 from django_tasks_retry.taskqueue import Completed, Released
 from django_tasks_retry.taskqueue.workflows.wake import signal_key
 from tests.model.invariants import violations
-from tests.races.together import together
+from tests.races.together import beside, together
 from tests.workflows import tasks
 
 ROUNDS = int(os.environ.get("ROUNDS", "6"))
@@ -46,3 +46,22 @@ def test_a_signal_and_who_waits_for_it_never_miss_each_other(committed):
         assert again.id == task.pk
         taskqueue.complete_task(again)
     assert violations(committed) == []
+
+
+@pytest.mark.fault("F323")
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+def test_of_two_last_members_the_later_to_commit_wakes(committed):
+    """As an atomic task does, the first completes in a transaction that is still open when the second has ended."""
+    Task.objects.enqueue_many([call(tasks.double, n) for n in (1, 2)], then=call(tasks.publish, "x"))
+    waiting = Task.objects.get(waits_for__isnull=False)
+    first, second = taskqueue.claim("w", limit=2)
+    beside(committed, partial(taskqueue.complete_task, first), partial(taskqueue.complete_task, second))
+    assert Task.objects.get(pk=waiting.pk).waits_for is None
+
+
+def test_a_signal_that_comes_while_a_task_is_about_to_wait_is_not_missed(committed):
+    task = Task.objects.enqueue(tasks.approval, ["go"])
+    [lease] = taskqueue.claim("w")
+    signal("go")
+    taskqueue.finish([Released(lease, "waits", 9999, waits_for=signal_key("go"))])
+    assert Task.objects.get(pk=task.pk).waits_for is None

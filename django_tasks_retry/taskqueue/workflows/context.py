@@ -10,19 +10,20 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from .clock import now
-from .durations import as_seconds
-from .errors import InvalidCall, Suspend
-from .rules.backoff import MAX_DELAY
-from .rules.calls import Call, call
-from .taskqueue import cancel, database
-from .taskqueue.ids import new_id
-from .taskqueue.workflows.batches import open_members, start_batch, without_success
-from .taskqueue.workflows.callbacks import CALLBACK
-from .taskqueue.workflows.memory import Kind, Memory, one_commit
-from .taskqueue.workflows.results import Results, check_errors, results_of
-from .taskqueue.workflows.signals import Received, received
-from .taskqueue.workflows.wake import batch_key, signal_key
+from ...clock import now
+from ...durations import as_seconds
+from ...errors import InvalidCall, Suspend
+from ...rules.backoff import MAX_DELAY
+from ...rules.calls import Call, call
+from ..database import database
+from ..ids import new_id
+from ..operator.intervene import cancel
+from .batches import open_members, start_batch, without_success
+from .callbacks import CALLBACK
+from .memory import Kind, Memory, one_commit
+from .results import Results, check_errors, results_of
+from .signals import Received, received
+from .wake import batch_key, signal_key
 
 UNTIL = ":until"
 """Ends the name of the step that remembers how long a signal is waited for."""

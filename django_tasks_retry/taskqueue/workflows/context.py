@@ -96,10 +96,9 @@ class Workflow:
         return results_of(batch, errors, self._using)
 
     def _await_batch(self, batch: UUID, *, fail_fast: bool = False) -> None:
-        is_open = open_members(batch, self._using)
-        if is_open.exists():
-            reason = f"waits for {is_open.count():,} tasks"
-            raise Suspend(reason, MAX_DELAY, batch_key(batch, fail_fast=fail_fast))
+        count = open_members(batch, self._using).count()
+        if count:
+            raise Suspend(f"waits for {count:,} tasks", MAX_DELAY, batch_key(batch, fail_fast=fail_fast))
 
     def _cancel_rest(self, batch: UUID) -> None:
         rest = list(open_members(batch, self._using).values_list("pk", flat=True))

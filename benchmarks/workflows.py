@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.workflows", description=__doc__)
     parser.add_argument("--members", type=int, default=100_000)
     parser.add_argument("--steps", type=int, default=2_000)
+    parser.add_argument("--dbos", metavar="PYTHON", help="an interpreter that has dbos, to measure its steps as well")
     given = parser.parse_args()
     sys.path.append(str(CONTENDERS))  # where benchmarks.tasks finds what it runs
     with Server() as server:
@@ -34,6 +36,9 @@ def main() -> None:
         call_command("migrate", verbosity=0)
         plain_against_batch(given.members)
         steps_against_tasks(given.steps)
+        if given.dbos:
+            script = str(CONTENDERS / "dbos_steps.py")
+            subprocess.run([given.dbos, script, server.fresh("dbos"), str(given.steps)], check=True)
 
 
 def plain_against_batch(count: int) -> None:

@@ -12,6 +12,7 @@ from django_tasks_retry import signal, taskqueue
 from django_tasks_retry.display.explain import explain
 from django_tasks_retry.display.scope import Scope, current_scope
 from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue.workflows.memory import Kind, Memory
 from django_tasks_retry.testing import Tasks
 from django_tasks_retry.testing.inline import run_inline
 from tests.steps import claim_one, now_of
@@ -153,3 +154,23 @@ def test_a_signal_that_came_is_shown_with_its_step(operator, kit):
     kit.run_due()
     assert "approved:1" in page(operator, "change", task.pk)
     assert taskqueue.signal("approved:1") is False
+
+
+def test_steps_that_the_code_no_longer_comes_to_are_shown_as_left_behind(operator, kit):
+    task = Task.objects.enqueue(tasks.steps, ["a"])
+    lease = claim_one("another release")
+    Memory(lease).remember("renamed since", Kind.STEP, 1)
+    taskqueue.release_task(lease, "it is deployed")
+    assert "left behind" not in page(operator, "change", task.pk)
+    kit.run_due()
+    assert page(operator, "change", task.pk).count("left behind") == 1
+
+
+def test_the_list_says_that_a_task_waits(operator, kit):
+    Task.objects.enqueue(tasks.fan_out, [[1]])
+    run_one()
+    Task.objects.enqueue(tasks.approval, ["x"], priority=9)
+    run_one()
+    text = page(operator, "changelist")
+    assert "waiting for tasks" in text
+    assert "waiting for a signal" in text

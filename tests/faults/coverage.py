@@ -166,6 +166,12 @@ FAULTS = {
     "F204": "a schedule comes and goes with a rolling deploy",
     "F205": "no worker for many slots",
     "F206": "a worker's clock is wrong when a slot is due",
+    "F320": "a workflow is cut or killed at any statement of step, gather, wake and signal",
+    "F321": "a worker without its lease wants to remember something",
+    "F322": "a worker dies between the end of the last member and the wake",
+    "F323": "the last two members of a batch end at one instant",
+    "F324": "a signal comes at the instant a task begins to wait",
+    "F325": "graphs of tasks of any shape",
 }
 DOES_NOT_APPLY: dict[str, str] = {}
 ON_POSTGRESQL_ALONE = {

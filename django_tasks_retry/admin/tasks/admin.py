@@ -27,6 +27,7 @@ from ...querysets import TaskQuerySet
 from ...rules.ids import time_of
 from ...rules.names import short_id, short_name
 from ...rules.status import Status
+from ...taskqueue.workflows.wake import SIGNAL
 from ..bulk.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..bulk.confirm import selection_from_request
 from ..workflows.pages import WorkflowAdmin
@@ -210,6 +211,8 @@ def error_line(task: Any) -> str:
 
 def timing(task: Task, now: datetime) -> str:
     """When a task will run, or how long it has waited, run or taken: whatever matters in its status."""
+    if task.status == Status.PENDING and task.waits_for is not None:
+        return _("waiting for a signal") if task.waits_for.startswith(SIGNAL) else _("waiting for tasks")
     if task.status == Status.PENDING and task.eta > now:
         return format_relative(task.eta, now)
     if task.status == Status.PENDING:

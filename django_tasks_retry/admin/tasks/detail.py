@@ -70,7 +70,7 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
             action for action in ACTIONS.values() if action.is_possible(task.status) and action.is_allowed(request)
         ],
         "timeline": timeline(task, events, scope.now, steps, is_cut=is_cut),
-        "steps": step_rows(steps, request, scope.using, can_see_payload=can_see_payload),
+        "steps": step_rows(steps, events, request, scope.using, can_see_payload=can_see_payload),
         "events": event_rows(task, events, can_see_payload=can_see_payload),
         "events_cut": is_cut and MAX_EVENTS,
         "facts": [

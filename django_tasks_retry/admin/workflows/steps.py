@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,11 +12,12 @@ from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
+from ...display.events import as_mapping
 from ...display.formatting import one_line
 from ...display.reading import read_rows
 from ...display.redact import redacted_json
 from ...display.waiting import BatchCounts, batch_counts
-from ...models import Step, Task
+from ...models import Step, Task, TaskEvent
 from ...taskqueue.workflows.memory import Kind
 
 MAX_STEPS = 200
@@ -38,17 +40,21 @@ class StepRow:
     result: str
     batch: UUID | None
     counts: BatchCounts | None
+    is_left_behind: bool
 
 
 def steps_of(task: Task, using: str) -> list[Step]:
     return read_rows(Step.objects.using(using).filter(task_id=task.pk).order_by("id")[:MAX_STEPS])
 
 
-def step_rows(steps: list[Step], request: HttpRequest, using: str, *, can_see_payload: bool) -> list[StepRow]:
-    return [step_row(step, request, using, can_see_payload=can_see_payload) for step in steps]
+def step_rows(
+    steps: list[Step], events: Sequence[TaskEvent], request: HttpRequest, using: str, *, can_see_payload: bool
+) -> list[StepRow]:
+    left = {name for event in events for name in as_mapping(event.data).get("left_behind") or ()}
+    return [step_row(step, left, request, using, can_see_payload=can_see_payload) for step in steps]
 
 
-def step_row(step: Step, request: HttpRequest, using: str, *, can_see_payload: bool) -> StepRow:
+def step_row(step: Step, left: set[str], request: HttpRequest, using: str, *, can_see_payload: bool) -> StepRow:
     batch = named_batch(step.result) if step.kind in (Kind.BATCH, Kind.MEMBERS) else None
     shown = can_see_payload and batch is None and step.result is not None
     return StepRow(
@@ -59,6 +65,7 @@ def step_row(step: Step, request: HttpRequest, using: str, *, can_see_payload: b
         redacted_json(step.result, request) if shown else "",
         batch,
         batch_counts(batch, using) if batch is not None else None,
+        step.name in left,
     )
 
 

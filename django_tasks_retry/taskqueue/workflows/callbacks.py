@@ -17,11 +17,8 @@ from ..ids import new_id
 from ..producer.announce import tell_enqueued
 from ..producer.enqueue import Request, prepare
 from .batches import prepared_members, write_members
-from .memory import Kind
+from .memory import CALLBACK, Kind
 from .wake import batch_key
-
-CALLBACK = "then"
-"""The step by which a callback knows its batch."""
 
 
 def enqueue_batch(calls: Iterable[Any], *, then: Any) -> list[Task]:

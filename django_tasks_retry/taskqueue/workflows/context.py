@@ -19,8 +19,7 @@ from ..database import database
 from ..ids import new_id
 from ..operator.intervene import cancel
 from .batches import open_members, start_batch, without_success
-from .callbacks import CALLBACK
-from .memory import Kind, Memory, one_commit
+from .memory import CALLBACK, Kind, Memory, one_commit
 from .results import Results, check_errors, results_of
 from .signals import Received, received
 from .wake import batch_key, signal_key

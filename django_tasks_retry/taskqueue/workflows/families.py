@@ -9,8 +9,8 @@ from django.db.models import Q
 
 from ...models import Step, Task
 from .batches import IS_OPEN, batches_of
-from .callbacks import CALLBACK, give_steps
-from .memory import Kind
+from .callbacks import give_steps
+from .memory import CALLBACK, Kind
 from .wake import keys_of, wake_later
 
 FORGOTTEN = Q(kind=Kind.WAIT) | Q(kind=Kind.SIGNAL, result__isnull=True)

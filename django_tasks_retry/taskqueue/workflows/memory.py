@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -20,6 +19,9 @@ from ..consumer.progress import open_transactions, raise_lost
 from ..database import database
 from ..engines import engine_for
 from ..lease import Lease
+
+CALLBACK = "then"
+"""The step by which a callback knows its batch."""
 
 
 class Kind(StrEnum):
@@ -74,6 +76,12 @@ class Memory:
                 "@retry(atomic=True) and transaction.atomic(), and use step(…, atomic=True) for what commits together."
             )
 
+    @property
+    def left_behind(self) -> list[str]:
+        """What was remembered and the code did not come to."""
+        given = {CALLBACK, *self.visited}
+        return [name for name, (kind, _) in (self.loaded or {}).items() if name not in given and kind != Kind.WAIT]
+
     def result(self, name: str) -> Any:
         return self.recorded[name][1]
 
@@ -103,7 +111,3 @@ def checked_name(name: str) -> str:
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME:
         raise InvalidCall(f"The name of a step or signal is {name!r}: give a text of 1 to {MAX_NAME} characters.")
     return checked_text(name, "name")
-
-
-def as_text(moment: datetime) -> str:
-    return moment.isoformat()

@@ -148,6 +148,24 @@ def sqlite(bench: Bench) -> Iterator[Figure]:
             yield Figure("drain on SQLite, 1 process", who.name, done.rate, "/s")
 
 
+def schedules(bench: Bench) -> Iterator[Figure]:
+    """Ten thousand schedules due at one instant: until the last is enqueued, and lone tasks picked up meanwhile."""
+    count = bench.some(10_000)
+    for label in ("", " on SQLite"):
+        with TemporaryDirectory(prefix="dtr-bench-") as folder:
+            url = f"sqlite:{folder}/db.sqlite3" if label else bench.ready(OURS)
+            if label:
+                OURS.tell(url, "setup")
+            due = int(OURS.tell(url, "schedules", count))
+            times = drive.latencies(OURS, url, 400)  # with their pauses, from before the instant until long after
+            made, milliseconds = OURS.tell(url, "enqueued_by", due)
+        if made < count:
+            raise RuntimeError(f"{count - made:,} of {count:,} schedules made no task")
+        title = f"{count:,} schedules due at once{label}"
+        yield Figure(title, OURS.name, milliseconds / 1000, "s")
+        yield Figure(f"{title}: pick-up, p95", OURS.name, drive.percentile(times, 95), "ms")
+
+
 LAYERS = {
     "none": "",
     "one that overrides nothing": "benchmarks.layers.Idle",
@@ -193,5 +211,5 @@ def guard(bench: Bench) -> Iterator[Figure]:
 
 MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     measure.__name__: measure
-    for measure in (enqueue, drain, latency, idle, backlog, horizon, burst, sqlite, middleware, guard)
+    for measure in (enqueue, drain, latency, idle, backlog, horizon, burst, sqlite, schedules, middleware, guard)
 }

@@ -94,6 +94,8 @@ BOUNDS = [
     (WHOLE_WAL, 2100),
     (f"{DRAIN}: largest process", 90),
     ("idle CPU", 1),
+    ("10,000 schedules due at once", 5),
+    ("10,000 schedules due at once on SQLite", 5),
 ]
 
 

@@ -34,7 +34,7 @@ def enqueue_at_once(count: int) -> None:
 def latency(count: int) -> None:
     from benchmarks import tasks
 
-    verbs.latency(tasks.stamp.enqueue, count)
+    verbs.latency(tasks.stamp.using(priority=50).enqueue, count)
 
 
 def claims(count: int) -> None:
@@ -75,6 +75,29 @@ def server_cost(count: int) -> None:
     verbs.tell({verb: min(values) for verb, values in spent.items()})
 
 
+def schedules(count: int) -> None:
+    """So many that are due at one instant, a few seconds from now; tells the instant."""
+    from datetime import UTC, datetime, timedelta
+
+    from django_tasks_retry.models import Schedule
+
+    due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=8)
+    common = {"func_path": "benchmarks.tasks.noop", "every": 86400.0, "timezone": "UTC"}
+    common |= {"anchor": due, "next_at": due, "updated_at": due}
+    Schedule.objects.bulk_create(Schedule(name=f"schedule {n}", **common) for n in range(count))
+    verbs.tell(due.timestamp())
+
+
+def enqueued_by(due: int) -> None:
+    """How many tasks schedules have made, and the milliseconds from their instant to the last of them."""
+    from django.db.models import Count, Max
+
+    from django_tasks_retry.models import Task
+
+    made = Task.objects.filter(schedule__isnull=False).aggregate(count=Count("id"), last=Max("created_at"))
+    verbs.tell([made["count"], (made["last"].timestamp() - due) * 1000 if made["count"] else 0])
+
+
 def setup() -> None:
     from django.core.management import call_command
 
@@ -97,5 +120,7 @@ if __name__ == "__main__":
             "work": work,
             "claims": claims,
             "server_cost": server_cost,
+            "schedules": schedules,
+            "enqueued_by": enqueued_by,
         }
     )

@@ -31,6 +31,33 @@ def enqueue_at_once(count: int) -> None:
     verbs.timed(lambda: Task.objects.enqueue_many([(tasks.noop,)] * size), count // size)
 
 
+def fill(kind: str, count: int, queues: int) -> None:
+    """Tasks of one kind, dealt out over so many queues."""
+    from benchmarks import tasks
+    from django_tasks_retry.models import Task
+
+    args = ["x" * 1024] if kind == "payload" else []
+    names = ["default", *(f"queue {number}" for number in range(1, queues))]
+    for _ in range(0, count, CHUNK):
+        size = min(CHUNK, count)
+        calls = [{"func": getattr(tasks, kind), "args": args, "queue": names[n % queues]} for n in range(size)]
+        Task.objects.enqueue_many(calls)
+
+
+def stream(count: int) -> None:
+    """So many rows of one call; the seconds, and by how many megabytes the process grew."""
+    import resource
+
+    from benchmarks import tasks
+    from django_tasks_retry.models import Task
+
+    Task.objects.enqueue_many(((tasks.noop,) for _ in range(CHUNK)), returning=False)
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    Task.objects.enqueue_many(((tasks.noop,) for _ in range(count)), returning=False)
+    seconds = time.perf_counter() - began
+    verbs.tell([seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024])
+
+
 def latency(count: int) -> None:
     from benchmarks import tasks
 
@@ -104,9 +131,9 @@ def setup() -> None:
     call_command("migrate", verbosity=0)
 
 
-def work(processes: int) -> None:
+def work(processes: int, threads: int = 0) -> None:
     command = [sys.executable, "-m", "django", "runworker", "--processes", str(processes), "-v", "0"]
-    os.execv(sys.executable, command)
+    os.execv(sys.executable, [*command, *(["--threads", str(threads)] if threads else [])])
 
 
 if __name__ == "__main__":
@@ -116,6 +143,8 @@ if __name__ == "__main__":
             "setup": setup,
             "one": enqueue_one_by_one,
             "bulk": enqueue_at_once,
+            "fill": fill,
+            "stream": stream,
             "latency": latency,
             "work": work,
             "claims": claims,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from django.db.models import BooleanField, F, Manager, Q, QuerySet
 from django.db.models.expressions import RawSQL
@@ -131,13 +131,24 @@ class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]
 
         return enqueue(Request.with_options(func, args=args, kwargs=kwargs or {}, **options))
 
-    def enqueue_many(self, requests: Iterable[Any], *, then: Any = None) -> list[Task]:
+    @overload
+    def enqueue_many(self, requests: Iterable[Any], *, then: Any = None) -> list[Task]: ...
+
+    @overload
+    def enqueue_many(self, requests: Iterable[Any], *, returning: Literal[True]) -> list[Task]: ...
+
+    @overload
+    def enqueue_many(self, requests: Iterable[Any], *, returning: Literal[False]) -> int: ...
+
+    def enqueue_many(self, requests: Iterable[Any], *, then: Any = None, returning: bool = True) -> list[Task] | int:
         """Enqueue many calls at once: `call(…)`, `Request`s, dictionaries of their fields, or `(func, args)` pairs.
 
         With `then` they are a batch, and that call is due once all of them have ended, however they did.
+        With `returning=False` it returns how many, and needs no more memory for a million than for a thousand.
         """
-        from .taskqueue import Request, enqueue_batch, enqueue_many
+        from .taskqueue import Request, enqueue_batch, enqueue_many, enqueue_stream
 
         if then is not None:
             return enqueue_batch(requests, then=then)
-        return enqueue_many(Request.read(item) for item in requests)
+        read = map(Request.read, requests)
+        return enqueue_many(read) if returning else enqueue_stream(read)

@@ -171,7 +171,7 @@ def test_everything_that_a_context_and_the_test_harness_offer_is_documented():
         options = documented[f"{'django_tasks_retry.testing' if kind is Tasks else kind.__module__}.{kind.__name__}"]
         assert ":members:\n" in options
         undescribed = {name for name in public(kind) if not inspect.getdoc(getattr(kind, name))}
-        assert undescribed <= {"using", "transactions", "lease"}
+        assert undescribed <= {"using", "transactions", "lease", "memory"}
     for name in public(Tasks) - {"using", "close"}:
         assert f"``{name}(" in page("howto/testing"), name
 

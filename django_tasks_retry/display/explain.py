@@ -62,7 +62,7 @@ def with_schedule(explanation: Explanation, task: Task, scope: Scope) -> Explana
 def explain_status(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_payload: bool) -> Explanation:
     match task.status:
         case Status.PENDING:
-            return explain_pending(task, scope, can_see_payload=can_see_payload)
+            return with_expiry(explain_pending(task, scope, can_see_payload=can_see_payload), task, scope.now)
         case Status.RUNNING:
             return explain_running(task, scope.now)
         case Status.SUCCESS:
@@ -94,6 +94,17 @@ def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Expla
     if task.eta > scope.now:
         return explain_not_due(task, scope.now)
     return explain_unclaimed(task, scope)
+
+
+def with_expiry(explanation: Explanation, task: Task, now: datetime) -> Explanation:
+    """Until when it may wait, which ends with the first attempt that is spent."""
+    if task.expires_at is None or task.spent:
+        return explanation
+    values = {"time": format_moment(task.expires_at), "ago": format_relative(task.expires_at, now)}
+    if task.expires_at <= now:
+        return Explanation(_("It expired at %(time)s before it was started. The next worker cancels it.") % values)
+    expiry = _("It expires at %(time)s, %(ago)s, if it has not started by then.") % values
+    return Explanation(f"{explanation.sentence} {expiry}", explanation.command)
 
 
 def explain_paused(queue: Queue, *, can_see_payload: bool) -> Explanation:

@@ -23,5 +23,11 @@ STATE_COLUMNS = (
 )  # fmt: skip
 """How far it has come."""
 
-FIXED_COLUMNS = (*ORIGIN_COLUMNS, *CALL_COLUMNS)
+OWN_COLUMNS = ("expires_at",)
+"""What few tasks are asked with, and each for itself: retries and repetitions do not take it over.
+
+Statements that write tasks without any of it do not name these columns.
+"""
+
+FIXED_COLUMNS = (*ORIGIN_COLUMNS, *CALL_COLUMNS, *OWN_COLUMNS)
 """What no statement may change once the task is written."""

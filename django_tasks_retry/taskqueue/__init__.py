@@ -1,6 +1,7 @@
 """The service layer and the only writer of tasks: one verb, one transaction."""
 
 from .consumer.claim import claim, claim_task
+from .consumer.expire import expire
 from .consumer.finish import complete_task, complete_within, fail_task, finish, record, release_task
 from .consumer.lanes import Lanes
 from .consumer.receipts import Receipt, recorded_receipts
@@ -61,6 +62,7 @@ __all__ = [
     "deregister_worker",
     "enqueue",
     "enqueue_many",
+    "expire",
     "fail_task",
     "find_cancelled",
     "find_leased",

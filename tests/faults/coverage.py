@@ -166,6 +166,8 @@ FAULTS = {
     "F204": "a schedule comes and goes with a rolling deploy",
     "F205": "no worker for many slots",
     "F206": "a worker's clock is wrong when a slot is due",
+    "F290": "a task is claimed in the moment in which it expires",
+    "F291": "a million tasks have expired at once",
 }
 DOES_NOT_APPLY: dict[str, str] = {}
 ON_POSTGRESQL_ALONE = {

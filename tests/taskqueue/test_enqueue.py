@@ -177,6 +177,11 @@ USED = {
     "queue_name": ({"queue_name": "bulk"}, lambda task: task.queue, "bulk"),
     "priority": ({"priority": 7}, lambda task: task.priority, 7),
     "backend": ({"backend": "mail"}, lambda task: task.backend, "mail"),
+    "expires": (
+        {"expires": timedelta(hours=3)},
+        lambda task: task.expires_at - task.created_at,
+        timedelta(hours=3),
+    ),
 }
 
 

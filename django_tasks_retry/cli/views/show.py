@@ -91,6 +91,7 @@ def facts(context: Context, task: Task) -> list[tuple[str, str]]:
         ("attempts", f"{task.spent}/{task.max_attempts}" + (f", {task.refunds} refunded" if task.refunds else "")),
         ("enqueued", local(task.created_at)),
         ("not before", local(task.eta)),
+        ("expires", local(task.expires_at)),
         ("started", local(task.started_at)),
         ("finished", local(task.finished_at)),
         ("timeout", format_duration(task.timeout)),

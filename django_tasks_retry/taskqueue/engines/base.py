@@ -80,6 +80,9 @@ class Engine(Protocol):
     def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
         """End those of the tasks that are unfinished, as `record` does. By id, whether a worker was running it."""
 
+    def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
+        """Cancel up to `limit` tasks that expired before their first attempt began, of those that nobody locks."""
+
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of depths.sql."""
 

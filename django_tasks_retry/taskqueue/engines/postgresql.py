@@ -21,44 +21,12 @@ from ..database import as_array, as_moment, as_text, fetch, fetch_any, run
 from ..events import cancellation
 from ..lease import COLUMNS as LEASE_COLUMNS
 from ..lease import LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
-from ..producer.new_tasks import CHUNK, NEW_COLUMNS, as_dated, as_stored
+from ..producer.new_tasks import CHUNK, as_dated, as_stored
 from .base import Loss, Moved, Terms
+from .postgresql_insert import RETURNED, listed, statement
 from .statements import read_sql
 
-TYPES = {
-    "UUIDField": "uuid", "CharField": "text", "JSONField": "jsonb", "PositiveIntegerField": "int",
-    "SmallIntegerField": "smallint", "FloatField": "float8", "DateTimeField": "timestamptz",
-}  # fmt: skip
-FIELDS = {field.attname: getattr(field, "target_field", field) for field in Task._meta.concrete_fields}
-JSON_COLUMNS = [name for name in NEW_COLUMNS if FIELDS[name].get_internal_type() == "JSONField"]
-
-# Columns that a new row takes as they are given; its eta and its slot are computed.
-PLAIN = [name for name in NEW_COLUMNS if name not in {"eta", "slot"}]
 COPIED = [name for name in (*CALL_COLUMNS, "queue", "priority") if name != "slot"]
-RETURNED = ("id", "eta", "slot", "created_at", "updated_at")
-
-
-def listed(columns: Iterable[str], form: str = "{}") -> str:
-    return ", ".join(form.format(column) for column in columns)
-
-
-ASKED = {
-    "asked": listed(NEW_COLUMNS),
-    "asked_types": ", ".join(f"{name} {TYPES[FIELDS[name].get_internal_type()]}" for name in NEW_COLUMNS),
-    "plain": listed(PLAIN),
-}
-ONE = {"plain": listed(PLAIN), "values": listed(PLAIN, "%({})s")}
-
-# Not in every statement: it would cost each plain task a speculative insertion.
-LEAVE_TAKEN_KEYS = (
-    "ON CONFLICT (queue, unique_key) WHERE status IN ('PENDING', 'RUNNING') AND unique_key IS NOT NULL DO NOTHING"
-)
-ENQUEUE_ONE = read_sql("enqueue_one", **ONE, on_conflict="")
-ENQUEUE_ONE_UNIQUE = read_sql("enqueue_one", **ONE, on_conflict=LEAVE_TAKEN_KEYS)
-ENQUEUE = read_sql("enqueue", **ASKED, on_conflict="", limit="")
-ENQUEUE_UNIQUE = read_sql("enqueue", **ASKED, on_conflict=LEAVE_TAKEN_KEYS, limit="")
-# Where all will be there, due at once or as they say, one answer tells of all.
-ENQUEUE_PLAIN = read_sql("enqueue", **ASKED, on_conflict="", limit="LIMIT 1")
 HOLDERS = read_sql("holders")
 LANES = read_sql("lanes")
 CLAIM = read_sql("claim", lease=listed(LEASE_COLUMNS, "t.{}"))
@@ -82,7 +50,15 @@ RECOVER = read_sql(
     "recover",
     lease=", ".join(f"{'lost' if name.startswith('lock') else 't'}.{name}" for name in LEAN_COLUMNS),
 )
-CANCEL = {waits: read_sql("cancel", skip_locked="" if waits else SKIP_LOCKED) for waits in (True, False)}
+NAMED = {"which": "t.id = ANY (%(ids)s::uuid[])", "order": "t.id"}
+CANCEL = {waits: read_sql("cancel", **NAMED, skip_locked="" if waits else SKIP_LOCKED) for waits in (True, False)}
+# The condition of dtr_expiring, and its order.
+EXPIRED = {
+    "which": "t.expires_at <= django_tasks_retry_now() AND t.finished_at IS NULL AND t.locked_by IS NULL "
+    "AND t.attempts = t.refunds",
+    "order": "t.expires_at LIMIT %(limit)s::int",
+}
+EXPIRE = read_sql("cancel", **EXPIRED, skip_locked=SKIP_LOCKED)
 CLEAR_STRAYS = read_sql("clear_strays")
 DEPTHS = read_sql("depths", collect="jsonb_agg")
 ERROR = {name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")}
@@ -122,13 +98,8 @@ class PostgreSQL:
         return len(tasks) <= CHUNK and not any(task.unique_key for task in tasks)
 
     def insert(self, tasks: Sequence[Task]) -> list[Task]:
-        unique = any(task.unique_key for task in tasks)
-        alike = not unique and not any(task.due_in for task in tasks)
-        if len(tasks) == 1:
-            rows = self.fetch(ENQUEUE_ONE_UNIQUE if unique else ENQUEUE_ONE, parameters_of(tasks[0]))
-        else:
-            sql = ENQUEUE_PLAIN if alike else ENQUEUE_UNIQUE if unique else ENQUEUE
-            rows = self.fetch(sql, {"asked": as_text([given(task) for task in tasks])})
+        sql, parameters, alike = statement(tasks)
+        rows = self.fetch(sql, parameters)
         return self.dated(tasks, rows) if alike else self.stored(tasks, rows)
 
     def dated(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]]) -> list[Task]:
@@ -138,7 +109,7 @@ class PostgreSQL:
 
     def stored(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]]) -> list[Task]:
         """Those that were written, as each row tells."""
-        written = {row[0]: dict(zip(RETURNED, row, strict=True)) for row in rows}
+        written = {row[0]: dict(zip(RETURNED, row, strict=False)) for row in rows}
         return [as_stored(task, written[task.id], self.using) for task in tasks if task.id in written]
 
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
@@ -215,6 +186,10 @@ class PostgreSQL:
         error, data = dump(cancellation(actor, reason)), dump({"reason": reason})
         return dict(self.fetch(CANCEL[wait], {"ids": list(ids), "actor": actor, "error": error, "data": data}))
 
+    def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
+        error, data = dump(cancellation(actor, reason)), dump({"reason": reason})
+        return [row[0] for row in self.fetch(EXPIRE, {"limit": limit, "actor": actor, "error": error, "data": data})]
+
     # Summaries and wake-ups
 
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -242,20 +217,6 @@ class PostgreSQL:
 
     def notify(self, channel: str, messages: Sequence[str]) -> None:
         self.fetch(NOTIFY, {"channel": channel, "messages": as_array(messages)})
-
-
-def given(task: Task) -> dict[str, Any]:
-    """What is known of a task before it is written. What it leaves out is NULL."""
-    values = vars(task)
-    return {name: value for name in (*NEW_COLUMNS, "due_in") if (value := values.get(name)) is not None}
-
-
-BLANK = dict.fromkeys(NEW_COLUMNS) | {"due_in": 0.0}
-
-
-def parameters_of(task: Task) -> dict[str, Any]:
-    values = given(task)
-    return BLANK | values | {name: dump(values[name]) for name in JSON_COLUMNS if name in values}
 
 
 def row_of(report: Report) -> dict[str, Any]:

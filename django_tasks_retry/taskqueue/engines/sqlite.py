@@ -61,6 +61,8 @@ AGES = timedelta(days=36524)
 FENCED = ("id", "locked_by", "attempts", "lock_expires_at", "last_attempt_at")
 """What a report is checked against. Claims write it, so it can be read whatever else the row holds."""
 AS_IN_THE_INDEX = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
+MAY_STILL_BEGIN = Q(expires_at__isnull=True) | Q(expires_at__gt=Now()) | Q(attempts__gt=F("refunds"))
+EXPIRED = read_sql("expired_sqlite")
 
 
 class SQLite:
@@ -136,6 +138,7 @@ class SQLite:
     def due_in(self, lane: Lane, terms: Terms, limit: int) -> list[list[Any]]:
         due = self.tasks.due().filter(queue=lane.queue, priority=lane.priority, backend=terms.backend)
         above = due.filter(Q(eta__gt=lane.floor_eta) | Q(id__gte=lane.floor_id), eta__gte=lane.floor_eta)
+        above = above.filter(MAY_STILL_BEGIN)
         unpaused = above.exclude(queue__in=Queue.objects.paused().values("name"))
         wanted = unpaused.filter(func_path__in=terms.known).order_by("eta", "id")[:limit]
         return [list(row) for row in fetch_stored(wanted, COLUMNS, self.using) if is_uuid(row[0])]
@@ -254,6 +257,11 @@ class SQLite:
             data = {"reason": reason}
             write_events([e for move, task in moves for e in events_of(move, task, actor, moment, data)], self.using)
         return {task.pk: task.locked_by is not None for task in tasks}
+
+    def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
+        with self.writing():
+            ids = [as_uuid(row[0]) for row in fetch(EXPIRED, {"limit": limit}, self.using) if is_uuid(row[0])]
+            return list(self.cancel(ids, actor, reason, wait=True)) if ids else []
 
     # Summaries and wake-ups
 

@@ -9,14 +9,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from django.conf import settings
-from django.utils import timezone
-
 from ... import registry
 from ...conf import check_backend, check_queue, options
 from ...durations import as_seconds
 from ...errors import InvalidCall, InvalidPayload, UnknownOption
-from ...instants import as_instant
 from ...models import MAX_LENGTHS, Task
 from ...rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
@@ -27,7 +23,9 @@ from ..lease import current_lease
 from . import discovery
 from .announce import tell_enqueued
 from .around import canonical_metadata, insert_within
-from .new_tasks import FIRST_YEAR, LAST_YEAR, new_task
+from .expiry import set_expiry
+from .instant import checked_instant
+from .new_tasks import new_task
 from .signature import Callee, callee_of, unknown_option
 
 logger = logging.getLogger("django_tasks_retry")
@@ -53,6 +51,7 @@ class Request(NamedTuple):
     unique_key: str | None = None
     metadata: Mapping[str, Any] = NOTHING
     backend: str | None = None
+    expires: datetime | timedelta | None = None
 
     @classmethod
     def with_options(cls, func: Callable[..., Any], **options: Any) -> Request:
@@ -112,6 +111,8 @@ class Common(NamedTuple):
     callee: Callee
     run_after: Any
     columns: dict[str, Any]
+    brought: dict[str, Any]
+    """Options that few calls have, and that the task was made with."""
 
 
 def common_to(request: Request) -> Common:
@@ -126,7 +127,7 @@ def common_to(request: Request) -> Common:
         "interval": checked_interval(request.interval),
         **effective_policy(request, policy_of(registered.func), backend),
     }
-    return Common(request, callee, registered.run_after, columns)
+    return Common(request, callee, registered.run_after, columns, brought_by(registered))
 
 
 def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Common:
@@ -165,7 +166,28 @@ def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = Non
         task.due_in = checked_delay(eta)
     elif eta is not None:
         task.eta = checked_eta(eta)
+    if shared.brought or request[FIRST_RARE:] != NOTHING_RARE:
+        apply_rare(task, shared.brought | rare_wishes(request))
     return task
+
+
+FIRST_RARE = Request._fields.index("expires")
+RARE = Request._fields[FIRST_RARE:]
+NOTHING_RARE = (None,) * len(RARE)
+
+
+def rare_wishes(request: Request) -> dict[str, Any]:
+    return {name: value for name, value in zip(RARE, request[FIRST_RARE:], strict=True) if value is not None}
+
+
+def brought_by(registered: Any) -> dict[str, Any]:
+    return {name: value for name in RARE if (value := getattr(registered, name, None)) is not None}
+
+
+def apply_rare(task: Task, wishes: dict[str, Any]) -> None:
+    """Options that few calls have, after all others."""
+    if "expires" in wishes:
+        set_expiry(task, wishes["expires"])
 
 
 def effective_policy(request: Request, policy: RetryPolicy, backend: str) -> dict[str, Any]:
@@ -223,15 +245,7 @@ def checked_priority(priority: int) -> int:
 
 
 def checked_eta(eta: datetime) -> datetime:
-    if not isinstance(eta, datetime) or (settings.USE_TZ and timezone.is_naive(eta)):
-        wanted = "an aware" if settings.USE_TZ else "a"
-        raise InvalidCall(
-            f"eta={eta!r}: give {wanted} datetime (USE_TZ is {settings.USE_TZ}), such as "
-            "timezone.now() + timedelta(minutes=5), or a timedelta."
-        )
-    if not FIRST_YEAR <= eta.year <= LAST_YEAR:
-        raise InvalidCall(f"eta={eta!r}: give a year from {FIRST_YEAR} to {LAST_YEAR}.")
-    return as_instant(eta)
+    return checked_instant("eta", eta)
 
 
 def checked_delay(delay: timedelta) -> float:

@@ -22,6 +22,7 @@ WITH lane AS (
             AND t.eta <= django_tasks_retry_now()
             AND t.func_path = ANY (%(known)s::text[])
             AND t.backend = %(backend)s::text
+            AND (t.expires_at IS NULL OR t.expires_at > django_tasks_retry_now() OR t.attempts > t.refunds)
         ORDER BY t.eta, t.id
         LIMIT %(limit)s::int
         FOR NO KEY UPDATE SKIP LOCKED

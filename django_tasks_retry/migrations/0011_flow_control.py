@@ -1,0 +1,32 @@
+"""Until when a task may start. A task that may start at any time enters no index for it."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("django_tasks_retry", "0009_releases")]
+
+    operations = [
+        migrations.AddField(
+            "task",
+            "expires_at",
+            models.DateTimeField(
+                help_text="Cancelled where its first attempt has not begun by then.",
+                null=True,
+                verbose_name="expires at",
+            ),
+        ),
+        migrations.AddIndex(
+            "task",
+            models.Index(
+                condition=models.Q(
+                    ("attempts", models.F("refunds")),
+                    ("expires_at__isnull", False),
+                    ("finished_at__isnull", True),
+                    ("locked_by__isnull", True),
+                ),
+                fields=["expires_at"],
+                name="dtr_expiring",
+            ),
+        ),
+    ]

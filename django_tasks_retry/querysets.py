@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import F, Manager, Q, QuerySet
+from django.db.models import Exists, F, Manager, OuterRef, Q, QuerySet
 
 from .clock import Now
 from .rules.status import FINISHED, UNFINISHED, Status
@@ -27,6 +27,12 @@ class TaskQuerySet(QuerySet["Task"]):
     def due(self) -> TaskQuerySet:
         """Waiting, and its eta has passed."""
         return self.pending().filter(eta__lte=Now())
+
+    def may_begin(self) -> TaskQuerySet:
+        """Neither expired before a first attempt was spent, nor behind a task that has not finished."""
+        in_time = Q(expires_at=None) | Q(expires_at__gt=Now()) | Q(attempts__gt=F("refunds"))
+        ahead = self.model._default_manager.filter(pk=OuterRef("follows"), finished_at=None)
+        return self.filter(in_time, Q(follows=None) | ~Exists(ahead))
 
     def scheduled(self) -> TaskQuerySet:
         """Waiting for a later eta, before the first attempt."""

@@ -91,6 +91,11 @@ def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Expla
     paused = Queue.objects.using(scope.using).paused().filter(name=task.queue).first()
     if paused is not None:
         return explain_paused(paused, can_see_payload=can_see_payload)
+    if task.follows_id and Task.objects.using(scope.using).filter(pk=task.follows_id, finished_at=None).exists():
+        return Explanation(
+            _("It runs once more after the task %(id)s, which holds the same unique key and has not finished.")
+            % {"id": task.follows_id}
+        )
     if task.eta > scope.now:
         return explain_not_due(task, scope.now)
     return explain_unclaimed(task, scope)

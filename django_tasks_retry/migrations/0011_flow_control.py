@@ -1,5 +1,6 @@
-"""Until when a task may start. A task that may start at any time enters no index for it."""
+"""Until when a task may start, and after which other one. A task without either enters no index for it."""
 
+import django.db.models.deletion
 from django.db import migrations, models
 
 
@@ -14,6 +15,18 @@ class Migration(migrations.Migration):
                 help_text="Cancelled where its first attempt has not begun by then.",
                 null=True,
                 verbose_name="expires at",
+            ),
+        ),
+        migrations.AddField(
+            "task",
+            "follows",
+            models.ForeignKey(
+                db_constraint=False,
+                db_index=False,
+                null=True,
+                on_delete=django.db.models.deletion.DO_NOTHING,
+                related_name="followers",
+                to="django_tasks_retry.task",
             ),
         ),
         migrations.AddIndex(

@@ -23,7 +23,7 @@ STATE_COLUMNS = (
 )  # fmt: skip
 """How far it has come."""
 
-OWN_COLUMNS = ("expires_at",)
+OWN_COLUMNS = ("expires_at", "follows_id")
 """What few tasks are asked with, and each for itself: retries and repetitions do not take it over.
 
 Statements that write tasks without any of it do not name these columns.

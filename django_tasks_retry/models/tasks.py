@@ -94,6 +94,9 @@ class Task(models.Model):
     expires_at = InstantField(
         _("expires at"), null=True, help_text=_("Cancelled where its first attempt has not begun by then.")
     )
+    follows = models.ForeignKey(
+        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="followers"
+    )
     # Where it stands in line.
     queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
     priority = models.SmallIntegerField(_("priority"), default=0)
@@ -125,6 +128,9 @@ class Task(models.Model):
 
     due_in = 0.0
     """Seconds from now, of a task that is yet to be written and has no eta of its own."""
+
+    conflict: Any = None
+    """The `Conflict` of a task that is yet to be written: what it wants where its unique key is taken."""
 
     expires_in: float | None = None
     """Seconds from now, of a task that is yet to be written, after which it expires."""

@@ -168,6 +168,8 @@ FAULTS = {
     "F206": "a worker's clock is wrong when a slot is due",
     "F290": "a task is claimed in the moment in which it expires",
     "F291": "a million tasks have expired at once",
+    "F292": "many calls settle one unique key at once",
+    "F293": "a replacement is cut at any statement",
 }
 DOES_NOT_APPLY: dict[str, str] = {}
 ON_POSTGRESQL_ALONE = {

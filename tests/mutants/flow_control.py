@@ -8,13 +8,15 @@ EXPIRY = "tests/taskqueue/test_expiry.py::"
 IN_TIME = (
     "            AND (t.expires_at IS NULL OR t.expires_at > django_tasks_retry_now() OR t.attempts > t.refunds)\n"
 )
+MODES = "tests/taskqueue/test_unique_modes.py::"
+RACES = "tests/races/test_flow_control.py::"
 
 FLOW_CONTROL = (
     Mutant(
         "an expired task is claimed",
         (
             Edit("taskqueue/sql/claim.sql", IN_TIME, ""),
-            Edit("taskqueue/engines/sqlite.py", "        above = above.filter(MAY_STILL_BEGIN)\n", ""),
+            Edit("querysets.py", "self.filter(in_time, Q(follows", "self.filter(Q(follows"),
         ),
         (EXPIRY + "test_an_expired_task_never_starts_even_before_anybody_has_swept_it",),
         guarded=True,
@@ -40,7 +42,7 @@ FLOW_CONTROL = (
         "a task given back before it began no longer expires",
         (
             Edit("taskqueue/sql/claim.sql", "OR t.attempts > t.refunds)", "OR t.attempts > 0)"),
-            Edit("taskqueue/engines/sqlite.py", 'Q(attempts__gt=F("refunds"))', "Q(attempts__gt=0)"),
+            Edit("querysets.py", 'Now()) | Q(attempts__gt=F("refunds"))', "Now()) | Q(attempts__gt=0)"),
         ),
         (EXPIRY + "test_a_task_that_was_given_back_before_it_began_expires",),
         guarded=True,
@@ -62,5 +64,69 @@ FLOW_CONTROL = (
         (Edit("taskqueue/sql/expired_sqlite.sql", "LIMIT %(limit)s\n", ""),),
         (EXPIRY + "test_the_sweep_takes_only_what_is_past_and_no_more_than_it_may",),
         on=SQLITE,
+    ),
+    Mutant(
+        "calls that settle one key do not wait for each other",
+        (Edit("taskqueue/producer/conflicts.py", "    engine.lock_key(task.queue, conflict.key)\n", ""),),
+        (RACES + "test_nobody_runs_beside_another_of_its_key_while_claimers_race",),
+        on=PG,
+    ),
+    Mutant(
+        "the one that follows does not wait for the one that runs",
+        (
+            Edit("taskqueue/sql/claim.sql", "t.follows_id IS NULL OR", "TRUE OR"),
+            Edit("querysets.py", "in_time, Q(follows=None) | ~Exists(ahead)", "in_time"),
+        ),
+        (MODES + "test_again_runs_once_more_after_the_running_one_and_only_once",),
+    ),
+    Mutant(
+        "the one that follows takes the running one's place when it fails",
+        (
+            Edit("taskqueue/sql/claim.sql", "h.finished_at IS NULL", "h.status = 'RUNNING'"),
+            Edit("querysets.py", 'OuterRef("follows"), finished_at=None', 'OuterRef("follows"), status="RUNNING"'),
+        ),
+        (MODES + "test_a_running_one_that_fails_goes_back_under_its_key_and_the_other_waits_for_it",),
+    ),
+    Mutant(
+        "a replacement leaves the old task waiting",
+        (
+            Edit(
+                "taskqueue/producer/conflicts.py",
+                "    if holders.waiting and not cancelled(holders.waiting, task, engine):\n        return None\n",
+                "",
+            ),
+            Edit(
+                "taskqueue/producer/conflicts.py",
+                "    return behind(task, holders.running, engine)\n\n\ndef again",
+                "    return behind(task, holders.running or holders.waiting, engine)\n\n\ndef again",
+            ),
+        ),
+        (MODES + "test_replace_cancels_the_one_that_waits_and_says_by_what",),
+    ),
+    Mutant(
+        "a refused call takes the caller's transaction with it",
+        (Edit("taskqueue/producer/insert.py", "savepoint=may_be_refused", "savepoint=False"),),
+        (MODES + "test_raise_names_the_holder_and_leaves_the_callers_transaction_alone",),
+    ),
+    Mutant(
+        "a debounce has no maximum",
+        (Edit("taskqueue/producer/conflicts.py", "    if conflict.debounce_max is not None:\n", "    if False:\n"),),
+        (MODES + "test_no_call_puts_it_off_beyond_the_maximum",),
+    ),
+    Mutant(
+        "a debounce puts off what waits for its retry",
+        (
+            Edit(
+                "taskqueue/producer/conflicts.py",
+                "conflict.debounce is None or waiting.spent",
+                "conflict.debounce is None",
+            ),
+        ),
+        (MODES + "test_a_task_that_waits_for_its_retry_keeps_its_time",),
+    ),
+    Mutant(
+        "each call of a burst writes a move",
+        (Edit("rules/unique.py", "CLOSE_ENOUGH = 0.05", "CLOSE_ENOUGH = 0.0"),),
+        (MODES + "test_a_burst_writes_a_few_moves_only",),
     ),
 )

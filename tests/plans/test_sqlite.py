@@ -91,4 +91,4 @@ def test_the_sweep_of_what_expired_reads_its_index():
     enqueue(expires=timedelta(hours=1))
     with query_plans(USING) as lines:
         taskqueue.expire()
-    assert reads_of_tasks(lines) == {"dtr_expiring (expires_at<?)"}
+    assert reads_of_tasks(lines) == {"dtr_expiring (expires_at>? AND expires_at<?)"}

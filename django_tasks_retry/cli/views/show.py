@@ -97,6 +97,7 @@ def facts(context: Context, task: Task) -> list[tuple[str, str]]:
         ("timeout", format_duration(task.timeout)),
         ("worker", one_line(task.locked_by or "", 128)),
         ("run", str(task.run_id)),
+        ("after", str(task.follows_id or "")),
         ("retry of", str(task.retry_of_id or "")),
         ("failure", task.fingerprint or ""),
         ("cannot be read", ", ".join(unreadable_columns(task))),

@@ -54,6 +54,9 @@ class Engine(Protocol):
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
         """The unfinished tasks that hold the unique keys of these."""
 
+    def lock_key(self, queue: str, key: str) -> None:
+        """Wait for others that settle the same key, and keep them waiting until the transaction ends."""
+
     def due_lanes(self) -> list[Lane]:
         """The lanes whose first task is due."""
 

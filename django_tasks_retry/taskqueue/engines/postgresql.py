@@ -66,6 +66,7 @@ SHOWN = "SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)"
 FAILURES = read_sql("failures", shown=SHOWN, **ERROR)
 FAILED_SINCE = read_sql("failed_since", shown=SHOWN)
 HORIZON = read_sql("horizon")
+LOCK_KEY = "SELECT pg_advisory_xact_lock(hashtextextended(%(key)s, 0))"
 RESULT_KEY = f"{TaskResult._meta.db_table}_pkey"
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
 LAST_EVENT = "SELECT pg_sequence_last_value(pg_get_serial_sequence(%(table)s, 'id')::regclass)"
@@ -117,6 +118,9 @@ class PostgreSQL:
         ids = [row[0] for row in self.fetch(HOLDERS, keys)]
         holders: Iterable[Task] = Task.objects.using(self.using).unfinished().filter(pk__in=ids)
         return holders
+
+    def lock_key(self, queue: str, key: str) -> None:
+        self.fetch(LOCK_KEY, {"key": f"django_tasks_retry {queue} {key}"})
 
     # Leases
 

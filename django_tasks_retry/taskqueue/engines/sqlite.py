@@ -61,7 +61,6 @@ AGES = timedelta(days=36524)
 FENCED = ("id", "locked_by", "attempts", "lock_expires_at", "last_attempt_at")
 """What a report is checked against. Claims write it, so it can be read whatever else the row holds."""
 AS_IN_THE_INDEX = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
-MAY_STILL_BEGIN = Q(expires_at__isnull=True) | Q(expires_at__gt=Now()) | Q(attempts__gt=F("refunds"))
 EXPIRED = read_sql("expired_sqlite")
 
 
@@ -103,6 +102,9 @@ class SQLite:
         queues, keys = {task.queue for task in tasks}, {task.unique_key for task in tasks}
         return self.tasks.filter(AS_IN_THE_INDEX, queue__in=queues, unique_key__in=keys)
 
+    def lock_key(self, queue: str, key: str) -> None:
+        """Whoever writes has the one write lock."""
+
     # Claims
 
     def due_lanes(self) -> list[Lane]:
@@ -138,9 +140,8 @@ class SQLite:
     def due_in(self, lane: Lane, terms: Terms, limit: int) -> list[list[Any]]:
         due = self.tasks.due().filter(queue=lane.queue, priority=lane.priority, backend=terms.backend)
         above = due.filter(Q(eta__gt=lane.floor_eta) | Q(id__gte=lane.floor_id), eta__gte=lane.floor_eta)
-        above = above.filter(MAY_STILL_BEGIN)
         unpaused = above.exclude(queue__in=Queue.objects.paused().values("name"))
-        wanted = unpaused.filter(func_path__in=terms.known).order_by("eta", "id")[:limit]
+        wanted = unpaused.may_begin().filter(func_path__in=terms.known).order_by("eta", "id")[:limit]
         return [list(row) for row in fetch_stored(wanted, COLUMNS, self.using) if is_uuid(row[0])]
 
     def read_lease(self, row: Sequence[Any]) -> Lease:

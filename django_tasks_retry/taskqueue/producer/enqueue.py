@@ -23,10 +23,10 @@ from ..lease import current_lease
 from . import discovery
 from .announce import tell_enqueued
 from .around import canonical_metadata, insert_within
-from .expiry import set_expiry
-from .instant import checked_instant
+from .expiry import checked_instant, set_expiry
 from .new_tasks import new_task
 from .signature import Callee, callee_of, unknown_option
+from .unique import set_conflict
 
 logger = logging.getLogger("django_tasks_retry")
 
@@ -52,6 +52,9 @@ class Request(NamedTuple):
     metadata: Mapping[str, Any] = NOTHING
     backend: str | None = None
     expires: datetime | timedelta | None = None
+    on_conflict: str | None = None
+    debounce: float | timedelta | None = None
+    debounce_max: float | timedelta | None = None
 
     @classmethod
     def with_options(cls, func: Callable[..., Any], **options: Any) -> Request:
@@ -181,13 +184,17 @@ def rare_wishes(request: Request) -> dict[str, Any]:
 
 
 def brought_by(registered: Any) -> dict[str, Any]:
-    return {name: value for name in RARE if (value := getattr(registered, name, None)) is not None}
+    return {name: value for name in (*RARE, "unique_key") if (value := getattr(registered, name, None)) is not None}
 
 
 def apply_rare(task: Task, wishes: dict[str, Any]) -> None:
     """Options that few calls have, after all others."""
-    if "expires" in wishes:
-        set_expiry(task, wishes["expires"])
+    brought_key, expires = wishes.pop("unique_key", None), wishes.pop("expires", None)
+    task.unique_key = task.unique_key or checked_key(brought_key)
+    if expires is not None:
+        set_expiry(task, expires)
+    if wishes:
+        set_conflict(task, **wishes)
 
 
 def effective_policy(request: Request, policy: RetryPolicy, backend: str) -> dict[str, Any]:

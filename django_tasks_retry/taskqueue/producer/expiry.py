@@ -5,10 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
+from django.utils import timezone
+
 from ...errors import InvalidCall
+from ...instants import as_instant
 from ...models import Task
 from ...rules.backoff import MAX_DELAY
-from .instant import checked_instant
+from .new_tasks import FIRST_YEAR, LAST_YEAR
 
 
 def set_expiry(task: Task, expires: Any) -> None:
@@ -38,3 +42,15 @@ def is_over_before_due(task: Task) -> bool:
     if task.expires_at is not None and eta is not None:
         return bool(task.expires_at <= eta)
     return bool(task.expires_in and eta is None and task.expires_in <= task.due_in)
+
+
+def checked_instant(name: str, value: Any) -> datetime:
+    if not isinstance(value, datetime) or (settings.USE_TZ and timezone.is_naive(value)):
+        wanted = "an aware" if settings.USE_TZ else "a"
+        raise InvalidCall(
+            f"{name}={value!r}: give {wanted} datetime (USE_TZ is {settings.USE_TZ}), such as "
+            "timezone.now() + timedelta(minutes=5), or a timedelta."
+        )
+    if not FIRST_YEAR <= value.year <= LAST_YEAR:
+        raise InvalidCall(f"{name}={value!r}: give a year from {FIRST_YEAR} to {LAST_YEAR}.")
+    return as_instant(value)

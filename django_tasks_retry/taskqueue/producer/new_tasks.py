@@ -54,7 +54,7 @@ def as_dated(task: Task, moment: datetime, using: str) -> Task:
 
 def has_own(task: Task) -> bool:
     """Whether it is asked with something that most tasks are not asked with."""
-    return task.expires_at is not None or task.expires_in is not None
+    return task.expires_at is not None or task.expires_in is not None or task.follows_id is not None
 
 
 def as_stored(task: Task, values: Mapping[str, Any], using: str) -> Task:

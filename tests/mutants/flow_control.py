@@ -9,6 +9,7 @@ IN_TIME = (
     "            AND (t.expires_at IS NULL OR t.expires_at > django_tasks_retry_now() OR t.attempts > t.refunds)\n"
 )
 MODES = "tests/taskqueue/test_unique_modes.py::"
+BACKLOG = "tests/taskqueue/test_backlog.py::"
 RACES = "tests/races/test_flow_control.py::"
 
 FLOW_CONTROL = (
@@ -128,5 +129,37 @@ FLOW_CONTROL = (
         "each call of a burst writes a move",
         (Edit("rules/unique.py", "CLOSE_ENOUGH = 0.05", "CLOSE_ENOUGH = 0.0"),),
         (MODES + "test_a_burst_writes_a_few_moves_only",),
+    ),
+    Mutant(
+        "a full queue takes one more",
+        (Edit("taskqueue/producer/backlog.py", "if len(asked) <= room:", "if len(asked) <= room + 1:"),),
+        (BACKLOG + "test_a_full_queue_raises_and_stores_nothing_and_the_transaction_goes_on",),
+    ),
+    Mutant(
+        "what is dropped waits nevertheless",
+        (
+            Edit(
+                "taskqueue/producer/enqueue.py",
+                "return drop(insert_within(tasks, using), too_many, using)",
+                "return insert_within(tasks, using)",
+            ),
+        ),
+        (BACKLOG + "test_what_is_dropped_is_cancelled_with_the_reason_and_told",),
+    ),
+    Mutant(
+        "a call that adds nothing is refused by a full queue",
+        (Edit("taskqueue/producer/backlog.py", "        asked = new_ones(asked, using)\n", "        pass\n"),),
+        (BACKLOG + "test_a_call_that_adds_nothing_is_let_in",),
+    ),
+    Mutant(
+        "what this process adds is not counted until the next look",
+        (
+            Edit(
+                "taskqueue/producer/backlog.py",
+                "    _counts[using, place] = Count(known.waiting + added, known.at)\n",
+                "    _counts[using, place] = known\n",
+            ),
+        ),
+        (BACKLOG + "test_a_large_count_is_remembered_with_what_was_added",),
     ),
 )

@@ -141,7 +141,7 @@ class SQLite:
         due = self.tasks.due().filter(queue=lane.queue, priority=lane.priority, backend=terms.backend)
         above = due.filter(Q(eta__gt=lane.floor_eta) | Q(id__gte=lane.floor_id), eta__gte=lane.floor_eta)
         unpaused = above.exclude(queue__in=Queue.objects.paused().values("name"))
-        wanted = unpaused.may_begin().filter(func_path__in=terms.known).order_by("eta", "id")[:limit]
+        wanted = unpaused.filter(func_path__in=terms.known).may_begin().order_by("eta", "id")[:limit]
         return [list(row) for row in fetch_stored(wanted, COLUMNS, self.using) if is_uuid(row[0])]
 
     def read_lease(self, row: Sequence[Any]) -> Lease:

@@ -9,6 +9,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from django.db import transaction
+
 from ... import registry
 from ...conf import check_backend, check_queue, options
 from ...durations import as_seconds
@@ -23,6 +25,7 @@ from ..lease import current_lease
 from . import discovery
 from .announce import tell_enqueued
 from .around import canonical_metadata, insert_within
+from .backlog import drop, find_too_many, is_capped
 from .expiry import checked_instant, set_expiry
 from .new_tasks import new_task
 from .signature import Callee, callee_of, unknown_option
@@ -89,9 +92,19 @@ def enqueue_many(requests: Iterable[Request]) -> list[Task]:
     tasks = [prepare(request, common) for request in requests]
     if not tasks:
         return []
-    stored = insert_within(tasks, home_of(tasks))
-    tell_enqueued(stored)
+    using = home_of(tasks)
+    stored = insert_capped(tasks, using) if is_capped(tasks) else insert_within(tasks, using)
+    tell_enqueued(task for task in stored if not task.is_finished)
     return stored
+
+
+def insert_capped(tasks: Sequence[Task], using: str) -> list[Task]:
+    """Insert where some queues may be full: what is dropped is written and cancelled in one transaction."""
+    too_many = find_too_many(tasks, using)
+    if not too_many:
+        return insert_within(tasks, using)
+    with transaction.atomic(using=using):
+        return drop(insert_within(tasks, using), too_many, using)
 
 
 def home_of(tasks: Sequence[Task]) -> str:

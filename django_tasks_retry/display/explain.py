@@ -14,7 +14,7 @@ from ..conf import configured_backends
 from ..models import Queue, Schedule, Task, TaskEvent, Worker
 from ..rules.failure import Code
 from ..rules.status import Status
-from ..rules.transitions import EventKind
+from ..rules.transitions import SUSPECT, EventKind
 from ..taskqueue import alive_workers
 from ..taskqueue.operator import summaries
 from .actors import actor_names
@@ -98,6 +98,8 @@ def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Expla
         )
     if task.eta > scope.now:
         return explain_not_due(task, scope.now)
+    if (task.crashes or 0) >= SUSPECT:
+        return Explanation(_("It has killed its process twice, so a worker runs it alone in a process of its own."))
     return explain_unclaimed(task, scope)
 
 
@@ -190,7 +192,9 @@ def explain_running(task: Task, now: datetime) -> Explanation:
         values["expired"] = format_elapsed(task.lock_expires_at, now)
         lost = _("Its worker %(worker)s stopped responding: the lease expired %(expired)s ago.") % values
         return Explanation(" ".join([lost, _("Another worker will recover it.")]))
-    return Explanation(_("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % values)
+    running = _("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % values
+    alone = [_("It runs alone, because it has killed its process twice.")] if (task.crashes or 0) >= SUSPECT else []
+    return Explanation(" ".join([running, *alone]))
 
 
 def explain_success(task: Task) -> Explanation:
@@ -213,6 +217,10 @@ def explain_failed(task: Task) -> Explanation:
         case Code.LEASE_LOST:
             return Explanation(
                 _("Its worker was lost during the last of %(budget)s attempts, so it is not retried.") % values
+            )
+        case Code.CRASHED:
+            return Explanation(
+                _("It killed its process twice, and then the one in which it ran alone, so it is not retried.")
             )
         case Code.ABORTED:
             return Explanation(_("It raised Abort in attempt %(spent)s, so it is not retried.") % {"spent": spent})

@@ -1,4 +1,4 @@
-"""Until when a task may start, and after which other one. A task without either enters no index for it."""
+"""Until when a task may start, after which other one, and whether alone. Other tasks enter no index for it."""
 
 import django.db.models.deletion
 from django.db import migrations, models
@@ -27,6 +27,23 @@ class Migration(migrations.Migration):
                 on_delete=django.db.models.deletion.DO_NOTHING,
                 related_name="followers",
                 to="django_tasks_retry.task",
+            ),
+        ),
+        migrations.AddField(
+            "task",
+            "crashes",
+            models.PositiveSmallIntegerField(
+                help_text="How many of its last attempts in a row died with their process.",
+                null=True,
+                verbose_name="crashes",
+            ),
+        ),
+        migrations.AddIndex(
+            "task",
+            models.Index(
+                condition=models.Q(("crashes__gte", 2), ("finished_at__isnull", True), ("locked_by__isnull", True)),
+                fields=["eta"],
+                name="dtr_suspects",
             ),
         ),
         migrations.AddIndex(

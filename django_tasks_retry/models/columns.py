@@ -19,7 +19,7 @@ PLACE_COLUMNS = ("queue", "priority", "eta")
 
 STATE_COLUMNS = (
     "refunds", "status", "attempts", "started_at", "last_attempt_at", "locked_by", "lock_expires_at", "moved_by",
-    "updated_at", "finished_at", "last_error", "fingerprint", "progress",
+    "updated_at", "finished_at", "last_error", "fingerprint", "progress", "crashes",
 )  # fmt: skip
 """How far it has come."""
 

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from ..instants import InstantField
 from ..querysets import TaskManager, Unfinished
 from ..rules.status import FINISHED, Status
+from ..rules.transitions import SUSPECT
 
 STATUS_CHOICES = [
     (Status.PENDING.value, _("Pending")),
@@ -120,6 +121,9 @@ class Task(models.Model):
         _("fingerprint"), max_length=16, null=True, help_text=_("Alike for failures that are alike; of the last one.")
     )
     progress = models.JSONField(_("progress"), null=True)
+    crashes = models.PositiveSmallIntegerField(
+        _("crashes"), null=True, help_text=_("How many of its last attempts in a row died with their process.")
+    )
 
     objects = TaskManager()
 
@@ -199,6 +203,10 @@ class Task(models.Model):
                 condition=Q(
                     expires_at__isnull=False, finished_at__isnull=True, locked_by__isnull=True, attempts=F("refunds")
                 ),
+            ),
+            models.Index(
+                name="dtr_suspects", fields=["eta"],
+                condition=Q(crashes__gte=SUSPECT, finished_at__isnull=True, locked_by__isnull=True),
             ),
             models.Index(name="dtr_series", fields=["func_path", "id"], condition=Unfinished & Q(interval__gt=0)),
             models.Index(name="dtr_runs", fields=["run_id", "id"], condition=~Q(run_id=F("id"))),

@@ -8,6 +8,7 @@ from .consumer.receipts import Receipt, recorded_receipts
 from .consumer.recover import recover
 from .consumer.renew import renew, renew_workers
 from .consumer.report import Completed, Failed, Outcome, Released, Report, report_of
+from .consumer.suspects import find_suspects
 from .consumer.workers import (
     alive_workers,
     deregister_worker,
@@ -66,6 +67,7 @@ __all__ = [
     "fail_task",
     "find_cancelled",
     "find_leased",
+    "find_suspects",
     "finish",
     "forget_skipped",
     "forget_stats",

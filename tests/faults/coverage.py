@@ -170,6 +170,8 @@ FAULTS = {
     "F291": "a million tasks have expired at once",
     "F292": "many calls settle one unique key at once",
     "F293": "a replacement is cut at any statement",
+    "F294": "a task kills every process that runs it, also one of its own",
+    "F295": "a task runs beside others that kill their process",
 }
 DOES_NOT_APPLY: dict[str, str] = {}
 ON_POSTGRESQL_ALONE = {

@@ -10,6 +10,8 @@ IN_TIME = (
 )
 MODES = "tests/taskqueue/test_unique_modes.py::"
 BACKLOG = "tests/taskqueue/test_backlog.py::"
+RECOVER = "tests/taskqueue/test_recover.py::"
+ISOLATION = "tests/worker/test_isolation.py::"
 RACES = "tests/races/test_flow_control.py::"
 
 FLOW_CONTROL = (
@@ -17,7 +19,7 @@ FLOW_CONTROL = (
         "an expired task is claimed",
         (
             Edit("taskqueue/sql/claim.sql", IN_TIME, ""),
-            Edit("querysets.py", "self.filter(in_time, Q(follows", "self.filter(Q(follows"),
+            Edit("querysets.py", "self.filter(whom, in_time, Q(follows", "self.filter(whom, Q(follows"),
         ),
         (EXPIRY + "test_an_expired_task_never_starts_even_before_anybody_has_swept_it",),
         guarded=True,
@@ -161,5 +163,38 @@ FLOW_CONTROL = (
             ),
         ),
         (BACKLOG + "test_a_large_count_is_remembered_with_what_was_added",),
+    ),
+    Mutant(
+        "ordinary claims take what must run alone",
+        (
+            Edit("taskqueue/engines/postgresql.py", 'f"(t.crashes IS NULL OR t.crashes < {SUSPECT})"', '"TRUE"'),
+            Edit("querysets.py", "Q(crashes=None) | Q(crashes__lt=SUSPECT) if only is None", "Q() if only is None"),
+        ),
+        (RECOVER + "test_after_two_crashes_in_a_row_ordinary_claims_leave_it_alone",),
+    ),
+    Mutant(
+        "a suspicion is never cleared",
+        (
+            Edit(
+                "taskqueue/sql/finish.sql",
+                "crashes = CASE WHEN r.status = 'PENDING' AND r.refund = 0 THEN NULL ELSE t.crashes END",
+                "crashes = t.crashes",
+            ),
+            Edit("taskqueue/engines/sqlite_moves.py", '            changes["crashes"] = None\n', "            pass\n"),
+        ),
+        (RECOVER + "test_an_attempt_that_ends_by_itself_clears_the_suspicion",),
+    ),
+    Mutant(
+        "a lease that expired counts as a crash",
+        (
+            Edit("taskqueue/sql/recover.sql", "lost.has_budget AND %(crashed)s::bool", "lost.has_budget"),
+            Edit("taskqueue/engines/sqlite.py", "        elif loss.crashed:\n", "        else:\n"),
+        ),
+        (RECOVER + "test_a_lease_that_merely_expired_is_no_crash_and_a_release_clears_nothing",),
+    ),
+    Mutant(
+        "what killed a process of its own is tried again",
+        (Edit("worker/supervisor/orphans.py", "if child.is_alone and death:", "if False:"),),
+        (ISOLATION + "test_a_task_that_kills_its_process_and_then_one_of_its_own_fails_with_what_is_known",),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
@@ -23,6 +23,8 @@ class Terms:
     backend: str
     seconds: float
     known: Sequence[str]
+    only: UUID | None = None
+    """This very task, also where others must leave it to a process of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,10 @@ class Loss:
     actor: str
     dead: str | None
     cause: str
+    crashed: bool = False
+    """Whether the tasks may be why: they were running when their process died by itself."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """How the process ended, for the event."""
 
 
 class Moved(NamedTuple):

@@ -13,7 +13,7 @@ from ...models import CALL_COLUMNS, Task, TaskEvent, TaskResult
 from ...rules.failure import LOST
 from ...rules.payload import dump
 from ...rules.status import Status
-from ...rules.transitions import KEPT
+from ...rules.transitions import KEPT, SUSPECT
 from ..consumer.lanes import Lane
 from ..consumer.receipts import Receipt
 from ..consumer.report import LOST_FINGERPRINT, Report
@@ -29,7 +29,9 @@ from .statements import read_sql
 COPIED = [name for name in (*CALL_COLUMNS, "queue", "priority") if name != "slot"]
 HOLDERS = read_sql("holders")
 LANES = read_sql("lanes")
-CLAIM = read_sql("claim", lease=listed(LEASE_COLUMNS, "t.{}"))
+CLAIMED = listed(LEASE_COLUMNS, "t.{}")
+CLAIM = read_sql("claim", lease=CLAIMED, whom=f"(t.crashes IS NULL OR t.crashes < {SUSPECT})")
+CLAIM_ONE = read_sql("claim", lease=CLAIMED, whom="t.id = %(only)s::uuid")
 SKIP_LOCKED = " SKIP LOCKED"
 REPEAT = read_sql("repeat", copied=listed(COPIED), copied_from=listed(COPIED, "t.{}"))
 # By whether it waits for locks, and whether tasks repeat: planning that clause costs a batch without any 3 µs a task.
@@ -140,7 +142,8 @@ class PostgreSQL:
             "worker": terms.worker_id,
             "lease": terms.seconds,
         }
-        return read_claimed(fetch_any(CLAIM, parameters, self.using), read_lease)
+        sql = CLAIM if terms.only is None else CLAIM_ONE
+        return read_claimed(fetch_any(sql, parameters | {"only": terms.only}, self.using), read_lease)
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
         rows, events = [row_of(report) for report in reports], list(event_rows(reports))
@@ -176,6 +179,8 @@ class PostgreSQL:
             "actor": loss.actor,
             "dead": loss.dead,
             "cause": loss.cause,
+            "crashed": loss.crashed,
+            "facts": dump(loss.facts),
             "limit": limit,
             "failure": dump(LOST.as_dict()),
             "fingerprint": LOST_FINGERPRINT,

@@ -141,7 +141,7 @@ class SQLite:
         due = self.tasks.due().filter(queue=lane.queue, priority=lane.priority, backend=terms.backend)
         above = due.filter(Q(eta__gt=lane.floor_eta) | Q(id__gte=lane.floor_id), eta__gte=lane.floor_eta)
         unpaused = above.exclude(queue__in=Queue.objects.paused().values("name"))
-        wanted = unpaused.filter(func_path__in=terms.known).may_begin().order_by("eta", "id")[:limit]
+        wanted = unpaused.filter(func_path__in=terms.known).may_begin(terms.only).order_by("eta", "id")[:limit]
         return [list(row) for row in fetch_stored(wanted, COLUMNS, self.using) if is_uuid(row[0])]
 
     def read_lease(self, row: Sequence[Any]) -> Lease:
@@ -234,8 +234,13 @@ class SQLite:
             error = error_record(LOST, task) | {"ts": moment.isoformat(), "next_eta": None}
             changes |= {"finished_at": moment, "last_error": error, "fingerprint": LOST_FINGERPRINT}
             result_of(task, move.target, moment, error=error).save(using=self.using, force_insert=True)
+        elif loss.crashed:
+            changes["crashes"] = Coalesce(F("crashes"), 0) + 1
         self.tasks.filter(pk=task.id).update(**changes, moved_by=loss.actor, updated_at=moment)
-        data = {"cause": loss.cause, "worker": task.locked_by}, {"terminal": True, "error": LOST.as_dict()}
+        data = (
+            {"cause": loss.cause, "worker": task.locked_by, **loss.facts},
+            {"terminal": True, "error": LOST.as_dict()},
+        )
         write_events(events_of(move, task, loss.actor, moment, *data[: len(move.events)]), self.using)
         return Receipt(task, move.target, task.eta, moment, error, cause=loss.cause)
 

@@ -141,7 +141,7 @@ FLOW_CONTROL = (
         "what is dropped waits nevertheless",
         (
             Edit(
-                "taskqueue/producer/enqueue.py",
+                "taskqueue/producer/backlog.py",
                 "return drop(insert_within(tasks, using), too_many, using)",
                 "return insert_within(tasks, using)",
             ),

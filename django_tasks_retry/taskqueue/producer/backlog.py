@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from django.db import transaction
+
 from ...conf import backlogs
 from ...errors import QueueFull
 from ...models import Task
@@ -20,6 +22,7 @@ from ...rules.backlog import Backlog, Full, backlog_for
 from ..database import fetch
 from ..engines import engine_for
 from ..engines.statements import read_sql
+from .around import insert_within
 from .insert import holders_of
 from .new_tasks import key_of
 
@@ -45,6 +48,15 @@ class Count(NamedTuple):
 
 _counts: dict[tuple[str, Place], Count] = {}
 _warned: dict[Place, float] = {}
+
+
+def store(tasks: Sequence[Task], using: str) -> list[Task]:
+    """Insert. Where queues are full, what is dropped is written and cancelled in one transaction."""
+    too_many = find_too_many(tasks, using) if is_capped(tasks) else {}
+    if not too_many:
+        return insert_within(tasks, using)
+    with transaction.atomic(using=using):
+        return drop(insert_within(tasks, using), too_many, using)
 
 
 def is_capped(tasks: Sequence[Task]) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,10 +26,10 @@ from ..ids import new_id
 from ..lease import current_lease
 from . import discovery
 from .announce import tell_enqueued
-from .around import canonical_metadata, insert_within
-from .backlog import drop, find_too_many, is_capped
+from .around import canonical_metadata
+from .backlog import store
 from .expiry import checked_instant, set_expiry
-from .new_tasks import new_task
+from .new_tasks import CHUNK, new_task
 from .signature import Callee, callee_of, unknown_option
 from .unique import set_conflict
 
@@ -93,18 +95,24 @@ def enqueue_many(requests: Iterable[Request]) -> list[Task]:
     if not tasks:
         return []
     using = home_of(tasks)
-    stored = insert_capped(tasks, using) if is_capped(tasks) else insert_within(tasks, using)
+    stored = store(tasks, using)
     tell_enqueued(task for task in stored if not task.is_finished)
     return stored
 
 
-def insert_capped(tasks: Sequence[Task], using: str) -> list[Task]:
-    """Insert where some queues may be full: what is dropped is written and cancelled in one transaction."""
-    too_many = find_too_many(tasks, using)
-    if not too_many:
-        return insert_within(tasks, using)
-    with transaction.atomic(using=using):
-        return drop(insert_within(tasks, using), too_many, using)
+def enqueue_stream(requests: Iterable[Request]) -> int:
+    """Enqueue all or nothing, and keep none of them in memory. Returns how many were asked for."""
+    rest, common, count = iter(requests), dict[tuple[int, ...], Common](), 0
+    first: list[Task] = []
+    with ExitStack() as whole:
+        while tasks := [prepare(request, common) for request in islice(rest, CHUNK)]:
+            using = home_of([*first, *tasks])
+            if not first:
+                whole.enter_context(transaction.atomic(using=using))
+                first = tasks[:1]
+            tell_enqueued(task for task in store(tasks, using) if not task.is_finished)
+            count += len(tasks)
+    return count
 
 
 def home_of(tasks: Sequence[Task]) -> str:

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("django_tasks_retry", "0009_releases"),
+        ("django_tasks_retry", "0011_flow_control"),
     ]
 
     operations = [

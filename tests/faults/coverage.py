@@ -172,6 +172,12 @@ FAULTS = {
     "F323": "the last two members of a batch end at one instant",
     "F324": "a signal comes at the instant a task begins to wait",
     "F325": "graphs of tasks of any shape",
+    "F290": "a task is claimed in the moment in which it expires",
+    "F291": "a million tasks have expired at once",
+    "F292": "many calls settle one unique key at once",
+    "F293": "a replacement is cut at any statement",
+    "F294": "a task kills every process that runs it, also one of its own",
+    "F295": "a task runs beside others that kill their process",
 }
 DOES_NOT_APPLY: dict[str, str] = {}
 ON_POSTGRESQL_ALONE = {

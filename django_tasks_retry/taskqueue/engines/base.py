@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
@@ -23,6 +23,8 @@ class Terms:
     backend: str
     seconds: float
     known: Sequence[str]
+    only: UUID | None = None
+    """This very task, also where others must leave it to a process of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,10 @@ class Loss:
     actor: str
     dead: str | None
     cause: str
+    crashed: bool = False
+    """Whether the tasks may be why: they were running when their process died by itself."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """How the process ended, for the event."""
 
 
 class Moved(NamedTuple):
@@ -61,6 +67,9 @@ class Engine(Protocol):
 
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
         """The unfinished tasks that hold the unique keys of these."""
+
+    def lock_key(self, queue: str, key: str) -> None:
+        """Wait for others that settle the same key, and keep them waiting until the transaction ends."""
 
     def due_lanes(self) -> list[Lane]:
         """The lanes whose first task is due."""
@@ -92,7 +101,10 @@ class Engine(Protocol):
         """Write a step under the fence; None where the lease no longer holds. Locks the task until the commit."""
 
     def waiting_tasks(self, after: tuple[str, UUID], limit: int) -> list[Waiting]:
-        """The rows of waiting.sql behind this one, by what they wait for and by id."""
+        """The rows of suspended.sql behind this one, by what they wait for and by id."""
+
+    def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
+        """Cancel up to `limit` tasks that expired before their first attempt began, of those that nobody locks."""
 
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of depths.sql."""

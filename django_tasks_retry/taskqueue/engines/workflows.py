@@ -16,8 +16,8 @@ from .base import Waiting
 from .statements import read_sql
 
 REMEMBER = read_sql("remember")
-WAITING = read_sql("waiting", batch="substr(w.waits_for, 7, 36)::uuid")
-WAITING_SQLITE = read_sql("waiting", batch="replace(substr(w.waits_for, 7, 36), '-', '')")
+SUSPENDED = read_sql("suspended", batch="substr(w.waits_for, 7, 36)::uuid")
+SUSPENDED_SQLITE = read_sql("suspended", batch="replace(substr(w.waits_for, 7, 36), '-', '')")
 
 
 class PostgreSQLWorkflows:
@@ -30,7 +30,7 @@ class PostgreSQLWorkflows:
         return next((row[0] for row in fetch(REMEMBER, fence | step, self.using)), None)
 
     def waiting_tasks(self, after: tuple[str, UUID], limit: int) -> list[Waiting]:
-        rows = fetch(WAITING, {"key": after[0], "id": after[1], "limit": limit}, self.using)
+        rows = fetch(SUSPENDED, {"key": after[0], "id": after[1], "limit": limit}, self.using)
         return [Waiting(*row) for row in rows]
 
 
@@ -49,5 +49,5 @@ class SQLiteWorkflows:
         return moment
 
     def waiting_tasks(self, after: tuple[str, UUID], limit: int) -> list[Waiting]:
-        rows = fetch(WAITING_SQLITE, {"key": after[0], "id": after[1].hex, "limit": limit}, self.using)
+        rows = fetch(SUSPENDED_SQLITE, {"key": after[0], "id": after[1].hex, "limit": limit}, self.using)
         return [Waiting(as_uuid(pk), key, bool(is_ready)) for pk, key, is_ready in rows]

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from time import monotonic
 
-from ...taskqueue import Lanes, Lease, Released, claim, finish, leases_of
+from ...taskqueue import Lanes, Lease, Released, claim, claim_task, finish, leases_of
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from .attempt import Attempt
@@ -27,15 +27,21 @@ class Claimer:
     def claim(self, limit: int) -> list[Lease]:
         """Up to `limit` leases. Claims again at once where there may be more."""
         try:
-            leases = self.database.call(
-                lambda: claim(self.worker_id, limit=limit, backend=self.options.backend, lanes=self.lanes)
-            )
+            leases = self.database.call(lambda: self.ask(limit))
         except Unavailable:
             self.answer_lost = True
             return []
         self.claim_now = len(leases) == limit or self.lanes.came_short
         self.next_poll = monotonic() + self.options.poll * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
         return leases
+
+    def ask(self, limit: int) -> list[Lease]:
+        only, backend = self.options.only, self.options.backend
+        if only is None:
+            return claim(self.worker_id, limit=limit, backend=backend, lanes=self.lanes)
+        known = only.func_path in (self.lanes.paths or ())
+        lease = claim_task(only, self.worker_id, backend=backend) if known else None
+        return [lease] if lease else []
 
     def release_unanswered(self, attempts: Iterable[Attempt]) -> None:
         """After a lost answer: leases in our name that we know nothing of go back, their attempts refunded."""

@@ -169,7 +169,7 @@ FAULTS = {
     "F290": "a task is claimed in the moment in which it expires",
     "F291": "a million tasks have expired at once",
     "F292": "many calls settle one unique key at once",
-    "F293": "a replacement is cut at any statement",
+    "F293": "a call that settles a unique key, or a sweep of what expired, is cut at any statement",
     "F294": "a task kills every process that runs it, also one of its own",
     "F295": "a task runs beside others that kill their process",
 }

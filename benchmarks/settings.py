@@ -8,6 +8,7 @@ USE_TZ = True
 INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "django_tasks_retry", "benchmarks"]
 MIDDLEWARE_OF_TASKS = list(filter(None, os.environ.get("BENCHMARK_MIDDLEWARE", "").split(",")))
 OPTIONS = {"MIDDLEWARE": MIDDLEWARE_OF_TASKS} if MIDDLEWARE_OF_TASKS else {}
+OPTIONS |= {"LANES": {"limited-*": {"running": 5}}}
 TASKS = {"default": {"BACKEND": "django_tasks_retry.backend.RetryBackend", "OPTIONS": OPTIONS}}
 LOGGING = {
     "version": 1,

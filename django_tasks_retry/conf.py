@@ -16,6 +16,8 @@ from django.utils.module_loading import import_string
 from .compat import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME
 from .errors import InvalidOptions, UnknownBackend, UnknownQueue
 from .rules.backoff import Exponential
+from .rules.lanes.limits import Limit, read_limit
+from .rules.lanes.templates import RESERVED
 from .rules.names import path_of
 from .rules.policy import check_max_attempts, check_timeout
 
@@ -52,10 +54,17 @@ class QueueOptions:
     metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
     metrics_permission: str | None = None  # or a user with this permission
     schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
+    lanes: Mapping[str, Any] = field(default_factory=dict)  # limits by patterns of lanes, queue:… and function:…
+    patience: float | None = None  # seconds after which what waits counts as one priority higher; None: never
 
     @property
     def backoff(self) -> Exponential:
         return Exponential(self.retry_base, self.retry_factor, self.retry_cap, self.retry_jitter)
+
+    @property
+    def limits(self) -> dict[str, Limit]:
+        """Of LANES, by pattern."""
+        return {pattern: read_limit(value) for pattern, value in self.lanes.items()}
 
 
 DEFAULTS = QueueOptions()
@@ -146,6 +155,20 @@ def check_schedules(value: object) -> None:
         raise TypeError(f"{value!r:.60}: give a dictionary of schedules by their names.")
 
 
+def check_lanes(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r:.60}: give a dictionary of limits by patterns, such as {{'tenant-*': …}}.")
+    for pattern, limit in value.items():
+        if not isinstance(pattern, str) or not pattern:
+            raise ValueError(f"{pattern!r} is no pattern of lanes: give a text such as 'tenant-*' or 'queue:crm'.")
+        try:
+            read = read_limit(limit)
+        except ValueError as error:
+            raise ValueError(f"{pattern!r}: {error}") from None
+        if pattern.startswith(RESERVED) and (read.order == "strict" or read.weight != 1.0):
+            raise ValueError(f"{pattern!r}: order and weight are for lanes; limit a whole by running and starts.")
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "DATABASE": check_database,
     "LEASE": check_lease,
@@ -165,6 +188,8 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "LOG_LINES": check_lines,
     "METRICS_PERMISSION": check_permission,
     "SCHEDULES": check_schedules,
+    "LANES": check_lanes,
+    "PATIENCE": check_interval,
 }
 
 

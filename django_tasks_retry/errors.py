@@ -10,6 +10,7 @@ TaskQueueError
 │   └── UnknownBackend      the alias names no backend of TASKS whose tasks are kept in this queue
 ├── InvalidPolicy           a retry policy that contradicts itself
 ├── InvalidSchedule         a schedule that cannot be read, never fires, or names what does not exist
+├── InvalidLane             a lane whose limits contradict one another, or whose name cannot be made
 ├── InvalidOptions          TASKS[alias]["OPTIONS"] cannot be understood
 ├── IllegalMove             the task's status does not allow what was asked
 ├── LeaseLost               a report came late, from somebody else, or for a task that is gone
@@ -73,6 +74,10 @@ class InvalidPolicy(TaskQueueError, ValueError):
 
 class InvalidSchedule(TaskQueueError, ValueError):
     """The schedule cannot be read, or can never run."""
+
+
+class InvalidLane(TaskQueueError, ValueError):
+    """The lane's limits contradict one another, or its name cannot be made."""
 
 
 class InvalidOptions(TaskQueueError, ValueError):

@@ -19,6 +19,8 @@ from ...errors import InvalidCall, InvalidPayload, UnknownOption
 from ...instants import as_instant
 from ...models import MAX_LENGTHS, Task
 from ...rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
+from ...rules.lanes.declarations import Declaration, declaration_of
+from ...rules.lanes.templates import checked_name, filled
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
 from ..database import database
@@ -53,6 +55,7 @@ class Request(NamedTuple):
     unique_key: str | None = None
     metadata: Mapping[str, Any] = NOTHING
     backend: str | None = None
+    lane: str | None = None
 
     @classmethod
     def with_options(cls, func: Callable[..., Any], **options: Any) -> Request:
@@ -112,6 +115,7 @@ class Common(NamedTuple):
     callee: Callee
     run_after: Any
     columns: dict[str, Any]
+    lane: Declaration | None
 
 
 def common_to(request: Request) -> Common:
@@ -126,7 +130,7 @@ def common_to(request: Request) -> Common:
         "interval": checked_interval(request.interval),
         **effective_policy(request, policy_of(registered.func), backend),
     }
-    return Common(request, callee, registered.run_after, columns)
+    return Common(request, callee, registered.run_after, columns, declaration_of(registered.func))
 
 
 def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Common:
@@ -155,6 +159,7 @@ def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = Non
         args=args,
         kwargs=kwargs,
         unique_key=checked_key(request.unique_key),
+        lane=lane_of(request.lane, shared, args, kwargs),
         metadata={} if request.metadata is NOTHING else canonical_metadata(request.metadata, backend),
         run_id=parent.run_id if parent else task_id,
         parent_id=parent.id if parent else None,
@@ -166,6 +171,15 @@ def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = Non
     elif eta is not None:
         task.eta = checked_eta(eta)
     return task
+
+
+def lane_of(wished: str | None, shared: Common, args: list[Any], kwargs: dict[str, Any]) -> str:
+    """The lane of this call: as the request says (nothing: none), else as its function's `@lane`."""
+    if wished == "" or (wished is None and shared.lane is None):
+        return ""
+    if wished is None and shared.lane is not None:
+        wished = filled(shared.lane.template, shared.callee.arguments(args, kwargs))
+    return checked_text(checked_name(wished or ""), "lane")
 
 
 def effective_policy(request: Request, policy: RetryPolicy, backend: str) -> dict[str, Any]:

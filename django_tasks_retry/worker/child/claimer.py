@@ -24,18 +24,28 @@ class Claimer:
     def is_due(self) -> bool:
         return self.claim_now or monotonic() >= self.next_poll
 
-    def claim(self, limit: int) -> list[Lease]:
-        """Up to `limit` leases. Claims again at once where there may be more."""
+    def claim(self, limit: int, at_once: int) -> list[Lease]:
+        """Up to `limit` leases; of limited lanes, `at_once` at most. Claims again at once where there may be more."""
         try:
             leases = self.database.call(
-                lambda: claim(self.worker_id, limit=limit, backend=self.options.backend, lanes=self.lanes)
+                lambda: claim(
+                    self.worker_id, limit=limit, backend=self.options.backend, lanes=self.lanes, at_once=at_once
+                )
             )
         except Unavailable:
             self.answer_lost = True
             return []
         self.claim_now = len(leases) == limit or self.lanes.came_short
-        self.next_poll = monotonic() + self.options.poll * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
+        spread = random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
+        now = monotonic()
+        # What was full, or had started too often, is asked for again when it may have room; not before.
+        self.next_poll = min(now + self.options.poll * spread, now + max(0.02, self.lanes.opens_at - now) * spread)
         return leases
+
+    def note_ended(self, lease: Lease) -> None:
+        """A permit is free: where its lane was full, it is claimed from again at once."""
+        if self.lanes.reopen(lease.lane, f"queue:{lease.queue}", f"function:{lease.func_path}"):
+            self.claim_now = True
 
     def release_unanswered(self, attempts: Iterable[Attempt]) -> None:
         """After a lost answer: leases in our name that we know nothing of go back, their attempts refunded."""

@@ -1,0 +1,96 @@
+"""Of one lane, never more run at once than its limit says; whatever else waits is not held up by it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_tasks_retry import clock, taskqueue
+from django_tasks_retry.models import LaneState, Task
+from django_tasks_retry.taskqueue import Completed, Lanes
+from tests import tasks
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+def claim(limit: int = 10, lanes: Lanes | None = None, worker: str = "worker/1") -> list[taskqueue.Lease]:
+    """All that can be had, over several claims: a lane's first claim makes its row."""
+    lanes, leases = lanes or Lanes(), []
+    for _ in range(4):
+        lanes.closed_until.clear()
+        lanes.looked_at = float("-inf")
+        leases += taskqueue.claim(worker, limit=limit - len(leases), lanes=lanes)
+        if len(leases) == limit:
+            break
+    return leases
+
+
+def enqueue(function=tasks.sync, count=1, *args, **options):
+    return [Task.objects.enqueue(function, args=args, **options) for _ in range(count)]
+
+
+def test_a_template_is_filled_in_from_the_arguments_of_the_call():
+    by_place, by_name = Task.objects.enqueue(tasks.sync, args=[7, 1]), tasks.sync.enqueue(tenant=8)
+    assert by_place.lane == "tenant-7"
+    assert Task.objects.get(pk=by_name.id).lane == "tenant-8"
+
+
+def test_a_function_without_a_template_is_one_lane():
+    assert Task.objects.enqueue(tasks.heavy).lane == "tests.tasks.heavy"
+    enqueue(tasks.heavy, 5)
+    assert len(claim()) == 3
+
+
+def test_no_more_run_than_the_limit_says():
+    enqueue(tasks.sync, 5, 1)
+    first = claim()
+    assert len(first) == 2
+    assert claim(worker="worker/2") == []
+    taskqueue.finish([Completed(first[0])])
+    assert len(claim(worker="worker/2")) == 1
+
+
+def test_a_full_lane_holds_up_no_other():
+    enqueue(tasks.sync, 5, 1)
+    enqueue(tasks.sync, 1, 2)
+    enqueue(tasks.noop, 3)
+    assert sorted(lease.lane for lease in claim()) == ["", "", "", "tenant-1", "tenant-1", "tenant-2"]
+
+
+def test_a_lane_is_one_over_queues_and_priorities(settings):
+    for queue, priority in (("default", 0), ("emails", 0), ("default", 5)):
+        enqueue(tasks.sync, 2, 1, queue=queue, priority=priority)
+    assert len(claim()) == 2
+
+
+def test_an_expired_lease_holds_its_permit_until_it_is_taken_back(database):
+    enqueue(tasks.sync, 4, 1)
+    claim()
+    clock.shift(timedelta(seconds=61), database)
+    assert claim(worker="worker/2") == []
+    assert len(taskqueue.recover(actor="worker/2")) == 2
+    assert len(claim(worker="worker/2")) == 2
+
+
+def test_a_call_may_name_its_lane_or_leave_it():
+    assert Task.objects.enqueue(tasks.noop, lane="stripe").lane == "stripe"
+    assert Task.objects.enqueue(tasks.sync, args=[1], lane="").lane == ""
+
+
+def test_only_what_starts_at_once_is_claimed_from_a_limited_lane():
+    enqueue(tasks.heavy, 3)
+    enqueue(tasks.noop, 3)
+    lanes, leases = Lanes(), []
+    for _ in range(3):
+        lanes.closed_until.clear()
+        lanes.looked_at = float("-inf")
+        leases += taskqueue.claim("worker/1", limit=10 - len(leases), lanes=lanes, at_once=0 if leases else 1)
+    assert sum(lease.lane != "" for lease in leases) <= 1
+
+
+def test_what_has_no_limit_has_no_row():
+    enqueue(tasks.noop, 3, lane="stripe")
+    enqueue(tasks.noop, 3)
+    assert len(claim()) == 6
+    assert not LaneState.objects.exists()

@@ -17,6 +17,8 @@ from .consumer.workers import (
     register_worker,
 )
 from .database import database
+from .lanes.control import limit_lane, pause_lane, resume_lane
+from .lanes.states import forget_idle
 from .lease import Fence, Lease, current_lease
 from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
 from .operator.intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
@@ -65,13 +67,16 @@ __all__ = [
     "find_cancelled",
     "find_leased",
     "finish",
+    "forget_idle",
     "forget_skipped",
     "forget_stats",
     "heartbeat",
     "leases_of",
+    "limit_lane",
     "listed_names",
     "next_due_in",
     "pause",
+    "pause_lane",
     "pause_schedule",
     "prunable",
     "prune",
@@ -86,6 +91,7 @@ __all__ = [
     "report_of",
     "reschedule",
     "resume",
+    "resume_lane",
     "resume_schedule",
     "retry",
     "retry_one",

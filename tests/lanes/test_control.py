@@ -9,6 +9,7 @@ from django_tasks_retry.errors import InvalidCall, InvalidLane
 from django_tasks_retry.models import LaneState, OperatorEvent
 from django_tasks_retry.taskqueue import Lanes
 from tests import tasks
+from tests.cli.conftest import tasks_command
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -62,3 +63,26 @@ def test_a_decision_that_makes_no_sense_is_refused_and_changes_nothing():
     with pytest.raises(InvalidLane, match="weight"):
         taskqueue.limit_lane("queue:default", weight=2)
     assert not LaneState.objects.exists()
+
+
+def test_the_shell_lists_pauses_resumes_and_limits_lanes(enqueue, claim):
+    enqueue(tasks.sync, 3, 1)
+    assert len(claim()) == 2
+    listed = tasks_command("lanes", "--json").record
+    assert (listed["lane"], listed["state"], listed["running"], listed["waiting"]) == ("tenant-1", "full", 2, 1)
+    assert "2 of 2" in tasks_command("lanes", "tenant").out
+    assert tasks_command("pause", "--lane", "tenant-1", "--reason", "they asked").code == 0
+    assert tasks_command("lanes", "--json").record["state"] == "PAUSED"
+    assert tasks_command("resume", "--lane", "tenant-1").code == 0
+    assert tasks_command("resume", "--lane", "tenant-1").code == 5
+    assert tasks_command("limit", "tenant-1", "--running", "3", "--reason", "they paid", "--json").record["done"] == 1
+    assert len(claim()) == 1
+    assert tasks_command("limit", "tenant-1", "--running", "0", "--reason", "x").code == 2
+    assert tasks_command("pause", "--reason", "x").code == 2
+    assert tasks_command("pause", "--function", "tests.tasks.noop", "--reason", "x").code == 0
+
+
+def test_the_shell_finds_tasks_by_their_lane(enqueue):
+    [row] = enqueue(tasks.sync, 1, 1)
+    enqueue(tasks.sync, 1, 2)
+    assert [record["id"] for record in tasks_command("list", "lane:tenant-1", "--json").records] == [str(row.pk)]

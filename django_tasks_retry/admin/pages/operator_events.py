@@ -17,6 +17,9 @@ MAX_EVENTS = 10
 KIND_NAMES: dict[str, Any] = {
     "queue.paused": gettext_lazy("paused"),
     "queue.resumed": gettext_lazy("resumed"),
+    "lane.paused": gettext_lazy("paused"),
+    "lane.resumed": gettext_lazy("resumed"),
+    "lane.limited": gettext_lazy("limited"),
     "worker.stop_asked": gettext_lazy("asked to stop"),
     "schedule.created": gettext_lazy("created"),
     "schedule.changed": gettext_lazy("changed"),

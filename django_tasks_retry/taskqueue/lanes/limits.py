@@ -11,10 +11,11 @@ from django.core.signals import setting_changed
 
 from ... import registry
 from ...conf import options
-from ...models import LaneState
+from ...models import LaneState, OperatorEvent
 from ...rules.lanes.declarations import Declaration, declaration_of
 from ...rules.lanes.limits import NO_LIMIT, Limit
 from ...rules.lanes.templates import RESERVED, matcher
+from ..database import database
 
 
 def limit_of(label: str, backend: str) -> Limit:
@@ -59,6 +60,18 @@ def decided(state: LaneState, limit: Limit) -> Limit:
     if limit.order == "strict":
         decisions.pop("running", None)
     return replace(limit, **decisions) if decisions else limit
+
+
+def largest_limit(lane: str, backend: str) -> Limit:
+    """For an audit of the past: without what somebody decided otherwise, for however long."""
+    limit, using = limit_of(lane, backend), database(backend)
+    events = OperatorEvent.objects.using(using).filter(kind="lane.limited", subject=lane)
+    changed = {name for data in events.values_list("data", flat=True) for name in data or ()}
+    if limit.order == "strict":
+        changed.discard("running")
+    if changed & {"starts", "per"}:
+        limit = replace(limit, starts=None)
+    return replace(limit, running=None) if "running" in changed else limit
 
 
 def forget(*, setting: str, **_: Any) -> None:

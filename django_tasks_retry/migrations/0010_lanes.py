@@ -49,6 +49,8 @@ class Migration(migrations.Migration):
                 ("reason", models.CharField(default="", max_length=200, verbose_name="reason for the pause")),
                 ("probe_at", models.DateTimeField(null=True, verbose_name="probe at")),
                 ("probing_since", models.DateTimeField(null=True, verbose_name="probing since")),
+                ("probe_from", models.JSONField(null=True, verbose_name="outcomes before the probe")),
+                ("counts_from", models.DateTimeField(null=True, verbose_name="failures count from")),
                 ("recent", models.JSONField(default=list, verbose_name="recent starts")),
                 ("created_at", models.DateTimeField(verbose_name="created at")),
             ],

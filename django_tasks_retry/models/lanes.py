@@ -65,6 +65,8 @@ class LaneState(models.Model):
     # Of the circuit breaker: when it probes, and that it does.
     probe_at = InstantField(_("probe at"), null=True)
     probing_since = InstantField(_("probing since"), null=True)
+    probe_from = models.JSONField(_("outcomes before the probe"), null=True)
+    counts_from = InstantField(_("failures count from"), null=True)
     recent = models.JSONField(_("recent starts"), default=list)
     created_at = InstantField(_("created at"))
 

@@ -17,6 +17,7 @@ from .consumer.workers import (
     register_worker,
 )
 from .database import database
+from .lanes.breaker import tick_breakers
 from .lanes.control import limit_lane, pause_lane, resume_lane
 from .lanes.states import forget_idle
 from .lease import Fence, Lease, current_lease
@@ -99,4 +100,5 @@ __all__ = [
     "stop_vanished",
     "sync_schedules",
     "tick",
+    "tick_breakers",
 ]

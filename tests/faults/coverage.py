@@ -166,6 +166,10 @@ FAULTS = {
     "F204": "a schedule comes and goes with a rolling deploy",
     "F205": "no worker for many slots",
     "F206": "a worker's clock is wrong when a slot is due",
+    "F260": "many claimers want the last places of a lane",
+    "F261": "many claimers want the last starts of a window",
+    "F262": "a lease of a limited lane expires and nobody has taken it back",
+    "F263": "a lane is paused while a claimer remembers it as open",
 }
 DOES_NOT_APPLY: dict[str, str] = {}
 ON_POSTGRESQL_ALONE = {

@@ -48,6 +48,7 @@ def test_a_lane_is_one_over_queues_and_priorities(claim, enqueue):
     assert len(claim()) == 2
 
 
+@pytest.mark.fault("F262")
 def test_an_expired_lease_holds_its_permit_until_it_is_taken_back(database, claim, enqueue):
     enqueue(tasks.sync, 4, 1)
     claim()
@@ -107,3 +108,15 @@ def test_a_limit_of_the_settings_stands_before_that_of_the_code_and_a_decision_b
 def with_lanes(configured, lanes, **options):
     default = configured["default"]
     return {**configured, "default": {**default, "OPTIONS": {**default.get("OPTIONS", {}), "LANES": lanes, **options}}}
+
+
+def test_the_row_of_a_lane_that_nobody_uses_any_more_is_forgotten(claim, enqueue, database):
+    enqueue(tasks.sync, 1, 1)
+    enqueue(tasks.sync, 1, 2)
+    [first, second] = claim()
+    taskqueue.finish([Completed(first)])
+    taskqueue.pause_lane("stripe")
+    assert taskqueue.forget_idle() == 0
+    clock.shift(timedelta(days=32), database)
+    assert taskqueue.forget_idle() == 1
+    assert sorted(LaneState.objects.values_list("name", flat=True)) == sorted([second.lane, "stripe"])

@@ -51,7 +51,7 @@ class LaneAdmin(ConsoleAdmin):
             raise PermissionDenied
         scope, search = current_scope(), request.GET.get("q", "")[:100]
         visible = self.has_payload_permission(request)
-        lanes = summarize_lanes(scope.backend, search.replace("\0", ""))
+        lanes = summarize_lanes(scope.backend, search)
         context = {
             "lanes": [row_of(lane, can_see_payload=visible) for lane in lanes],
             "is_cut": len(lanes) == MOST_SHOWN,
@@ -97,4 +97,4 @@ class LaneAdmin(ConsoleAdmin):
         """The lane and the reason given, of those who may control lanes."""
         if not (self.has_perm(request, "control_lane") and self.has_view_permission(request)):
             raise PermissionDenied
-        return request.POST.get("lane", "")[:MAX_LABEL].strip().replace("\0", ""), reason_of(request)
+        return request.POST.get("lane", "")[:MAX_LABEL].strip(), reason_of(request)

@@ -19,6 +19,7 @@ KIND_NAMES: dict[str, Any] = {
     "queue.resumed": gettext_lazy("resumed"),
     "lane.paused": gettext_lazy("paused"),
     "lane.resumed": gettext_lazy("resumed"),
+    "lane.probing": gettext_lazy("probing"),
     "lane.limited": gettext_lazy("limited"),
     "worker.stop_asked": gettext_lazy("asked to stop"),
     "schedule.created": gettext_lazy("created"),

@@ -26,6 +26,8 @@ class Limit:
     per: float = 60.0
     weight: float = 1.0
     order: Order = "eta"
+    trips: float | None = None
+    """The share of failed attempts at which a function pauses itself."""
 
     def __post_init__(self) -> None:
         check_count("running", self.running)
@@ -34,6 +36,8 @@ class Limit:
             raise InvalidLane(f"per={self.per!r}: give seconds, from 0.1 to 31 days, or a timedelta.")
         if not is_number(self.weight) or not 1 / HEAVIEST <= self.weight <= HEAVIEST:
             raise InvalidLane(f"weight={self.weight!r}: give a number from 0.001 to 1,000; 1 is usual.")
+        if self.trips is not None and not (is_number(self.trips) and 0 < self.trips <= 1):
+            raise InvalidLane(f"trips={self.trips!r}: give the share of failed attempts, more than 0 and at most 1.")
         if self.order not in ORDERS:
             raise InvalidLane(f"order={self.order!r}: give 'eta', or 'strict' for one after the other.")
         if self.order == "strict" and self.running not in (None, 1):
@@ -69,11 +73,13 @@ def make_limit(
     per: float | timedelta | None = None,
     weight: float = 1.0,
     order: Order = "eta",
+    trips: float | None = None,
 ) -> Limit:
     """Read the keywords of `@lane(...)` or of an entry in LANES."""
     if per is not None and starts is None:
         raise InvalidLane(f"per={per!r} is the length of a window: say how many `starts` may fall into it.")
-    return Limit(running=running, starts=starts, per=60.0 if per is None else seconds(per), weight=weight, order=order)
+    window = 60.0 if per is None else seconds(per)
+    return Limit(running=running, starts=starts, per=window, weight=weight, order=order, trips=trips)
 
 
 def seconds(per: float | timedelta) -> float:

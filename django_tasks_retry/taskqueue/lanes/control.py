@@ -41,7 +41,7 @@ def pause_lane(label: str, *, by: Any = None, reason: str = "", backend: str = "
 
 def set_paused(state: LaneState, actor: str, reason: str, moment: datetime, probe_at: datetime | None = None) -> None:
     state.paused_at, state.paused_by, state.reason = moment, actor, reason
-    state.probe_at, state.probing_since = probe_at, None
+    state.probe_at, state.probing_since, state.probe_from = probe_at, None, None
     state.save()
 
 
@@ -53,7 +53,8 @@ def resume_lane(label: str, *, by: Any = None, reason: str = "", backend: str = 
         if state is None or (state.paused_at is None and state.probing_since is None):
             return False
         state.paused_at, state.paused_by, state.reason = None, "", ""
-        state.probe_at = state.probing_since = None
+        state.probe_at = state.probing_since = state.probe_from = None
+        state.counts_from = now(using)  # else the breaker would trip at once, for what is over
         state.save()
         tell("lane.resumed", state, actor_of(by), reason, using)
         announce_work({depth.queue for depth in depths(using)}, using)

@@ -10,8 +10,9 @@ from django.db.models import Count, Q
 from ...clock import Now, now
 from ...models import LaneState, Task
 from ...models.lanes import FUNCTION, LANE, QUEUE, split
+from ..database import database
 
-KEEP = timedelta(hours=1)
+KEEP = timedelta(days=31)
 PAGE = 1000
 COLUMNS = {LANE: "lane", QUEUE: "queue", FUNCTION: "func_path"}
 """Where a task tells which lane, queue and function it is of."""
@@ -53,8 +54,9 @@ def leases_by(column: str, names: Sequence[str], using: str) -> Iterable[tuple[s
     return counted
 
 
-def forget_idle(using: str) -> int:
+def forget_idle(backend: str = "default") -> int:
     """Delete rows that nothing was decided about, whose tasks are gone and whose starts have left every window."""
+    using = database(backend)
     moment = now(using)
     undecided = Q(running=None, starts=None, per=None, weight=None, paused_at=None, probing_since=None)
     old = LaneState.objects.using(using).filter(undecided, kind=LANE, created_at__lt=moment - KEEP)

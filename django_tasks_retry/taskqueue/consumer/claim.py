@@ -50,6 +50,7 @@ def claim(
     terms = Terms(worker_id, backend, seconds, known)
     lanes.hops = max(HOPS, min(limit, MOST_HOPS))
     lanes.patience, starting = options(backend).patience, limit if at_once is None else at_once
+    lanes.forget_opened()
     if not lanes.are_stale():
         claimed = take(lanes, limit, starting, terms, engine)
         lanes.came_short = 0 < len(claimed) < limit

@@ -262,10 +262,13 @@ class Lanes:
 
     @property
     def opens_at(self) -> float:
-        """When something that was held back may start, by the monotonic clock. What has opened is forgotten."""
+        """When something that was held back may start, by the monotonic clock."""
+        return min(self.closed_until.values(), default=float("inf"))
+
+    def forget_opened(self) -> None:
+        """Before a claim, never after: what opens while it is under way was passed over by it."""
         now = time.monotonic()
         self.closed_until = {label: until for label, until in self.closed_until.items() if until > now}
-        return min(self.closed_until.values(), default=float("inf"))
 
     @property
     def wants_slots(self) -> bool:

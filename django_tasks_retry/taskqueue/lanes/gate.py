@@ -34,12 +34,22 @@ MOST_LANES = 64
 
 @dataclass(slots=True)
 class Room:
-    """How many more may start in one lane, queue or function; and where none may, for how long."""
+    """How many more may start in one lane, queue or function."""
 
     state: LaneState
     limit: Limit
     left: int
-    closed_for: float
+    is_bounded: bool = False  # by the lane itself, and not by what the claimer asks for
+
+    @property
+    def closed_for(self) -> float:
+        """Where none may start: for how long, as far as is known."""
+        if self.state.paused_at is not None:
+            return PAUSED_SECONDS
+        if self.limit.starts is None:
+            return FULL_SECONDS
+        opens_in = window.opens_in(self.state.recent, self.limit.starts, self.limit.per, self.state.held_at.timestamp())
+        return min(LONGEST_WAIT, opens_in or FULL_SECONDS)
 
     def note(self, taken: int, moment: datetime) -> None:
         """Count starts of a lane with a rate. `moment` is not before any of them."""
@@ -52,16 +62,14 @@ def measure(state: LaneState, running: int, most: int, backend: str) -> Room:
     """The room that a held lane has, at most `most`."""
     limit, time = decided(state, limit_of(state.label, backend)), state.held_at.timestamp()
     if state.paused_at is not None:
-        return Room(state, limit, 0, PAUSED_SECONDS)
-    left, closed_for = most, 0.0
+        return Room(state, limit, 0, is_bounded=True)
     most_running = 1 if state.probing_since else limit.most_running
-    if most_running is not None and most_running - running < left:
-        left, closed_for = max(0, most_running - running), FULL_SECONDS
+    rooms = [most]
+    if most_running is not None:
+        rooms.append(max(0, most_running - running))
     if limit.starts is not None:
-        may_start = window.room(state.recent, limit.starts, limit.per, time)
-        if may_start < left:
-            left, closed_for = may_start, window.opens_in(state.recent, limit.starts, limit.per, time)
-    return Room(state, limit, left, closed_for)
+        rooms.append(window.room(state.recent, limit.starts, limit.per, time))
+    return Room(state, limit, min(rooms), is_bounded=min(rooms) < most)
 
 
 @dataclass(slots=True)
@@ -81,6 +89,9 @@ class Gate:
         with transaction.atomic(using=using):
             rooms = self.rooms(labels, limit)
             claimed = self.take(wanted, limit, rooms, function)
+        for label, room in rooms.items():
+            if room.is_bounded and room.left <= 0:
+                self.lanes.close(label, max(BUSY_SECONDS, room.closed_for))
         missing = labels - rooms.keys()
         if missing:
             make(missing, using)
@@ -101,11 +112,7 @@ class Gate:
         for label in labels - held.keys():
             self.lanes.close(label, BUSY_SECONDS)
         running = count_running(held.keys(), using)
-        rooms = {label: measure(state, running[label], most, self.terms.backend) for label, state in held.items()}
-        for label, room in rooms.items():
-            if room.left == 0:
-                self.lanes.close(label, min(LONGEST_WAIT, max(BUSY_SECONDS, room.closed_for)))
-        return rooms
+        return {label: measure(state, running[label], most, self.terms.backend) for label, state in held.items()}
 
     def take(self, wanted: Sequence[Lane], limit: int, rooms: dict[str, Room], function: str | None) -> Claimed:
         """One statement for each queue: the room of a whole queue or function bounds all lanes of it together."""

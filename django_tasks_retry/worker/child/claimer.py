@@ -11,6 +11,8 @@ from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from .attempt import Attempt
 
+SHORTEST_WAIT = 0.02
+
 
 class Claimer:
     def __init__(self, worker_id: str, options: WorkerOptions, database: DatabaseCaller, paths: Sequence[str]) -> None:
@@ -39,7 +41,8 @@ class Claimer:
         spread = random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
         now = monotonic()
         # What was full, or had started too often, is asked for again when it may have room; not before.
-        self.next_poll = min(now + self.options.poll * spread, now + max(0.02, self.lanes.opens_at - now) * spread)
+        opens_in = max(SHORTEST_WAIT, (self.lanes.opens_at - now) * (spread + 0.2))
+        self.next_poll = now + min(self.options.poll * spread, opens_in)
         return leases
 
     def note_ended(self, lease: Lease) -> None:

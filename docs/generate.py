@@ -50,8 +50,8 @@ OPTIONS = {
     "METRICS_PERMISSION": "A permission, such as ``django_tasks_retry.view_task``, with which a user may read them.",
     "LANES": "Limits of lanes by patterns of their names, and of whole queues and functions: see "
     ":doc:`/howto/flow-control`.",
-    "PATIENCE": "Seconds after which a task that waits counts as one priority higher, and again after as many. ``None``: "
-    "priorities are strict.",
+    "PATIENCE": "Seconds after which a task that waits counts as one priority higher, and again after as many. "
+    "``None``: priorities are strict.",
     "SCHEDULES": "Schedules by their names, each a dictionary with a ``task`` and a ``cron`` or ``every``.",
     "MIDDLEWARE": "Paths of :doc:`middleware <../howto/middleware>` classes, the outermost first.",
 }

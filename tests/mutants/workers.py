@@ -112,8 +112,8 @@ LIVES = (
         (
             Edit(
                 "taskqueue/engines/postgresql.py",
-                "fetch_any(CLAIM, parameters, self.using)",
-                'fetch_any(read_sql("claim", lease=listed(LEASE_COLUMNS, "t.{}")), parameters, self.using)',
+                "        sql = CLAIM_KEYED if lanes[0].key else CLAIM\n",
+                '        read_sql("lanes")\n        sql = CLAIM_KEYED if lanes[0].key else CLAIM\n',
             ),
         ),
         ("tests/worker/test_resources.py::test_f09_files_that_a_task_leaves_open_end_with_its_process",),

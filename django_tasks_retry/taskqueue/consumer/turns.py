@@ -34,19 +34,30 @@ class Turns:
             terms.worker_id, terms.backend, terms.seconds, [path for path in terms.known if path not in ungated]
         )
         self.engine, self.gate = engine, Gate(lanes, self.terms, engine)
-        self.taken, self.limited = Claimed(), 0
+        self.taken, self.limited, self.was_cut = Claimed(), 0, False
 
     def claim(self) -> Claimed:
-        for _, level in groupby(self.lanes.in_order(), key=self.lanes.rank):
-            for part in self.parts(list(level)):
-                if len(self.taken) >= self.limit:
-                    return self.taken
-                self.add(part)
+        for _, group in groupby(self.lanes.in_order(), key=self.lanes.rank):
+            level = list(group)
+            self.share(level)
+            self.claim_from(level)
+            if self.was_cut and len(self.taken) < self.limit:
+                # Others did not take their share: it goes to who could use it, before any lower priority.
+                for lane in level:
+                    lane.quota = None
+                self.claim_from(level)
+            if len(self.taken) >= self.limit:
+                break
         return self.taken
+
+    def claim_from(self, level: Sequence[Lane]) -> None:
+        self.was_cut = False
+        for part in self.parts(level):
+            if len(self.taken) < self.limit:
+                self.add(part)
 
     def parts(self, level: Sequence[Lane]) -> Iterator[Part]:
         """Of one priority, in the order in which they are due their turn."""
-        self.share(level)
         gated = [lane for lane in level if self.is_limited(lane)]
         free = [lane for lane in level if not self.is_limited(lane)]
         found = [
@@ -71,6 +82,7 @@ class Turns:
 
     def add(self, part: Part) -> None:
         left = self.limit - len(self.taken)
+        shares = {lane.name: lane.quota for lane in part.lanes if lane.quota is not None}
         if part.is_gated:
             claimed = self.gate.claim(part.lanes, min(left, self.at_once - self.limited), part.function)
             self.limited += len(claimed)
@@ -78,6 +90,8 @@ class Turns:
             claimed = self.engine.claim(part.lanes, min(left, quota_of(part.lanes, left)), self.terms)
         self.taken.leases.extend(claimed.leases)
         self.taken.unreadable.extend(claimed.unreadable)
+        reached = Counter((lease.queue, lease.priority, lease.lane) for lease in claimed.everything)
+        self.was_cut = self.was_cut or any(reached[name] >= share for name, share in shares.items())
         taken = Counter(lease.lane for lease in claimed.everything)
         self.lanes.accounts.charge(taken, {lane.key: lane.weight for lane in part.lanes})
 

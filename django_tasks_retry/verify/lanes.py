@@ -56,11 +56,11 @@ class LaneHistory:
 def spans_of(task: UUID, events: list[Event]) -> Iterator[Span]:
     claimed = None
     for event in events:
-        if event.kind == "running":
-            claimed = event.at
-        elif event.kind in ENDS and claimed is not None:
+        if claimed is not None and event.kind in (*ENDS, "running"):
             yield Span(claimed, event.at, task)
             claimed = None
+        if event.kind == "running":
+            claimed = event.at
     if claimed is not None:
         yield Span(claimed, OPEN, task)
 

@@ -54,6 +54,7 @@ OPTIONS = {
     ":doc:`/howto/flow-control`.",
     "PATIENCE": "Seconds after which a task that waits counts as one priority higher, and again after as many. "
     "``None``: priorities are strict.",
+    "BACKLOG": "How many tasks may wait, by queue or pattern, and what then; see :doc:`/howto/backlog`.",
     "SCHEDULES": "Schedules by their names, each a dictionary with a ``task`` and a ``cron`` or ``every``.",
     "MIDDLEWARE": "Paths of :doc:`middleware <../howto/middleware>` classes, the outermost first.",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 SIZES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
@@ -28,6 +29,8 @@ class WorkerOptions:
     reload: bool = False
     heartbeat_file: str | None = None
     name: str = ""
+    only: Any = None
+    """The one task of a child that runs it alone; not told on the command line."""
 
     @property
     def slots(self) -> int:

@@ -170,6 +170,12 @@ FAULTS = {
     "F261": "many claimers want the last starts of a window",
     "F262": "a lease of a limited lane expires and nobody has taken it back",
     "F263": "a lane is paused while a claimer remembers it as open",
+    "F290": "a task is claimed in the moment in which it expires",
+    "F291": "a million tasks have expired at once",
+    "F292": "many calls settle one unique key at once",
+    "F293": "a replacement is cut at any statement",
+    "F294": "a task kills every process that runs it, also one of its own",
+    "F295": "a task runs beside others that kill their process",
 }
 DOES_NOT_APPLY: dict[str, str] = {}
 ON_POSTGRESQL_ALONE = {

@@ -20,7 +20,7 @@ from ..engines import Engine, engine_for
 from ..engines.base import Terms
 from ..lanes.limits import limit_of
 from ..lease import Claimed, Lease
-from .finish import record, release_task
+from .finish import record
 from .lanes import HOPS, MOST_HOPS, Lane, Lanes
 from .report import Failed, report_of
 from .turns import Turns
@@ -63,18 +63,15 @@ def claim_task(task: Task, worker_id: str, *, backend: str = "default") -> Lease
     """A lease on this very task, by the rules of every claim: None where it is not due, paused, locked or taken."""
     using = database(backend)
     lane = Lane(task.queue, task.priority, task.eta, now(using), floor_id=task.pk, key=task.lane)
-    terms = Terms(worker_id, backend, options(backend).lease, [task.func_path])
+    terms = Terms(worker_id, backend, options(backend).lease, [task.func_path], only=task.pk)
     lanes = Lanes(lanes=[lane], has_keyed=bool(task.lane))
     labels = [task.lane, f"queue:{task.queue}", f"function:{task.func_path}"]
     lanes.states = frozenset(LaneState.objects.using(using).labels(labels))
     lane.is_limited = bool(task.lane) and (task.lane in lanes.states or limit_of(task.lane, backend).is_limited)
     for _ in range(1 + lane.is_limited):  # the first time makes the row of a lane that has none
         claimed = take(lanes, 1, 1, terms, engine_for(using))
-        for lease in claimed.leases:
-            if lease.id == task.pk:
-                return lease
-            # Somebody was faster, and the claim took what stood behind it in line.
-            release_task(lease, "it was not the task that was asked for")
+        if claimed.leases:
+            return claimed.leases[0]
         lanes.closed_until.clear()
     return None
 

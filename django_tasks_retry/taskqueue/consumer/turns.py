@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -30,9 +31,7 @@ class Turns:
         self.lanes, self.limit, self.at_once = lanes, limit, at_once
         self.functions = lanes.gated_functions(terms.known, terms.backend)
         ungated = set(self.functions)
-        self.terms = Terms(
-            terms.worker_id, terms.backend, terms.seconds, [path for path in terms.known if path not in ungated]
-        )
+        self.terms = replace(terms, known=[path for path in terms.known if path not in ungated])
         self.engine, self.gate = engine, Gate(lanes, self.terms, engine)
         self.taken, self.limited, self.was_cut = Claimed(), 0, False
 

@@ -32,7 +32,12 @@ WITH lane AS (
                 SELECT s.name FROM django_tasks_retry_lanestate AS s
                 WHERE s.kind = 'function' AND 'function:' || s.name <> ALL (%(held)s::text[])
             )), FALSE)
-            AND t.backend = %(backend)s::text$only
+            AND t.backend = %(backend)s::text
+            AND $whom
+            AND (t.expires_at IS NULL OR t.expires_at > django_tasks_retry_now() OR t.attempts > t.refunds)
+            AND (t.follows_id IS NULL OR (
+                SELECT 1 FROM django_tasks_retry_task AS h WHERE h.id = t.follows_id AND h.finished_at IS NULL
+            ) IS NULL)
         ORDER BY t.eta, t.id
         LIMIT $quota
         FOR NO KEY UPDATE SKIP LOCKED

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from time import monotonic
 
-from ...taskqueue import Lanes, Lease, Released, claim, finish, leases_of
+from ...taskqueue import Lanes, Lease, Released, claim, claim_task, finish, leases_of
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from .attempt import Attempt
@@ -29,11 +29,7 @@ class Claimer:
     def claim(self, limit: int, at_once: int) -> list[Lease]:
         """Up to `limit` leases; of limited lanes, `at_once` at most. Claims again at once where there may be more."""
         try:
-            leases = self.database.call(
-                lambda: claim(
-                    self.worker_id, limit=limit, backend=self.options.backend, lanes=self.lanes, at_once=at_once
-                )
-            )
+            leases = self.database.call(lambda: self.ask(limit, at_once))
         except Unavailable:
             self.answer_lost = True
             return []
@@ -49,6 +45,14 @@ class Claimer:
         """A permit is free: where its lane was full, it is claimed from again at once."""
         if self.lanes.reopen(lease.lane, f"queue:{lease.queue}", f"function:{lease.func_path}"):
             self.claim_now = True
+
+    def ask(self, limit: int, at_once: int) -> list[Lease]:
+        only, backend = self.options.only, self.options.backend
+        if only is None:
+            return claim(self.worker_id, limit=limit, backend=backend, lanes=self.lanes, at_once=at_once)
+        known = only.func_path in (self.lanes.paths or ())
+        lease = claim_task(only, self.worker_id, backend=backend) if known else None
+        return [lease] if lease else []
 
     def release_unanswered(self, attempts: Iterable[Attempt]) -> None:
         """After a lost answer: leases in our name that we know nothing of go back, their attempts refunded."""

@@ -4,6 +4,8 @@
 from .errors import Abort, LeaseLost, MembersFailed, Retry, Snooze, TaskCancelled, TaskTimeout
 from .rules.backoff import Exponential
 from .rules.calls import Call, call, chain, signal
+from .rules.lanes.declarations import lane
+from .rules.lanes.limits import Limit
 from .rules.policy import RetryPolicy, retry
 from .rules.schedules.declarations import schedule
 
@@ -14,6 +16,7 @@ __all__ = [
     "Call",
     "Exponential",
     "LeaseLost",
+    "Limit",
     "MembersFailed",
     "Retry",
     "RetryPolicy",
@@ -22,6 +25,7 @@ __all__ = [
     "TaskTimeout",
     "call",
     "chain",
+    "lane",
     "retry",
     "schedule",
     "signal",

@@ -51,6 +51,7 @@ class Lease(NamedTuple):
     started_at: datetime
     last_attempt_at: datetime
     schedule_id: str | None = None
+    lane: str = ""
     batch: UUID | None = None
 
     @property
@@ -129,8 +130,9 @@ def lean_lease(row: Sequence[Any], columns: Sequence[str] = LEAN_COLUMNS) -> Lea
     moments = {name: read_or(claimed_at, as_moment, raw[name]) for name in MOMENTS}
     slot = raw["slot"] and read_or(None, as_moment, raw["slot"])
     schedule_id = raw["schedule_id"] and read_or(None, str, raw["schedule_id"])
+    lane = read_or("", str, raw["lane"])
     batch = raw["batch"] and read_or(None, as_uuid, raw["batch"])
-    rest: dict[str, Any] = {"slot": slot, "schedule_id": schedule_id, "batch": batch}
+    rest: dict[str, Any] = {"slot": slot, "schedule_id": schedule_id, "lane": lane, "batch": batch}
     return Lease(**values, **moments, **rest, args=[], kwargs={}, metadata={})
 
 

@@ -71,7 +71,7 @@ FLOW_CONTROL = (
     Mutant(
         "calls that settle one key do not wait for each other",
         (Edit("taskqueue/producer/conflicts.py", "    engine.lock_key(task.queue, conflict.key)\n", ""),),
-        (RACES + "test_nobody_runs_beside_another_of_its_key_while_claimers_race",),
+        (RACES + "test_a_call_waits_for_another_of_its_key_that_has_yet_to_commit",),
         on=PG,
     ),
     Mutant(

@@ -112,8 +112,8 @@ LIVES = (
         (
             Edit(
                 "taskqueue/engines/postgresql.py",
-                "sql = CLAIM if terms.only is None else CLAIM_ONE",
-                'sql = read_sql("claim", lease=CLAIMED, whom="TRUE")',
+                "        sql = CLAIM if terms.only is None else CLAIM_ONE\n",
+                '        read_sql("lanes")\n        sql = CLAIM if terms.only is None else CLAIM_ONE\n',
             ),
         ),
         ("tests/worker/test_resources.py::test_f09_files_that_a_task_leaves_open_end_with_its_process",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 
@@ -10,17 +11,17 @@ from django.db import OperationalError, connections
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import AlreadyEnqueued
-from django_tasks_retry.models import Task
+from django_tasks_retry.models import Task, TaskEvent
 from django_tasks_retry.rules.status import Status
 from tests import tasks
 from tests.model.invariants import violations
-from tests.races.together import together
+from tests.races.together import beside, together
 
 
 @pytest.mark.fault("F290")
 def test_each_task_that_expires_is_started_in_time_or_cancelled_and_never_both(committed):
     Task.objects.enqueue_many(
-        [{"func": tasks.noop, "args": [n], "expires": timedelta(milliseconds=n + 1)} for n in range(300)]
+        [{"func": tasks.noop, "args": [n], "expires": timedelta(milliseconds=2 * n)} for n in range(1, 101)]
     )
 
     def claim_all(worker: str) -> None:
@@ -35,7 +36,7 @@ def test_each_task_that_expires_is_started_in_time_or_cancelled_and_never_both(c
     ended = Task.objects.using(committed).cancelled()
     assert all(task.attempts == 0 and task.finished_at >= task.expires_at for task in ended)
     assert all(task.started_at < task.expires_at for task in Task.objects.using(committed).running())
-    assert ended.count() + Task.objects.using(committed).filter(status=Status.RUNNING).count() == 300
+    assert ended.count() + Task.objects.using(committed).filter(status=Status.RUNNING).count() == 100
     assert violations(committed) == []
 
 
@@ -95,6 +96,24 @@ def test_nobody_runs_beside_another_of_its_key_while_claimers_race(committed, mo
     assert violations(committed) == []
 
 
+@pytest.mark.fault("F292")
+@pytest.mark.parametrize("mode", ["replace", "again"])
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+def test_a_call_waits_for_another_of_its_key_that_has_yet_to_commit(committed, mode):
+    """Else it would see neither the one that has just finished nor the one that was written behind it."""
+    Task.objects.enqueue(tasks.noop, unique_key=KEY)
+    [lease] = taskqueue.claim("worker")
+
+    def complete_and_call() -> Task | None:
+        taskqueue.complete_task(lease)
+        return call(2, mode)
+
+    _, second, waited = beside(committed, lambda: call(1, mode), complete_and_call)
+    assert waited
+    assert [task.pk for task in waiting(committed)] == [second.pk]
+    assert violations(committed) == []
+
+
 class Cut:
     """Makes one statement fail, before it reaches the database or after."""
 
@@ -113,17 +132,63 @@ class Cut:
         return answer
 
 
+def cut_at_each_statement(using: str, when: str, action: Callable[[], object]) -> int:
+    """Act until an action is not cut off; each that is leaves everything as it was. Tells how many statements it is."""
+    before, nth = everything(using), 0
+    while everything(using) == before:
+        nth += 1
+        with connections[using].execute_wrapper(Cut(nth, when)), suppress(OperationalError):
+            action()
+    assert violations(using) == []
+    return nth - 1 if when == "before" else nth
+
+
+def everything(using: str) -> list[object]:
+    return [list(model.objects.using(using).order_by("pk").values()) for model in (Task, TaskEvent)]
+
+
 @pytest.mark.fault("F293")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_replacement_that_is_cut_at_any_statement_leaves_the_old_task_or_the_new_one(committed, when):
     old = Task.objects.enqueue(tasks.noop, args=["old"], unique_key=KEY)
-    nth = 1
-    while waiting(committed)[0].pk == old.pk:
-        with connections[committed].execute_wrapper(Cut(nth, when)), suppress(OperationalError):
-            call(nth, "replace")
-        [left] = waiting(committed)
-        ended = [task.pk for task in Task.objects.using(committed).cancelled()]
-        assert ended == ([] if left.pk == old.pk else [old.pk])
-        nth += 1
-    assert nth > 4, "the lock, the holders, the row, the cancel, the insert"
-    assert violations(committed) == []
+    steps = cut_at_each_statement(committed, when, lambda: call(1, "replace"))
+    assert steps >= 4, "the holders, the row, the cancel, the insert"
+    [left], [ended] = waiting(committed), Task.objects.using(committed).cancelled()
+    assert (left.args, ended.pk) == ([1], old.pk)
+
+
+@pytest.mark.fault("F293")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_once_more_that_is_cut_at_any_statement_leaves_none_or_one(committed, when):
+    running = Task.objects.enqueue(tasks.noop, unique_key=KEY)
+    taskqueue.claim("worker")
+    assert cut_at_each_statement(committed, when, lambda: call(1, "again")) >= 2, "the holders, the insert"
+    [left] = waiting(committed)
+    assert left.follows_id == running.pk
+
+
+@pytest.mark.fault("F293")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_debounce_that_is_cut_at_any_statement_leaves_the_old_time_or_the_new_one_and_its_event(
+    committed, when, travel
+):
+    def debounce() -> Task:
+        return Task.objects.enqueue(tasks.noop, unique_key=KEY, debounce=60)
+
+    first = debounce()
+    travel(30)
+    assert cut_at_each_statement(committed, when, debounce) >= 4, "the holders, the row, the update, the event"
+    [left] = waiting(committed)
+    [event] = TaskEvent.objects.using(committed).filter(task=first, data__reason="debounced")
+    assert left.eta >= first.eta + timedelta(seconds=30)
+    assert event.data["eta"] == left.eta.isoformat()
+
+
+@pytest.mark.fault("F293")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_sweep_that_is_cut_at_any_statement_has_cancelled_all_of_its_batch_or_none(committed, when, travel):
+    Task.objects.enqueue_many([{"func": tasks.noop, "args": [n], "expires": timedelta(seconds=1)} for n in range(3)])
+    travel(2)
+    assert cut_at_each_statement(committed, when, taskqueue.expire) >= 1
+    assert waiting(committed) == []
+    assert TaskEvent.objects.using(committed).filter(kind="task.cancelled").count() == 3

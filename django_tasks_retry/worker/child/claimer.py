@@ -11,6 +11,8 @@ from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from .attempt import Attempt
 
+SHORTEST_WAIT = 0.02
+
 
 class Claimer:
     def __init__(self, worker_id: str, options: WorkerOptions, database: DatabaseCaller, paths: Sequence[str]) -> None:
@@ -24,21 +26,30 @@ class Claimer:
     def is_due(self) -> bool:
         return self.claim_now or monotonic() >= self.next_poll
 
-    def claim(self, limit: int) -> list[Lease]:
-        """Up to `limit` leases. Claims again at once where there may be more."""
+    def claim(self, limit: int, at_once: int) -> list[Lease]:
+        """Up to `limit` leases; of limited lanes, `at_once` at most. Claims again at once where there may be more."""
         try:
-            leases = self.database.call(lambda: self.ask(limit))
+            leases = self.database.call(lambda: self.ask(limit, at_once))
         except Unavailable:
             self.answer_lost = True
             return []
         self.claim_now = len(leases) == limit or self.lanes.came_short
-        self.next_poll = monotonic() + self.options.poll * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
+        spread = random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
+        now = monotonic()
+        # What was full, or had started too often, is asked for again when it may have room; not before.
+        opens_in = max(SHORTEST_WAIT, (self.lanes.opens_at - now) * (spread + 0.2))
+        self.next_poll = now + min(self.options.poll * spread, opens_in)
         return leases
 
-    def ask(self, limit: int) -> list[Lease]:
+    def note_ended(self, lease: Lease) -> None:
+        """A permit is free: where its lane was full, it is claimed from again at once."""
+        if self.lanes.reopen(lease.lane, f"queue:{lease.queue}", f"function:{lease.func_path}"):
+            self.claim_now = True
+
+    def ask(self, limit: int, at_once: int) -> list[Lease]:
         only, backend = self.options.only, self.options.backend
         if only is None:
-            return claim(self.worker_id, limit=limit, backend=backend, lanes=self.lanes)
+            return claim(self.worker_id, limit=limit, backend=backend, lanes=self.lanes, at_once=at_once)
         known = only.func_path in (self.lanes.paths or ())
         lease = claim_task(only, self.worker_id, backend=backend) if known else None
         return [lease] if lease else []

@@ -6,7 +6,17 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
-from ...taskqueue import Sweep, expire, forget_signals, forget_skipped, forget_stats, prune_pages, recover
+from ...taskqueue import (
+    Sweep,
+    expire,
+    forget_idle,
+    forget_signals,
+    forget_skipped,
+    forget_stats,
+    prune_pages,
+    recover,
+    tick_breakers,
+)
 from ...taskqueue.consumer.expire import BATCH
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.outcomes import OutcomeRecorder, Recorded
@@ -18,6 +28,7 @@ RECOVER_SECONDS = 1.0
 SWEEP_SECONDS = 1.0
 EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
+BREAKER_SECONDS = 5.0
 WORKERS_PER_SECOND = 8
 
 
@@ -35,11 +46,17 @@ class Maintenance:
         self.sweeping, self.sweep = Every(SWEEP_SECONDS), Sweep(backend)
         self.expiring = Every(EXPIRE_SECONDS)
         self.pruning = Every(PRUNE_SECONDS)
+        self.breaking = Every(BREAKER_SECONDS)
         self.batches: Iterator[int] | None = None
         self.schedules = ScheduleTicker(supervisor_id, backend, database, tell_enqueued)
         self.duties = (
-            self.prune_a_batch, self.recover_expired, self.expire_waiting, self.wake_waiting, self.schedules.tick,
-        )  # fmt: skip
+            self.prune_a_batch,
+            self.recover_expired,
+            self.expire_waiting,
+            self.wake_waiting,
+            self.tick_breakers,
+            self.schedules.tick,
+        )
 
     def share_with(self, workers: int) -> None:
         """With many workers alive, each looks less often, so that the database is asked about as often in all."""
@@ -47,10 +64,17 @@ class Maintenance:
         self.expiring.seconds = max(EXPIRE_SECONDS, workers / WORKERS_PER_SECOND)
         self.sweeping.seconds = max(SWEEP_SECONDS, workers / WORKERS_PER_SECOND)
         self.schedules.looking.seconds = max(LOOK_SECONDS, workers / WORKERS_PER_SECOND)
+        self.breaking.seconds = max(BREAKER_SECONDS, workers / WORKERS_PER_SECOND)
 
     def tick(self) -> int:
         """Returns how many tasks were recovered, woken or enqueued."""
         return sum(self.attempt(duty) for duty in self.duties)
+
+    def tick_breakers(self) -> int:
+        """Pause functions that fail too often, and try again those that did."""
+        if self.breaking.is_due():
+            self.database.call(lambda: tick_breakers(self.backend))
+        return 0
 
     def attempt(self, duty: Callable[[], int]) -> int:
         try:
@@ -88,6 +112,7 @@ class Maintenance:
             self.database.call(lambda: forget_stats(backend=self.backend))
             self.database.call(lambda: forget_skipped(backend=self.backend))
             self.database.call(lambda: forget_signals(backend=self.backend))
+            self.database.call(lambda: forget_idle(self.backend))
         if self.batches is None:
             return 0
         batches = self.batches

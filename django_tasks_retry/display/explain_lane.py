@@ -9,7 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from ..models import LaneState, Task
-from ..taskqueue.lanes.summaries import LaneSummary, begun_in, running_in, summarize
+from ..taskqueue.lanes.order import awaited_by, begun_in
+from ..taskqueue.lanes.summaries import LaneSummary, running_in, summarize
 from ..taskqueue.operator import summaries
 from .actors import actor_names
 from .formatting import NO_VALUE, format_capped, format_duration, format_moment, one_line
@@ -83,7 +84,7 @@ def rate_sentence(summary: LaneSummary) -> str:
 
 def order_sentence(task: Task, scope: Scope) -> str:
     begun = begun_in(task.lane, scope.using)
-    if begun is None or begun == task.pk:
+    if begun is None or begun.pk == task.pk or (task.batch and awaited_by(begun) == task.batch):
         return ""
-    values = {"lane": one_line(task.lane, 100), "task": begun}
+    values = {"lane": one_line(task.lane, 100), "task": begun.pk}
     return _("Lane %(lane)s keeps its order: %(task)s was begun before it and has not finished.") % values

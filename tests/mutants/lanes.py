@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import PG, Edit, Mutant
 
 GATE, STATES, WINDOW = "taskqueue/lanes/gate.py", "taskqueue/lanes/states.py", "rules/lanes/window.py"
+STRICT, GRAPHS = "taskqueue/lanes/order.py", "tests/workflows/test_lanes.py::"
 LIMITS, RATES, ORDER = (f"tests/lanes/test_{name}.py::" for name in ("limits", "rates", "order"))
 RACES, RULES, CONTROL = "tests/races/test_lanes.py::", "tests/rules/test_lanes.py::", "tests/lanes/test_control.py::"
 RACE = RACES + "test_eight_claimers_never_hold_more_leases_of_a_lane_than_its_limit"
@@ -69,14 +70,18 @@ LANES = (
     ),
     Mutant(
         "strict order forgets what was begun",
-        (
-            Edit(
-                GATE,
-                "    if begun is not None:\n        return begun[2]",
-                "    if begun is None:\n        return begun[2]",
-            ),
-        ),
+        (Edit(STRICT, "    begun = begun_in(lane.key, using)\n", "    begun: Task | None = None\n"),),
         (ORDER + "test_the_head_blocks_while_it_waits_for_its_retry",),
+    ),
+    Mutant(
+        "in strict order members wait for the one that waits for them",
+        (Edit(STRICT, "        batch = awaited_by(begun)\n", "        batch = None\n"),),
+        (GRAPHS + "test_in_strict_order_members_go_before_the_one_that_waits_for_them",),
+    ),
+    Mutant(
+        "strict order is open while one waits for its members",
+        (Edit(STRICT, "        in_line = in_line.filter(batch=batch)\n", ""),),
+        (GRAPHS + "test_in_strict_order_nothing_else_begins_while_one_waits_for_its_members",),
     ),
     Mutant(
         "a lane with a row is claimed from without its lock",

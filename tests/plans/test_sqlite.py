@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from django_tasks_retry import taskqueue
+from django_tasks_retry.taskqueue.producer.backlog import Place, count
 from tests import tasks
 from tests.plans.explain import query_plans
 from tests.router import CurrentDatabase
@@ -54,6 +55,15 @@ def test_a_claim_hops_from_lane_to_lane_and_reads_one_range_of_each():
         "dtr_lanes (queue=? AND priority=? AND eta>? AND eta<?)",
         BY_ID,
     }
+
+
+@pytest.mark.parametrize("lane", ["", "tenant-7"])
+def test_a_backlog_is_counted_by_the_indexes_of_what_waits(lane):
+    enqueue(lane=lane)
+    with query_plans(USING) as lines:
+        assert count(Place("default", "default"), 10, USING) == 3
+    assert {line.partition(" (")[2] for line in reads_of_tasks(lines)} == {"queue=?)"}
+    assert not any(line.startswith("SCAN django") for line in lines)
 
 
 def test_reports_find_their_tasks_by_their_ids():

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 
-from django_tasks_retry import Abort, call, retry
+from django_tasks_retry import Abort, call, lane, retry
 from django_tasks_retry.compat import task
 
 calls: list[Any] = []
@@ -153,3 +153,17 @@ def node(context: Any, graph: Any) -> int:
     if isinstance(graph, int):
         return graph
     return combine(graph["op"], list(context.gather("below", [call(node, each) for each in graph["of"]])))
+
+
+@task
+@lane("ledger-{account}", order="strict")
+def enter(account: int, amount: int) -> int:
+    return note(amount)
+
+
+@task(takes_context=True)
+@lane("ledger-{account}", order="strict")
+def settle(context: Any, account: int, parts: list[Any]) -> int:
+    """Amounts, and lists of them, which are settled by tasks like this one; all in the lane of the account."""
+    calls = [call(settle if isinstance(part, list) else enter, account, part) for part in parts]
+    return sum(context.gather("parts", calls))

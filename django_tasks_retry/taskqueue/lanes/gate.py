@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from django.db import transaction
 
-from ...models import LaneState, Task
+from ...models import LaneState
 from ...rules.lanes import window
 from ...rules.lanes.limits import Limit
 from ..lease import EARLIEST, Claimed
 from .limits import decided, limit_of
+from .order import head_of
 from .states import count_running, hold, make
 
 if TYPE_CHECKING:
@@ -174,14 +174,3 @@ def note_taken(claimed: Claimed, rooms: dict[str, Room]) -> None:
 def held_label(room: Room) -> str:
     """As the statement of the claim names it."""
     return f"{room.state.kind}:{room.state.name}"
-
-
-def head_of(lane: Lane, using: str) -> UUID | None:
-    """In strict order: what was begun and is not finished, else the first in line. None where that is elsewhere."""
-    waiting = Task.objects.using(using).pending().filter(lane=lane.key, lane__gt="")
-    begun = waiting.filter(attempts__gt=0).order_by("eta", "pk").values_list("queue", "priority", "pk").first()
-    if begun is not None:
-        return begun[2] if begun[:2] == (lane.queue, lane.priority) else None
-    in_line = waiting.filter(queue=lane.queue, priority=lane.priority).order_by("eta", "pk")
-    first: UUID | None = in_line.values_list("pk", flat=True).first()
-    return first

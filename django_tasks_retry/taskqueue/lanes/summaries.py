@@ -97,10 +97,3 @@ def running_in(lane: str, using: str) -> list[UUID]:
     """Some of those that run in a lane."""
     running = Task.objects.using(using).running().filter(lane=lane, lane__gt="")
     return list(running.order_by("pk").values_list("pk", flat=True)[:MOST_RUNNING])
-
-
-def begun_in(lane: str, using: str) -> UUID | None:
-    """In a lane of strict order: what was begun and waits for its next attempt."""
-    begun = Task.objects.using(using).pending().filter(lane=lane, lane__gt="", attempts__gt=0)
-    first: UUID | None = begun.order_by("eta", "pk").values_list("pk", flat=True).first()
-    return first

@@ -19,7 +19,8 @@ from ..taskqueue import alive_workers
 from ..taskqueue.operator import summaries
 from .actors import actor_names
 from .eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue, unknown_task_advice
-from .explain_lane import explain_limit, explain_pause
+from .explanations.lanes import explain_limit, explain_pause
+from .explanations.waiting import explain_waiting
 from .formatting import (
     NO_VALUE,
     error_name,
@@ -32,7 +33,6 @@ from .formatting import (
 from .reading import unreadable_columns
 from .redact import visible_reason
 from .scope import Scope
-from .waiting import explain_waiting
 
 
 @dataclass(frozen=True, slots=True)

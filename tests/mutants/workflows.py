@@ -30,7 +30,7 @@ WORKFLOWS = (
     ),
     Mutant(
         "nobody sweeps",
-        (Edit("worker/supervisor/maintenance.py", "self.wake_waiting, ", ""),),
+        (Edit("worker/supervisor/maintenance.py", "            self.wake_waiting,\n", ""),),
         (BATCHES + "test_every_worker_sweeps",),
     ),
     Mutant(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django_tasks_retry import call
-from django_tasks_retry.display.explain_lane import order_sentence
+from django_tasks_retry.display.explanations.lanes import order_sentence
 from django_tasks_retry.display.scope import current_scope
 from django_tasks_retry.models import Task
 from django_tasks_retry.testing.inline import run_inline

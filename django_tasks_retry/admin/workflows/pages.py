@@ -10,9 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
+from ...display.explanations.waiting import batch_counts
 from ...display.formatting import format_number
 from ...display.scope import Scope, current_scope
-from ...display.waiting import batch_counts
 from ...models import Task
 from ...rules.names import short_id
 from ...taskqueue.workflows.wake import keys_of

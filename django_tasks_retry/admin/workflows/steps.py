@@ -13,10 +13,10 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
 from ...display.events import as_mapping
+from ...display.explanations.waiting import BatchCounts, batch_counts
 from ...display.formatting import one_line
 from ...display.reading import read_rows
 from ...display.redact import redacted_json
-from ...display.waiting import BatchCounts, batch_counts
 from ...models import Step, Task, TaskEvent
 from ...taskqueue.workflows.memory import Kind
 

@@ -8,14 +8,14 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from ..models import LaneState, Task
-from ..taskqueue.lanes.order import awaited_by, begun_in
-from ..taskqueue.lanes.summaries import LaneSummary, running_in, summarize
-from ..taskqueue.operator import summaries
-from .actors import actor_names
-from .formatting import NO_VALUE, format_capped, format_duration, format_moment, one_line
-from .redact import visible_reason
-from .scope import Scope
+from ...models import LaneState, Task
+from ...taskqueue.lanes.order import awaited_by, begun_in
+from ...taskqueue.lanes.summaries import LaneSummary, running_in, summarize
+from ...taskqueue.operator import summaries
+from ..actors import actor_names
+from ..formatting import NO_VALUE, format_capped, format_duration, format_moment, one_line
+from ..redact import visible_reason
+from ..scope import Scope
 
 
 def labels_of(task: Task) -> list[str]:

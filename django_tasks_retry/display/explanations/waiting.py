@@ -10,11 +10,11 @@ from django.db.models import Count
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from ..models import Task
-from ..rules.backoff import MAX_DELAY
-from ..rules.status import UNFINISHED, Status
-from ..taskqueue.workflows.wake import SIGNAL, batch_of
-from .formatting import format_moment, format_number, one_line
+from ...models import Task
+from ...rules.backoff import MAX_DELAY
+from ...rules.status import UNFINISHED, Status
+from ...taskqueue.workflows.wake import SIGNAL, batch_of
+from ..formatting import format_moment, format_number, one_line
 
 ENDLESS_SECONDS = MAX_DELAY / 2
 

@@ -57,7 +57,7 @@ def test_two_functions_that_give_one_lane_different_limits_are_named():
     ("lanes", "why"),
     [
         ({"a": 2}, "give a Limit"),
-        ({"a": {"runing": 2}}, "'runing' is no key"),
+        ({"a": {"runs": 2}}, "'runs' is no key"),
         ({"": {"running": 2}}, "no pattern"),
         ({"queue:a": {"weight": 2}}, "order and weight are for lanes"),
         ([], "give a dictionary"),

@@ -33,8 +33,8 @@ def test_a_limit_that_makes_no_sense_is_refused(wrong):
 def test_a_limit_is_read_from_a_dictionary_and_a_wrong_key_is_named():
     assert read_limit({"running": 2}) == Limit(running=2)
     assert read_limit({"starts": 5, "per": timedelta(minutes=2)}) == Limit(starts=5, per=120.0)
-    with pytest.raises(InvalidLane, match="'runing' is no key"):
-        read_limit({"runing": 2})
+    with pytest.raises(InvalidLane, match="'runs' is no key"):
+        read_limit({"runs": 2})
     with pytest.raises(InvalidLane, match="give a Limit"):
         read_limit(2)
 

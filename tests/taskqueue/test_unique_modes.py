@@ -183,7 +183,7 @@ def test_a_task_that_waits_for_its_retry_keeps_its_time(database, travel):
 WRONG = [
     ({"on_conflict": "replace"}, "Give unique_key=, too"),
     ({"debounce": 3}, "Give unique_key=, too"),
-    ({"unique_key": "k", "on_conflict": "replce"}, "give one of keep, replace, again, raise. Did you mean 'replace'"),
+    ({"unique_key": "k", "on_conflict": "replaces"}, "give one of keep, replace, again, raise. Did you mean 'replace'"),
     ({"unique_key": "k", "on_conflict": "again", "interval": 9}, "there would be two series. Cancel the old one"),
     ({"unique_key": "k" * 195, "on_conflict": "again"}, "Give at most 194 characters"),
     ({"unique_key": "k", "debounce_max": 9}, "Give debounce=, too"),

@@ -40,11 +40,11 @@ class Failed(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The attempt ended through no fault of the task: it is refunded."""
+    """The attempt ended through no fault of the task: it is refunded, and keeps its place in line but for a delay."""
 
     lease: Lease
     reason: str
-    delay: float = 0.0
+    delay: float | None = None
     actor: str | None = None
 
 
@@ -56,7 +56,8 @@ class Report(NamedTuple):
     move: Move
     moved_by: str
     actor: str
-    delay: float = 0.0
+    delay: float | None = None
+    """Seconds until the next attempt; None where the task keeps its eta."""
     error: dict[str, Any] | None = None
     result: str | None = None
     data: tuple[dict[str, Any], ...] = ({},)
@@ -126,7 +127,8 @@ def completed(outcome: Completed) -> Report:
 
 def released(outcome: Released) -> Report:
     data = {"reason": noted(outcome.reason), "refunded": True}
-    return Report(outcome.lease, RELEASE, **signed(outcome), delay=bounded_delay(float(outcome.delay)), data=(data,))
+    delay = None if outcome.delay is None else bounded_delay(float(outcome.delay))
+    return Report(outcome.lease, RELEASE, **signed(outcome), delay=delay, data=(data,))
 
 
 def failed(outcome: Failed) -> Report:

@@ -5,7 +5,8 @@ last claim reached, so that its cost depends neither on tasks scheduled for late
 index entries that an old transaction keeps from being vacuumed. Lanes are looked up afresh once a second, and whenever
 a claim comes back short; tasks that sort below a floor (a retry, an earlier eta) are found then. A few lanes in which
 nothing is due are remembered for a while, so that the next arrival in them is claimed without another look. Looking
-does walk dead index entries, so where that has become slow it is done less often.
+does walk dead index entries, so where that has become slow it is done less often. Where more lanes are due than fit
+on a page, as with a queue for each tenant, claims go from page to page.
 
 A lane may hold tasks that are not for this claimer: of functions that it does not know, or does not claim for, or of
 another backend. Claims read past them. Where that has become slow, the floors are kept through the next looks, above
@@ -30,6 +31,8 @@ from ..lease import EARLIEST, Lease
 REMEMBER_SECONDS = 1.0
 QUIET_SECONDS = 60.0
 QUIET_LANES = 16
+LANES_A_PAGE = 256
+FIRST_LANE = ("", 0)  # which sorts before all: no queue is without a name
 SHARE_OF_TIME = 0.05  # that a claimer may spend on looking where it is slow
 
 
@@ -53,7 +56,7 @@ class Lane:
 
 
 class KnowsLanes(Protocol):
-    def due_lanes(self) -> list[Lane]: ...
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> list[Lane]: ...
 
 
 @dataclass(slots=True)
@@ -70,6 +73,7 @@ class Lanes:
     reads_all: bool = True  # the next claim begins where the lanes do
     read_seconds: float = 0.0
     keep_floors_until: float = float("-inf")
+    after: tuple[str, int] = FIRST_LANE  # where the next page begins
 
     def serves(self, queue: str) -> bool:
         return serves(queue, self.queues, self.exclude)
@@ -77,7 +81,7 @@ class Lanes:
     def look(self, engine: KnowsLanes) -> bool:
         """Find the lanes whose first task is due, and forget their floors, unless they rest. Whether there are any."""
         began = time.monotonic()
-        due = [lane for lane in engine.due_lanes() if self.serves(lane.queue)]
+        due = self.next_page(engine)
         self.reads_all = began >= self.keep_floors_until
         if not self.reads_all:
             self.keep_floors(due)
@@ -88,6 +92,18 @@ class Lanes:
         steadily, self.spent = min(spent, self.spent), spent
         self.rest = steadily / SHARE_OF_TIME if steadily > self.slow and self.lanes else 0.0
         return bool(due)
+
+    def next_page(self, engine: KnowsLanes) -> list[Lane]:
+        """The lanes on the next page that has any to serve; as a rule there is but one page."""
+        began_first = self.after == FIRST_LANE
+        while True:
+            page = engine.due_lanes(self.after)
+            is_last = len(page) < LANES_A_PAGE
+            self.after = FIRST_LANE if is_last else page[-1].name
+            served = [lane for lane in page if self.serves(lane.queue)]
+            if served or (is_last and began_first):
+                return served
+            began_first = began_first or is_last
 
     def keep_floors(self, due: Sequence[Lane]) -> None:
         known = {lane.name: lane for lane in self.lanes}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from ...models import Task
-from ..consumer.lanes import Lane
+from ..consumer.lanes import FIRST_LANE, Lane
 from ..consumer.receipts import Receipt
 from ..consumer.report import Report
 from ..lease import Claimed, Fence, Lease
@@ -54,8 +54,8 @@ class Engine(Protocol):
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
         """The unfinished tasks that hold the unique keys of these."""
 
-    def due_lanes(self) -> list[Lane]:
-        """The lanes whose first task is due."""
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> list[Lane]:
+        """A page of lanes whose first task is due, in the order of queues and priorities, behind the one named."""
 
     def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
         """Lease up to `limit` due tasks, lane by lane."""

@@ -14,7 +14,7 @@ from ...rules.failure import LOST
 from ...rules.payload import dump
 from ...rules.status import Status
 from ...rules.transitions import KEPT
-from ..consumer.lanes import Lane
+from ..consumer.lanes import FIRST_LANE, LANES_A_PAGE, Lane
 from ..consumer.receipts import Receipt
 from ..consumer.report import LOST_FINGERPRINT, Report
 from ..database import as_array, as_moment, as_text, fetch, fetch_any, run
@@ -149,8 +149,8 @@ class PostgreSQL:
 
     # Leases
 
-    def due_lanes(self) -> list[Lane]:
-        rows = fetch_any(LANES, None, self.using)
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> list[Lane]:
+        rows = fetch_any(LANES, {"queue": after[0], "priority": after[1], "most": LANES_A_PAGE}, self.using)
         return [Lane(queue, int(priority), eta, as_moment(now)) for queue, priority, eta, now in rows]
 
     def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:

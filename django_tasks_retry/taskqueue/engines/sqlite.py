@@ -20,7 +20,7 @@ from ...querysets import TaskQuerySet
 from ...rules.failure import LOST
 from ...rules.status import Status
 from ...rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
-from ..consumer.lanes import Lane
+from ..consumer.lanes import FIRST_LANE, LANES_A_PAGE, Lane
 from ..consumer.receipts import Receipt
 from ..consumer.report import LOST_FINGERPRINT, Report, error_record
 from ..database import as_moment, fetch, fetch_stored, run
@@ -103,11 +103,12 @@ class SQLite:
 
     # Claims
 
-    def due_lanes(self) -> list[Lane]:
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> list[Lane]:
         long_ago = now(self.using) - AGES
+        rows = sorted(row for row in fetch(LANES, None, self.using) if row[:2] > after)
         return [
             Lane(queue, priority, read_or(long_ago, floor_of, eta), as_moment(moment))
-            for queue, priority, eta, moment in fetch(LANES, None, self.using)
+            for queue, priority, eta, moment in rows[:LANES_A_PAGE]
         ]
 
     def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:

@@ -166,6 +166,11 @@ FAULTS = {
     "F204": "a schedule comes and goes with a rolling deploy",
     "F205": "no worker for many slots",
     "F206": "a worker's clock is wrong when a slot is due",
+    "F350": "a lone task wakes a whole fleet",
+    "F351": "those who were woken have no room",
+    "F352": "every worker prunes the same tasks",
+    "F353": "a queue for each of many tenants",
+    "F354": "a task that was given back loses its place in line",
 }
 DOES_NOT_APPLY: dict[str, str] = {}
 ON_POSTGRESQL_ALONE = {

@@ -11,6 +11,9 @@ from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from .attempt import Attempt
 
+OWN_POLLS = 60
+"""A child polls by itself this many times less often than its supervisor."""
+
 
 class Claimer:
     def __init__(self, worker_id: str, options: WorkerOptions, database: DatabaseCaller, paths: Sequence[str]) -> None:
@@ -34,7 +37,8 @@ class Claimer:
             self.answer_lost = True
             return []
         self.claim_now = len(leases) == limit or self.lanes.came_short
-        self.next_poll = monotonic() + self.options.poll * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
+        # The supervisor polls for all its children. This is for a wake-up that was lost on its way from there.
+        self.next_poll = monotonic() + self.options.poll * OWN_POLLS * random.uniform(0.8, 1.2)  # noqa: S311
         return leases
 
     def release_unanswered(self, attempts: Iterable[Attempt]) -> None:

@@ -45,6 +45,7 @@ class ChildProcess:
     given_up: set[UUID] = field(default_factory=set)
     """Tasks whose attempt here counts no more, whatever still runs of it."""
     share: int | None = None
+    woken_at: float = 0.0
 
     def entries(self, *states: State) -> list[Entry]:
         return list(self.inflight.entries(*states))

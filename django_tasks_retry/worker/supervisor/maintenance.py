@@ -15,7 +15,8 @@ from .schedules import LOOK_SECONDS, ScheduleTicker
 logger = logging.getLogger(__name__)
 RECOVER_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
-WORKERS_PER_SECOND = 8
+PRUNE_AGAIN_SECONDS = 30.0
+WORKERS_PER_SECOND = 4
 
 
 class Maintenance:
@@ -30,11 +31,16 @@ class Maintenance:
         self.actor, self.backend, self.database, self.recorder = supervisor_id, backend, database, recorder
         self.recovering = Every(RECOVER_SECONDS)
         self.pruning = Every(PRUNE_SECONDS)
+        self.is_pruner = False
         self.batches: Iterator[int] | None = None
         self.schedules = ScheduleTicker(supervisor_id, backend, database, tell_enqueued)
 
-    def share_with(self, workers: int) -> None:
-        """With many workers alive, each looks less often, so that the database is asked about as often in all."""
+    def share_with(self, workers: int, *, is_pruner: bool) -> None:
+        """With many workers alive, each looks less often, so that the database is asked about as often in all.
+
+        One of them prunes. Two that do, since they disagree for some seconds, only take turns.
+        """
+        self.is_pruner = is_pruner
         self.recovering.seconds = max(RECOVER_SECONDS, workers / WORKERS_PER_SECOND)
         self.schedules.looking.seconds = max(LOOK_SECONDS, workers / WORKERS_PER_SECOND)
 
@@ -56,15 +62,25 @@ class Maintenance:
             self.recorder.recorded(Recorded(receipt, receipt.cause), receipt)
         return len(receipts)
 
+    @property
+    def is_pruning(self) -> bool:
+        return self.batches is not None
+
     def prune_a_batch(self) -> int:
-        if self.pruning.is_due():
+        if self.is_pruner and self.pruning.is_due():
             self.batches = prune_pages(backend=self.backend)
             self.database.call(lambda: forget_stats(backend=self.backend))
             self.database.call(lambda: forget_skipped(backend=self.backend))
         if self.batches is None:
             return 0
         batches = self.batches
-        done = self.database.call(lambda: next(batches, None))
+        try:
+            done = self.database.call(lambda: next(batches, None))
+        except Unavailable:
+            # An iterator that was interrupted is at its end, which must not be taken for an answer of the database.
+            self.batches = None
+            self.pruning.hurry(PRUNE_AGAIN_SECONDS)
+            raise
         if done:
             logger.debug("pruned %d finished tasks", done)
         elif done is None:

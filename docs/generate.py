@@ -59,7 +59,7 @@ FLAGS = {
     "--processes": "Number of child processes.",
     "--threads": "Plain functions that run at once, per process.",
     "--async-slots": "Coroutines that run at once, per process.",
-    "--max-connections": "The most connections to the database. Starts fewer threads where they would not fit under it.",
+    "--max-connections": "The most connections to the database. Starts fewer threads where they would not fit.",
     "--drain": "Stop when nothing is due. Tasks that wait for a later eta do not count.",
     "--once": "Run at most one task, then stop.",
     "--max-tasks": "Stop after this many attempts.",

@@ -31,7 +31,7 @@ from ..lease import EARLIEST, Lease
 REMEMBER_SECONDS = 1.0
 QUIET_SECONDS = 60.0
 QUIET_LANES = 16
-LANES_A_PAGE = 256
+LANES_A_PAGE = 128
 FIRST_LANE = ("", 0)  # which sorts before all: no queue is without a name
 SHARE_OF_TIME = 0.05  # that a claimer may spend on looking where it is slow
 

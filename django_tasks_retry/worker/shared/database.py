@@ -18,7 +18,7 @@ from .deadline import Deadline
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-LONGEST_PAUSE = 5.0
+LONGEST_PAUSE = 2.0
 LOCK_MILLISECONDS = 1000
 CONNECT_SECONDS = 10.0
 

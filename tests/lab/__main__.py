@@ -80,6 +80,7 @@ def run(given: argparse.Namespace) -> int:
         Load(reach, Host(f"app{number}", 20 + number, given.inside), cluster, programs)
         for number, reach in enumerate(REACHES, 1)
     ]
+    cluster.workers = [load.host for load in loads]
     with cluster.connect("postgres") as connection:
         connection.execute("CREATE DATABASE lab")
     migrate = [sys.executable, "-m", "django", "migrate", "-v", "0"]
@@ -90,8 +91,11 @@ def run(given: argparse.Namespace) -> int:
     wait_until(lambda: all(len(load.runs()) > 20 for load in loads), "tasks that run")
     say(f"{given.replication}hronous replication, {', '.join(REACHES)}")
     say(f"{'fault':20} {'reach':10} {'enqueue':>9} {'execution':>10} {'resumed':>9}")
-    for name in given.faults or FAULTS:
-        try_fault(name, cluster, loads)
+    try:
+        for name in given.faults or FAULTS:
+            try_fault(name, cluster, loads)
+    except TimeoutError as error:
+        say(f"stopped: {error}")
     return tell_books(close(cluster, loads))
 
 

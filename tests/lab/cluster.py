@@ -28,7 +28,8 @@ PARAMETERS = {
     "tcp_user_timeout": 10000,
     "wal_keep_size": "512MB",
 }
-READY_SECONDS = 120.0
+READY_SECONDS = 180.0
+STEADY_LOOKS = 4
 
 
 def wait_until(fact: Callable[[], Any], what: str, seconds: float = READY_SECONDS) -> Any:
@@ -40,9 +41,18 @@ def wait_until(fact: Callable[[], Any], what: str, seconds: float = READY_SECOND
     return found
 
 
+def has_etcd(host: Host) -> bool:
+    try:
+        answer = urllib.request.urlopen(f"http://{host.address}:2379/health", timeout=1)
+        return bool(json.load(answer)["health"] == "true")
+    except (OSError, ValueError):
+        return False
+
+
 class Cluster:
     def __init__(self, hosts: list[Host], programs: Programs, *, synchronous: bool) -> None:
         self.hosts, self.programs, self.synchronous = hosts, programs, synchronous
+        self.workers: list[Host] = []
 
     @property
     def place(self) -> dict[str, str]:
@@ -74,8 +84,8 @@ class Cluster:
             "--advertise-client-urls": clients,
             "--initial-cluster": peers,
             "--initial-cluster-state": "existing" if (host.folder / "etcd").exists() else "new",
-            "--heartbeat-interval": "200",
-            "--election-timeout": "2000",
+            "--heartbeat-interval": "300",
+            "--election-timeout": "3000",
         }
         command = [str(self.programs.etcd), *(part for pair in words.items() for part in pair)]
         host.start(command, {**self.programs.environment, "ETCD_UNSUPPORTED_ARCH": ""}, "etcd")
@@ -120,9 +130,20 @@ class Cluster:
         return []
 
     def is_whole(self) -> bool:
-        roles = [member["role"] for member in self.members() if member["state"] in {"running", "streaming"}]
-        followers = "sync_standby" if self.synchronous else "replica"
-        return len(roles) == len(self.hosts) and "leader" in roles and followers in roles
+        """A leader, two standbys that follow it, and three members of etcd; for some seconds, since a standby that has
+        just come back says so before it looks at its own history."""
+        for _ in range(STEADY_LOOKS):
+            if not (self.has_members() and all(map(has_etcd, self.hosts))):
+                return False
+            time.sleep(1)
+        return True
+
+    def has_members(self) -> bool:
+        members = self.members()
+        states = {member["role"]: member["state"] for member in members}
+        following = [member for member in members if member["state"] == "streaming" and member.get("lag") == 0]
+        is_safe = not self.synchronous or states.get("sync_standby") == "streaming"
+        return states.get("leader") == "running" and len(following) == len(self.hosts) - 1 and is_safe
 
     def named(self, role: str) -> Host:
         """The host of the leader, or of a standby: a synchronous one where there is one."""

@@ -14,6 +14,7 @@ from .network import Host
 
 Mend = Callable[[], None]
 ETCD_AWAY_SECONDS = 25.0
+HOST_CUT_SECONDS = 30.0
 
 
 def nothing() -> None:
@@ -76,6 +77,15 @@ def etcd_loss(cluster: Cluster) -> Mend:
     return nothing
 
 
+def host_cut(cluster: Cluster) -> Mend:
+    """The cable of a worker's host is cut for two leases: what exceeds 30 s is the time it takes to go on."""
+    host = cluster.workers[-1]
+    host.cut_cable()
+    time.sleep(HOST_CUT_SECONDS)
+    host.mend()
+    return nothing
+
+
 FAULTS: dict[str, Callable[[Cluster], Mend]] = {
     fault.__name__.replace("_", "-"): fault
     for fault in (
@@ -86,5 +96,6 @@ FAULTS: dict[str, Callable[[Cluster], Mend]] = {
         switchover,
         etcd_loss,
         postgres_crash,
+        host_cut,
     )
 }

@@ -18,6 +18,7 @@ SELECT count(*) FROM (
     GROUP BY task_id HAVING count(*) > 1
 ) AS twice
 """
+SHORTEST_GAP = 1.0
 UNFINISHED = "SELECT count(*) FROM django_tasks_retry_task WHERE status IN ('PENDING', 'RUNNING')"
 
 
@@ -53,7 +54,8 @@ def outages(loads: list[Load], first: float, last: float) -> list[Outage]:
     found = []
     for load, enqueued in zip(loads, writes, strict=True):
         ran = longest_gap([line.at for line in load.runs()], first, last)
-        found.append(Outage(load.reach, enqueued.seconds, ran.seconds, max(0.0, ran.ended - accepted)))
+        late = max(0.0, ran.ended - accepted) if ran.seconds > SHORTEST_GAP else 0.0
+        found.append(Outage(load.reach, enqueued.seconds, ran.seconds, late))
     return found
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from . import __doc__ as about
 from .contenders import PEERS
 from .measures import MEASURES, Bench, Figure
-from .report import chart, read, table, verdicts, write
+from .pictures import chart, curves
+from .report import read, table, verdicts, write
 from .server import Server
 
 
@@ -33,10 +34,8 @@ def arguments() -> argparse.Namespace:
         default="",
         help=f"measure neighbours too, each in an environment of its own ({names})",
     )
-    parser.add_argument("--out", type=Path, help="a folder for figures.json, table.md and chart.svg")
-    parser.add_argument(
-        "--redraw", action="store_true", help="only make table.md and chart.svg from figures.json again"
-    )
+    parser.add_argument("--out", type=Path, help="a folder for figures.json, table.md and pictures")
+    parser.add_argument("--redraw", action="store_true", help="only make table.md and pictures from figures.json again")
     given = parser.parse_args()
     unknown = set(given.measures) - set(MEASURES)
     if unknown:
@@ -67,6 +66,7 @@ def main() -> None:
     if given.out:
         write(given.out, figures)
         (given.out / "chart.svg").write_text(chart(figures))
+        (given.out / "curves.svg").write_text(curves(figures))
 
 
 if __name__ == "__main__":

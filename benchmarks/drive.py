@@ -22,9 +22,9 @@ POLL_SECONDS = 0.05
 DEADLINE_SECONDS = 120.0
 
 
-def drain(server: Server, who: Contender, url: str, *, processes: int) -> Drained:
+def drain(server: Server, who: Contender, url: str, *, processes: int, threads: int | None = None) -> Drained:
     """From the first tasks that are final to the last one."""
-    with who.working(url, processes) as pid, closing(Asker(url)) as ask:
+    with who.working(url, processes, *([threads] if threads else [])) as pid, closing(Asker(url)) as ask:
         there = ask(who.left)
         wait_until(lambda: ask(who.left) < there)
         began, first = time.perf_counter(), ask(who.left)

@@ -63,6 +63,14 @@ def enqueue(bench: Bench) -> Iterator[Figure]:
         yield Figure("WAL a task, enqueue", who.name, (bench.server.wal() - before) / bulk, "B")
 
 
+def stream(bench: Bench) -> Iterator[Figure]:
+    """A million calls out of a generator, and by how much the process that enqueues them grows."""
+    count = bench.some(1_000_000)
+    seconds, megabytes = OURS.tell(bench.ready(OURS), "stream", count)
+    yield Figure(f"enqueue, {count:,} streamed", OURS.name, count / seconds, "/s")
+    yield Figure(f"enqueue, {count:,} streamed: growth of the process", OURS.name, megabytes, "MB")
+
+
 def drain(bench: Bench) -> Iterator[Figure]:
     """No-ops by the real worker, with two processes; ours and the ceiling with one, too."""
     tasks = bench.some(20_000)
@@ -75,6 +83,44 @@ def drain(bench: Bench) -> Iterator[Figure]:
             yield Figure(f"{label}: server CPU", who.name, done.server_cpu / done.tasks * 1000, "s/1,000")
             yield Figure(f"{label}: WAL a task", who.name, done.wal / done.tasks, "B")
             yield Figure(f"{label}: largest process", who.name, done.rss, "MB")
+
+
+def kinds(bench: Bench) -> Iterator[Figure]:
+    """The same drain of ours with 1 kB in and out, with receivers on each signal, and of coroutines."""
+    tasks = bench.some(20_000)
+    for label, kind, receivers in (
+        ("no-ops", "noop", ""),
+        ("1 kB in, 1 kB out", "payload", ""),
+        ("a receiver on each signal", "noop", "1"),
+        ("coroutines", "coroutine", ""),
+    ):
+        os.environ["BENCHMARK_RECEIVERS"] = receivers
+        url = bench.ready(OURS)
+        OURS.tell(url, "fill", kind, tasks, 1)
+        yield Figure(f"drain of kinds, {label}", OURS.name, drain_filled(bench, url).rate, "/s")
+    del os.environ["BENCHMARK_RECEIVERS"]
+
+
+def growth(bench: Bench) -> Iterator[Figure]:
+    """Curves of ours: processes, threads at tasks of 10 ms, and what a claim costs with more queues."""
+    for processes in (1, 2, 4, 8):
+        done = bench.drain(OURS, bench.some(20_000), processes)
+        yield Figure(f"growth, processes: {processes}", OURS.name, done.rate, "/s")
+    for threads in (8, 32, 128):
+        url = bench.ready(OURS)
+        OURS.tell(url, "fill", "nap", bench.some(60 * threads), 1)
+        yield Figure(
+            f"growth, threads at tasks of 10 ms: {threads}", OURS.name, drain_filled(bench, url, 1, threads).rate, "/s"
+        )
+    for queues in (1, 10, 100):
+        url = bench.ready(OURS)
+        OURS.tell(url, "fill", "noop", bench.some(10_000), queues)
+        cost = statistics.median(OURS.tell(url, "claims", 40))
+        yield Figure(f"growth, a claim of 100 by queues: {queues}", OURS.name, cost, "ms")
+
+
+def drain_filled(bench: Bench, url: str, processes: int = 2, threads: int | None = None) -> Drained:
+    return drive.drain(bench.server, OURS, url, processes=processes, threads=threads)
 
 
 def backlog(bench: Bench) -> Iterator[Figure]:
@@ -101,6 +147,16 @@ def horizon(bench: Bench) -> Iterator[Figure]:
         idle.execute("SELECT count(*) FROM django_tasks_retry_task")
         done = drive.drain(bench.server, OURS, url, processes=2)
     yield Figure("long drain, pinned horizon", OURS.name, done.rate, "/s")
+    yield Figure("long drain, pinned horizon: slowest claim", OURS.name, slowest_claim(bench), "ms")
+
+
+def slowest_claim(bench: Bench) -> float:
+    """Of as many as a long drain takes, while nothing that is dead can go."""
+    url = bench.ready(OURS, bench.some(100_000))
+    with bench.server.connect("bench") as idle:
+        idle.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        idle.execute("SELECT count(*) FROM django_tasks_retry_task")
+        return float(max(OURS.tell(url, "claims", bench.some(100_000) // 100)))
 
 
 def burst(bench: Bench) -> Iterator[Figure]:
@@ -162,6 +218,24 @@ def sqlite(bench: Bench) -> Iterator[Figure]:
             yield Figure("drain on SQLite, 1 process", who.name, done.rate, "/s")
 
 
+def schedules(bench: Bench) -> Iterator[Figure]:
+    """Ten thousand schedules due at one instant: until the last is enqueued, and lone tasks picked up meanwhile."""
+    count = bench.some(10_000)
+    for label in ("", " on SQLite"):
+        with TemporaryDirectory(prefix="dtr-bench-") as folder:
+            url = f"sqlite:{folder}/db.sqlite3" if label else bench.ready(OURS)
+            if label:
+                OURS.tell(url, "setup")
+            due = int(OURS.tell(url, "schedules", count))
+            times = drive.latencies(OURS, url, 400)  # with their pauses, from before the instant until long after
+            made, milliseconds = OURS.tell(url, "enqueued_by", due)
+        if made < count:
+            raise RuntimeError(f"{count - made:,} of {count:,} schedules made no task")
+        title = f"{count:,} schedules due at once{label}"
+        yield Figure(title, OURS.name, milliseconds / 1000, "s")
+        yield Figure(f"{title}: pick-up, p95", OURS.name, drive.percentile(times, 95), "ms")
+
+
 LAYERS = {
     "none": "",
     "one that overrides nothing": "benchmarks.layers.Idle",
@@ -207,5 +281,21 @@ def guard(bench: Bench) -> Iterator[Figure]:
 
 MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     measure.__name__: measure
-    for measure in (enqueue, drain, latency, idle, prune, backlog, horizon, burst, sqlite, middleware, guard)
+    for measure in (
+        enqueue,
+        stream,
+        drain,
+        kinds,
+        growth,
+        latency,
+        idle,
+        prune,
+        backlog,
+        horizon,
+        burst,
+        sqlite,
+        schedules,
+        middleware,
+        guard,
+    )
 }

@@ -6,9 +6,11 @@ from urllib.parse import urlsplit
 SECRET_KEY = "benchmarks"
 USE_TZ = True
 INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "django_tasks_retry", "benchmarks"]
+if os.environ.get("BENCHMARK_RECEIVERS"):
+    INSTALLED_APPS.append("benchmarks.receivers.Receivers")
 MIDDLEWARE_OF_TASKS = list(filter(None, os.environ.get("BENCHMARK_MIDDLEWARE", "").split(",")))
 OPTIONS = {"MIDDLEWARE": MIDDLEWARE_OF_TASKS} if MIDDLEWARE_OF_TASKS else {}
-TASKS = {"default": {"BACKEND": "django_tasks_retry.backend.RetryBackend", "OPTIONS": OPTIONS}}
+TASKS = {"default": {"BACKEND": "django_tasks_retry.backend.RetryBackend", "QUEUES": [], "OPTIONS": OPTIONS}}
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import verbs  # in the folder of the contenders' scripts, which stands on the path of each
 
 from django_tasks_retry.compat import task
@@ -15,3 +17,18 @@ def noop() -> None:
 @task
 def stamp() -> None:
     verbs.stamp()
+
+
+@task
+def payload(text: str) -> str:
+    return text
+
+
+@task
+async def coroutine() -> None: ...
+
+
+@task
+def nap() -> None:
+    """As long as a short query elsewhere."""
+    time.sleep(0.01)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from django.db.models import F, Manager, Q, QuerySet
 
@@ -122,8 +122,18 @@ class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]
 
         return enqueue(Request.with_options(func, args=args, kwargs=kwargs or {}, **options))
 
-    def enqueue_many(self, requests: Iterable[Any]) -> list[Task]:
-        """Enqueue many calls at once: `Request`s, dictionaries of their fields, or `(func, args)` pairs."""
-        from .taskqueue import Request, enqueue_many
+    @overload
+    def enqueue_many(self, requests: Iterable[Any], *, returning: Literal[True] = True) -> list[Task]: ...
 
-        return enqueue_many(Request.read(item) for item in requests)
+    @overload
+    def enqueue_many(self, requests: Iterable[Any], *, returning: Literal[False]) -> int: ...
+
+    def enqueue_many(self, requests: Iterable[Any], *, returning: bool = True) -> list[Task] | int:
+        """Enqueue many calls at once: `Request`s, dictionaries of their fields, or `(func, args)` pairs.
+
+        With `returning=False` it returns how many, and needs no more memory for a million than for a thousand.
+        """
+        from .taskqueue import Request, enqueue_many, enqueue_stream
+
+        read = map(Request.read, requests)
+        return enqueue_many(read) if returning else enqueue_stream(read)

@@ -20,6 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 FIGURES = Path(__file__).parent / "benchmarks" / "figures.json"
 NEIGHBOURS = Path(__file__).parent / "neighbours.json"
 CHART = ".. image:: /benchmarks/chart.svg\n   :alt: Tasks a second, two processes.\n\n"
+WORDS = "Rates by processes and threads, the cost of a claim by queues."
+CURVES = f".. image:: /benchmarks/curves.svg\n   :alt: {WORDS}\n\n"
 
 OPTIONS = {
     "DATABASE": "Alias of ``DATABASES`` that holds the tasks. ``None`` asks the database routers.",
@@ -215,7 +217,8 @@ def benchmark_table() -> str:
     names = list(dict.fromkeys(figure.who for figure in figures))
     rows = [(measure, unit, *(shown(values.get((measure, name))) for name in names)) for measure, unit in units.items()]
     aims = "".join(f"- {verdict}\n" for verdict in verdicts(figures))
-    return f"{CHART}Aims:\n\n{aims}\n" + table(("Measure", "Unit", *names), rows)
+    pictures = CHART + (CURVES if (FIGURES.parent / "curves.svg").exists() else "")
+    return f"{pictures}Aims:\n\n{aims}\n" + table(("Measure", "Unit", *names), rows)
 
 
 def neighbours_table() -> str:

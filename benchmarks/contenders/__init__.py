@@ -70,10 +70,10 @@ class Contender:
         return json.loads(done.stdout) if done.stdout.strip() else None
 
     @contextmanager
-    def working(self, url: str, processes: int) -> Iterator[int]:
+    def working(self, url: str, processes: int, *options: int) -> Iterator[int]:
         """While its worker runs; the id of its process."""
         worker = subprocess.Popen(
-            self.command("work", processes),
+            self.command("work", processes, *options),
             env=self.environment(url),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

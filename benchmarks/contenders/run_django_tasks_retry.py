@@ -31,10 +31,37 @@ def enqueue_at_once(count: int) -> None:
     verbs.timed(lambda: Task.objects.enqueue_many([(tasks.noop,)] * size), count // size)
 
 
+def fill(kind: str, count: int, queues: int) -> None:
+    """Tasks of one kind, dealt out over so many queues."""
+    from benchmarks import tasks
+    from django_tasks_retry.models import Task
+
+    args = ["x" * 1024] if kind == "payload" else []
+    names = ["default", *(f"queue {number}" for number in range(1, queues))]
+    for _ in range(0, count, CHUNK):
+        size = min(CHUNK, count)
+        calls = [{"func": getattr(tasks, kind), "args": args, "queue": names[n % queues]} for n in range(size)]
+        Task.objects.enqueue_many(calls)
+
+
+def stream(count: int) -> None:
+    """So many rows of one call; the seconds, and by how many megabytes the process grew."""
+    import resource
+
+    from benchmarks import tasks
+    from django_tasks_retry.models import Task
+
+    Task.objects.enqueue_many(((tasks.noop,) for _ in range(CHUNK)), returning=False)
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    Task.objects.enqueue_many(((tasks.noop,) for _ in range(count)), returning=False)
+    seconds = time.perf_counter() - began
+    verbs.tell([seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024])
+
+
 def latency(count: int) -> None:
     from benchmarks import tasks
 
-    verbs.latency(tasks.stamp.enqueue, count)
+    verbs.latency(tasks.stamp.using(priority=50).enqueue, count)
 
 
 def alone(count: int) -> None:
@@ -82,15 +109,38 @@ def server_cost(count: int) -> None:
     verbs.tell({verb: min(values) for verb, values in spent.items()})
 
 
+def schedules(count: int) -> None:
+    """So many that are due at one instant, a few seconds from now; tells the instant."""
+    from datetime import UTC, datetime, timedelta
+
+    from django_tasks_retry.models import Schedule
+
+    due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=8)
+    common = {"func_path": "benchmarks.tasks.noop", "every": 86400.0, "timezone": "UTC"}
+    common |= {"anchor": due, "next_at": due, "updated_at": due}
+    Schedule.objects.bulk_create(Schedule(name=f"schedule {n}", **common) for n in range(count))
+    verbs.tell(due.timestamp())
+
+
+def enqueued_by(due: int) -> None:
+    """How many tasks schedules have made, and the milliseconds from their instant to the last of them."""
+    from django.db.models import Count, Max
+
+    from django_tasks_retry.models import Task
+
+    made = Task.objects.filter(schedule__isnull=False).aggregate(count=Count("id"), last=Max("created_at"))
+    verbs.tell([made["count"], (made["last"].timestamp() - due) * 1000 if made["count"] else 0])
+
+
 def setup() -> None:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
 
 
-def work(processes: int) -> None:
+def work(processes: int, threads: int = 0) -> None:
     command = [sys.executable, "-m", "django", "runworker", "--processes", str(processes), "-v", "0"]
-    os.execv(sys.executable, command)
+    os.execv(sys.executable, [*command, *(["--threads", str(threads)] if threads else [])])
 
 
 if __name__ == "__main__":
@@ -100,10 +150,14 @@ if __name__ == "__main__":
             "setup": setup,
             "one": enqueue_one_by_one,
             "bulk": enqueue_at_once,
+            "fill": fill,
+            "stream": stream,
             "latency": latency,
             "alone": alone,
             "work": work,
             "claims": claims,
             "server_cost": server_cost,
+            "schedules": schedules,
+            "enqueued_by": enqueued_by,
         }
     )

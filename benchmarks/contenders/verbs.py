@@ -67,7 +67,7 @@ def crew(processes: int, *command: str) -> None:
 
 
 def main(verbs: Mapping[str, Callable[..., Any]]) -> None:
-    """Run the verb that the command line names, with its numbers."""
-    answer = verbs[sys.argv[1]](*map(int, sys.argv[2:]))
+    """Run the verb that the command line names, with its numbers and names."""
+    answer = verbs[sys.argv[1]](*(int(given) if given.isdigit() else given for given in sys.argv[2:]))
     if inspect.iscoroutine(answer):
         asyncio.run(answer)

@@ -10,7 +10,7 @@ from django.db import connections, router, transaction
 from ..errors import GuardMissing, NotMigrated
 from ..models import Task
 from .conditions import EVENT, RESULT, TASK, exists, unfinished
-from .postgresql import install_on_postgresql, missing_on_postgresql
+from .postgresql import install_on_postgresql, missing_on_postgresql, remove_from_postgresql
 from .sqlite import install_on_sqlite, missing_on_sqlite, remove_from_sqlite
 
 # Results beside unfinished tasks, from a time without this guard. Their tasks could never end.
@@ -53,10 +53,15 @@ def ensure(using: str) -> None:
 
 
 def remove_before_migrate(using: str, plan: Sequence[tuple[Any, bool]] = (), **_: Any) -> None:
-    """Receiver of `pre_migrate`, where tables of ours may be remade. Installed again afterwards."""
-    ours = any(migration.app_label == Task._meta.app_label for migration, _ in plan)
-    if ours and connections[using].vendor == "sqlite":
-        remove_from_sqlite(connections[using])
+    """Receiver of `pre_migrate`, where tables of ours are remade or lose columns that triggers name. Installed again
+    afterwards.
+    """
+    steps = [backwards for migration, backwards in plan if migration.app_label == Task._meta.app_label]
+    connection = connections[using]
+    if steps and connection.vendor == "sqlite":
+        remove_from_sqlite(connection)
+    elif any(steps) and connection.vendor == "postgresql":
+        remove_from_postgresql(connection)
 
 
 def install_after_migrate(using: str, **_: Any) -> None:
@@ -64,7 +69,7 @@ def install_after_migrate(using: str, **_: Any) -> None:
     connection = connections[using]
     if not router.allow_migrate_model(using, Task) or connection.vendor not in {"sqlite", "postgresql"}:
         return
-    if has_tables(using):
+    if has_tables(using) and has_columns(using):
         install(using)
 
 
@@ -72,3 +77,11 @@ def has_tables(using: str) -> bool:
     connection = connections[using]
     with connection.cursor() as cursor:
         return {TASK, RESULT, EVENT} <= set(connection.introspection.table_names(cursor))
+
+
+def has_columns(using: str) -> bool:
+    """Not where it was migrated back to an older version, whose own guard must be installed by its own code."""
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        there = {column.name for column in connection.introspection.get_table_description(cursor, TASK)}
+    return there >= {field.column for field in Task._meta.concrete_fields}

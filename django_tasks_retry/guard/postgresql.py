@@ -211,6 +211,14 @@ def install_on_postgresql(connection: BaseDatabaseWrapper) -> None:
                 cursor.execute(f"COMMENT ON TRIGGER {name} ON {schema}.\"{table}\" IS '{seal}'")
 
 
+def remove_from_postgresql(connection: BaseDatabaseWrapper) -> None:
+    with connection.cursor() as cursor:
+        there = set(connection.introspection.table_names(cursor))
+        for name, (table, _) in postgresql_triggers().items():
+            if table in there:
+                cursor.execute(f'DROP TRIGGER IF EXISTS {name} ON "{table}"')
+
+
 def create(cursor: Any, schema: str) -> None:
     cursor.execute(create_clock(f"{schema}."))
     for sql in postgresql_functions():

@@ -23,7 +23,7 @@ from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
 from .operator.intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
 from .operator.prune import prunable, prune, prune_pages
 from .operator.stats import Stat, add_stats, forget_stats
-from .producer.enqueue import Request, enqueue, enqueue_many
+from .producer.enqueue import Request, enqueue, enqueue_many, enqueue_stream
 from .schedules.code import listed_names, stop_vanished, sync_schedules
 from .schedules.control import pause_schedule, resume_schedule, run_schedule_now
 from .schedules.history import forget_skipped
@@ -63,6 +63,7 @@ __all__ = [
     "deregister_worker",
     "enqueue",
     "enqueue_many",
+    "enqueue_stream",
     "fail_task",
     "find_cancelled",
     "find_leased",

@@ -205,6 +205,11 @@ def test_a_supervisor_that_holds_more_and_more_is_found_out(leak):
     assert [complaint.endswith(leak) for complaint in grown(steady[:40] + late)] == [True]
 
 
+def test_a_supervisor_that_starts_does_not_grow():
+    starting = [Sample(float(n), "one", 7, {"open files": 3}) for n in range(14)]
+    assert grown(starting + [Sample(float(n), "one", 7, {"open files": 13}) for n in range(14, 60)]) == []
+
+
 def test_a_short_life_tells_nothing_about_leaks():
     assert grown([Sample(float(n), "one", 7, {"threads": n * 10}) for n in range(20)]) == []
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 from uuid import UUID
 
+STARTING_SECONDS = 15.0
+"""A supervisor that starts holds less, and on a busy machine for a while."""
 LONG_LIFE_SECONDS = 30.0
 MOST_GROWTH = 1.1
 SLACK = {"open files": 4, "threads": 1, "KiB of memory": 4096}
@@ -57,7 +59,8 @@ def growth(samples: Iterable[Sample]) -> Iterator[tuple[Sample, str, float, floa
     lives: dict[int, list[Sample]] = defaultdict(list)
     for one in samples:
         lives[one.pid].append(one)
-    for life in lives.values():
+    for whole in lives.values():
+        life = [one for one in whole if one.at - whole[0].at >= STARTING_SECONDS]
         third = len(life) // 3
         if third and life[-1].at - life[0].at >= LONG_LIFE_SECONDS:
             for what in life[0].held:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -11,9 +12,11 @@ from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_tasks_retry import taskqueue
+from django_tasks_retry.errors import InvalidPayload
 from django_tasks_retry.models import Task
 from django_tasks_retry.rules.backoff import Exponential
 from django_tasks_retry.taskqueue import Request, current_lease
+from django_tasks_retry.taskqueue.producer.new_tasks import CHUNK
 from tests import tasks
 from tests.steps import begin, enqueue, now_of
 
@@ -76,6 +79,35 @@ def test_ten_thousand_tasks_take_few_statements_and_keep_their_order(database):
     stored = Task.objects.order_by("eta", "id").values_list("args", flat=True)
     assert list(stored) == [[n] for n in range(10_000)]
     assert [lease.args for lease in taskqueue.claim("worker", limit=50)] == [[n] for n in range(50)]
+
+
+def test_a_stream_of_calls_is_stored_without_being_kept(database):
+    most = 0
+
+    def calls():
+        nonlocal most
+        for number in range(5_001):
+            if number % 1_000 == 0:
+                most = max(most, sum(isinstance(thing, Task) for thing in gc.get_objects()))
+            yield tasks.add, [number, 1]
+
+    assert Task.objects.enqueue_many(calls(), returning=False) == 5_001
+    assert most <= 2 * CHUNK
+    assert [args for (args,) in Task.objects.order_by("id").values_list("args")] == [[n, 1] for n in range(5_001)]
+    assert Task.objects.enqueue_many([], returning=False) == 0
+
+
+def test_a_stream_that_breaks_off_stores_nothing_and_leaves_its_caller_the_transaction(committed):
+    def calls():
+        for number in range(3_000):
+            yield tasks.add, [number, 1]
+        yield tasks.add, [object(), 1]
+
+    with transaction.atomic(using=committed):
+        kept = enqueue()
+        with pytest.raises(InvalidPayload):
+            Task.objects.enqueue_many(calls(), returning=False)
+    assert Task.objects.get() == kept
 
 
 def test_one_task_takes_one_statement_on_postgresql(database):

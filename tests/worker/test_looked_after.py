@@ -9,8 +9,10 @@ import pytest
 
 from django_tasks_retry.models import Task, TaskEvent
 from django_tasks_retry.taskqueue import claim
+from django_tasks_retry.worker.child import loop_executor
 from django_tasks_retry.worker.child.attempt import Attempt
 from django_tasks_retry.worker.child.child import Child
+from django_tasks_retry.worker.child.loop_executor import BLOCKED_SECONDS, LoopExecutor
 from django_tasks_retry.worker.child.prefetch import FIRST_REST, LONGEST_REST, Prefetch
 from django_tasks_retry.worker.shared.channel import channel_pair
 from django_tasks_retry.worker.shared.inflight import InFlightTable, State
@@ -191,3 +193,17 @@ class TestRenewalIsEarned:
         assert entry_of().state is State.ENDED
         assert self.earns(entry_of(), 1002.0 + RECORD_SECONDS)
         assert not self.earns(entry_of(), 1002.1 + RECORD_SECONDS)
+
+
+def test_a_sign_of_life_may_come_while_it_is_asked_for(monkeypatch):
+    """The loop answers from its own thread, between any two steps of the one that asks."""
+    executor = LoopExecutor.__new__(LoopExecutor)
+    executor.asked_at = 1.0
+
+    def answered_meanwhile():
+        executor.asked_at = None
+        return 2.0 + BLOCKED_SECONDS
+
+    monkeypatch.setattr(loop_executor, "monotonic", answered_meanwhile)
+    assert executor.is_blocked
+    assert not executor.is_blocked

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from ... import registry
@@ -27,7 +30,7 @@ from ..lease import current_lease
 from . import discovery
 from .announce import tell_enqueued
 from .around import canonical_metadata, insert_within
-from .new_tasks import FIRST_YEAR, LAST_YEAR, new_task
+from .new_tasks import CHUNK, FIRST_YEAR, LAST_YEAR, new_task
 from .signature import Callee, callee_of, unknown_option
 
 logger = logging.getLogger("django_tasks_retry")
@@ -90,6 +93,21 @@ def enqueue_many(requests: Iterable[Request]) -> list[Task]:
     stored = insert_within(tasks, home_of(tasks))
     tell_enqueued(stored)
     return stored
+
+
+def enqueue_stream(requests: Iterable[Request]) -> int:
+    """Enqueue all or nothing, and keep none of them in memory. Returns how many were asked for."""
+    rest, common, count = iter(requests), dict[tuple[int, ...], Common](), 0
+    first: list[Task] = []
+    with ExitStack() as whole:
+        while tasks := [prepare(request, common) for request in islice(rest, CHUNK)]:
+            using = home_of([*first, *tasks])
+            if not first:
+                whole.enter_context(transaction.atomic(using=using))
+                first = tasks[:1]
+            tell_enqueued(insert_within(tasks, using))
+            count += len(tasks)
+    return count
 
 
 def home_of(tasks: Sequence[Task]) -> str:

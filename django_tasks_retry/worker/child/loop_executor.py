@@ -64,7 +64,8 @@ class LoopExecutor:
     @property
     def is_blocked(self) -> bool:
         """Asked a while ago, and no sign yet: a coroutine does not yield."""
-        return self.asked_at is not None and monotonic() - self.asked_at > BLOCKED_SECONDS
+        asked_at = self.asked_at  # which the loop's thread may take away at any moment
+        return asked_at is not None and monotonic() - asked_at > BLOCKED_SECONDS
 
     def _take(self, attempt: Attempt) -> bool:
         """False where the other thread was first."""

@@ -185,8 +185,8 @@ WAKING = (
             ),
             Edit(
                 "worker/supervisor/wakeup/arrivals.py",
-                "            self.wake_for_found(is_due=is_due)",
-                "            self.wake_for_found(is_due=False)",
+                "        if not self.database.is_available or not self.polling.is_due():",
+                "        if self.options:",
             ),
         ),
         ("tests/worker/test_wakeup.py::test_without_wake_ups_a_task_is_found_by_polling",),

@@ -167,19 +167,23 @@ def test_where_no_child_has_room_each_claims_once_it_has():
     assert told_by(children) == [1, 1, 1]
 
 
-def test_work_that_is_left_although_children_claim_has_more_of_them_woken():
-    children = [Child(str(number)) for number in range(8)]
-    one = arrivals(children)
-    one.lanes.lanes = [SimpleNamespace(queue="default")]
-    woken = []
+def test_work_that_is_found_again_wakes_another_child(database):
+    enqueue()
+    children = [Child(str(number)) for number in range(3)]
+    one = arrivals(children, database)
     for _ in range(3):
-        one.wake_for_found(is_due=True)
-        woken.append(sum(told_by(children)))
-        children[0].process.inflight.claim(lease_like(), 1.0)
-    one.wake_for_found(is_due=True)
-    one.wake_for_found(is_due=True)
-    assert woken == [1, 2, 4]
-    assert one.children == 1, "nothing was claimed since: the work is not for this worker"
+        one.polling.hurry()
+        one.poll()
+    assert told_by(children) == [1, 1, 1]
+
+
+def test_while_children_claim_the_supervisor_does_not_look_itself(database, django_assert_num_queries):
+    enqueue()
+    children = [Child("1", load=1), Child("2")]
+    one = arrivals(children, database)
+    with django_assert_num_queries(0, using=database):
+        one.poll()
+    assert told_by(children) == [0, 1]
 
 
 @pytest.mark.fault("F351")

@@ -4,8 +4,8 @@ A wake-up reaches every worker, but is for two of them, each of which wakes one 
 it could says so, and two more are woken. Where none is left with room, the message is handed on to twice as many
 workers. So a lone task makes one or two children claim, however many there are, and a burst soon has them all.
 
-Polling is the truth: each supervisor looks for itself, whether or not it is asked. Work that is still due when it looks
-again, although its children claim, has more of them woken each time.
+Polling is the truth: each supervisor looks for itself, whether or not it is asked, and wakes another child each time
+that it finds work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from .peers import Peers
 
 WORKERS_ASKED = 2
 CHILDREN_MORE = 2
-MOST_CHILDREN = 64
 HAND_ON_SECONDS, LONGEST_HAND_ON = 0.2, 3.2
 MOST_POLLS = 4
 
@@ -38,7 +37,7 @@ class Arrivals:
         self.polling = Every(options.poll)
         self.handing_on = Every(HAND_ON_SECONDS)
         self.queue, self.asked = "", WORKERS_ASKED
-        self.claims, self.children = 0, 0
+        self.claims = 0
 
     def learn(self, alive: list[Peer], *, listening: bool) -> None:
         """Who else is alive. A worker that hears nothing looks more often."""
@@ -87,17 +86,19 @@ class Arrivals:
     # What is found
 
     def poll(self) -> None:
+        """Where it is due. Not while children claim: they look themselves, and say where they leave some."""
         if not self.database.is_available or not self.polling.is_due():
             return
+        claims = sum(child.inflight.claims for child in self.pool.working)
+        if claims != self.claims:
+            self.claims = claims
+            self.wake(1)
+            return
         with suppress(Unavailable):
-            is_due = self.database.call(lambda: is_work_due(self.lanes, self.options.backend))
-            self.wake_for_found(is_due=is_due)
+            self.wake_for_found(is_due=self.database.call(lambda: is_work_due(self.lanes, self.options.backend)))
 
     def wake_for_found(self, *, is_due: bool) -> None:
-        """One child, and twice as many each time that work is left although some was claimed since the last look."""
-        claims = sum(child.inflight.claims for child in self.pool.working)
-        gains, self.claims = claims != self.claims, claims
-        self.children = min(MOST_CHILDREN, max(1, self.children * 2 if gains else 1)) if is_due else 0
+        """Another child each time: the last one may be held up."""
         if is_due:
             self.queue, self.asked = self.lanes.lanes[0].queue, WORKERS_ASKED
-            self.wake(self.children, fresh=True)
+            self.wake(1, fresh=True)

@@ -15,6 +15,7 @@ from django.utils.module_loading import import_string
 
 from .compat import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME
 from .errors import InvalidOptions, UnknownBackend, UnknownQueue
+from .rules.backlog import Backlog, read_backlogs
 from .rules.backoff import Exponential
 from .rules.names import path_of
 from .rules.policy import check_max_attempts, check_timeout
@@ -51,6 +52,7 @@ class QueueOptions:
     log_lines: int = 50  # of a failed attempt, kept with its event; 0 keeps none
     metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
     metrics_permission: str | None = None  # or a user with this permission
+    backlog: Mapping[str, Any] = field(default_factory=dict)  # by queue: how many may wait, and what then
     schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
 
     @property
@@ -146,7 +148,7 @@ def check_schedules(value: object) -> None:
         raise TypeError(f"{value!r:.60}: give a dictionary of schedules by their names.")
 
 
-CHECKS: dict[str, Callable[[Any], None]] = {
+CHECKS: dict[str, Callable[[Any], Any]] = {
     "DATABASE": check_database,
     "LEASE": check_lease,
     "MAX_ATTEMPTS": check_max_attempts,
@@ -164,6 +166,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "METRICS_TOKEN": check_token,
     "LOG_LINES": check_lines,
     "METRICS_PERMISSION": check_permission,
+    "BACKLOG": read_backlogs,
     "SCHEDULES": check_schedules,
 }
 
@@ -216,6 +219,12 @@ def options(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> QueueOptions:
     return read_options(entry.get("OPTIONS", {}), alias) if is_ours(entry.get("BACKEND", OURS)) else DEFAULTS
 
 
+@cache
+def backlogs(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> dict[str, Backlog]:
+    """How many tasks may wait, by pattern of queues. Not to be changed."""
+    return read_backlogs(options(alias).backlog)
+
+
 def task_modules() -> list[str]:
     """Where tasks live beside the `tasks` modules, by all of our backends: a worker of one knows those of all."""
     named: dict[str, None] = {}
@@ -247,7 +256,7 @@ def suggestion(wrong: str, known: Any) -> str:
 
 def forget(*, setting: str, **_: Any) -> None:
     if setting in {"TASKS", "DATABASES"}:
-        for cached in (options, queues, configured_backends):
+        for cached in (options, backlogs, queues, configured_backends):
             cached.cache_clear()
 
 

@@ -11,6 +11,8 @@ TaskQueueError
 ├── InvalidPolicy           a retry policy that contradicts itself
 ├── InvalidSchedule         a schedule that cannot be read, never fires, or names what does not exist
 ├── InvalidOptions          TASKS[alias]["OPTIONS"] cannot be understood
+├── AlreadyEnqueued         an unfinished task holds the unique key, and the caller wants to be the only one
+├── QueueFull               as many tasks wait in the queue as OPTIONS["BACKLOG"] allows
 ├── IllegalMove             the task's status does not allow what was asked
 ├── LeaseLost               a report came late, from somebody else, or for a task that is gone
 ├── GuardMissing            the database does not enforce the contract
@@ -31,6 +33,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 
 from .durations import as_seconds
 
@@ -77,6 +80,28 @@ class InvalidSchedule(TaskQueueError, ValueError):
 
 class InvalidOptions(TaskQueueError, ValueError):
     """The backend's OPTIONS cannot be understood."""
+
+
+class AlreadyEnqueued(TaskQueueError):
+    """An unfinished task holds the unique key."""
+
+    def __init__(self, key: str, task: Any) -> None:
+        self.key, self.task = key, task
+        super().__init__(
+            f"The {task.status} task {task.pk} holds the unique key {key!r}, and on_conflict is 'raise'. "
+            "Wait for it to finish, cancel it, or choose keep, replace or again."
+        )
+
+
+class QueueFull(TaskQueueError):
+    """As many tasks wait in the queue as are allowed to."""
+
+    def __init__(self, queue: str, waiting: int) -> None:
+        self.queue, self.waiting = queue, waiting
+        super().__init__(
+            f"Queue {queue!r} is full: {waiting:,} tasks wait, as many as OPTIONS['BACKLOG'] allows. Nothing was "
+            "stored. Try again later, start more workers, or raise the limit."
+        )
 
 
 class IllegalMove(TaskQueueError):

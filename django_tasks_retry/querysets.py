@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
+from uuid import UUID
 
-from django.db.models import F, Manager, Q, QuerySet
+from django.db.models import Exists, F, Manager, OuterRef, Q, QuerySet
 
 from .clock import Now
 from .rules.status import FINISHED, UNFINISHED, Status
+from .rules.transitions import SUSPECT
 
 if TYPE_CHECKING:
     from .models import Queue, Schedule, Task  # noqa: F401 - named as a text below
@@ -27,6 +29,14 @@ class TaskQuerySet(QuerySet["Task"]):
     def due(self) -> TaskQuerySet:
         """Waiting, and its eta has passed."""
         return self.pending().filter(eta__lte=Now())
+
+    def may_begin(self, only: UUID | None = None) -> TaskQuerySet:
+        """Neither expired before a first attempt was spent, nor behind a task that has not finished, nor left to a
+        process of its own; or this very task, also where it is."""
+        whom = Q(crashes=None) | Q(crashes__lt=SUSPECT) if only is None else Q(pk=only)
+        in_time = Q(expires_at=None) | Q(expires_at__gt=Now()) | Q(attempts__gt=F("refunds"))
+        ahead = self.model._default_manager.filter(pk=OuterRef("follows"), finished_at=None)
+        return self.filter(whom, in_time, Q(follows=None) | ~Exists(ahead))
 
     def scheduled(self) -> TaskQuerySet:
         """Waiting for a later eta, before the first attempt."""

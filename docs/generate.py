@@ -50,6 +50,7 @@ OPTIONS = {
     "METRICS_TOKEN": "Whoever sends it as ``Authorization: Bearer …`` may read the "
     ":doc:`metrics <../howto/prometheus>`. 16 characters or more.",
     "METRICS_PERMISSION": "A permission, such as ``django_tasks_retry.view_task``, with which a user may read them.",
+    "BACKLOG": "How many tasks may wait, by queue or pattern, and what then; see :doc:`/howto/backlog`.",
     "SCHEDULES": "Schedules by their names, each a dictionary with a ``task`` and a ``cron`` or ``every``.",
     "MIDDLEWARE": "Paths of :doc:`middleware <../howto/middleware>` classes, the outermost first.",
 }

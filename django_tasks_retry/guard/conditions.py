@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from ..models import FIXED_COLUMNS, PLACE_COLUMNS, Task, TaskEvent, TaskResult
+from ..models.tasks import EARLIEST, LATEST
 from ..rules.status import FINISHED, UNFINISHED, Status
 from ..rules.transitions import CLAIM, HISTORY, KEPT, LOSE, MOVES, RENEW, EventKind, Move, Who
 
@@ -47,8 +48,9 @@ DEMANDS = {
     Who.FINDER: f"(OLD.lock_expires_at <= now() OR {SUPERVISED})",
 }
 KEEPS_ITS_PLACE = " AND ".join(f"NEW.{column} = OLD.{column}" for column in PLACE_COLUMNS)
+IN_TIME = "(OLD.expires_at IS NULL OR OLD.expires_at > now() OR OLD.attempts > OLD.refunds)"
 ALSO = {
-    CLAIM: "OLD.eta <= now() AND (OLD.started_at IS NULL OR NEW.started_at = OLD.started_at)",
+    CLAIM: f"OLD.eta <= now() AND {IN_TIME} AND (OLD.started_at IS NULL OR NEW.started_at = OLD.started_at)",
     RENEW: f"NEW.locked_by = OLD.locked_by AND NEW.lock_expires_at >= OLD.lock_expires_at AND {KEEPS_ITS_PLACE}",
     LOSE: KEEPS_ITS_PLACE,
 }
@@ -82,6 +84,9 @@ def legal(now: str) -> str:
 FRESH = "NEW.status = 'PENDING' AND NEW.attempts = 0 AND NEW.refunds = 0 AND NEW.moved_by IS NULL AND " + " AND ".join(
     f"NEW.{column} IS NULL" for column in HISTORY
 )
+SOUND_EXPIRY = f"(NEW.expires_at IS NULL OR (NEW.expires_at >= '{EARLIEST}' AND NEW.expires_at < '{LATEST}'))"
+"""Here and not as a CHECK, which would read it again at every move."""
+
 LARGEST = 64 * 1024 * 1024
 """Characters of what a task was asked with: four times what MAX_ARGS_SIZE may be."""
 
@@ -143,7 +148,7 @@ def event_repeats(event: str, earlier: str) -> str:
 ILLEGAL = "IllegalMove: this change is not in the table of legal moves"
 UNSOUND = (
     "IllegalMove: arguments are a list, keyword arguments and metadata are objects, a backoff has a known shape, "
-    "and none of them is longer than 64 MiB"
+    "none of them is longer than 64 MiB, and an expiry lies in the years from 1900 to 9100"
 )
 TOO_LONG = "IllegalMove: a text is longer than its column"
 FIXED = "IllegalMove: what a task was asked to do never changes"

@@ -23,6 +23,7 @@ from .conditions import (
     RESULT,
     REWRITTEN,
     SHAPES,
+    SOUND_EXPIRY,
     TASK,
     exists,
     finished,
@@ -46,6 +47,7 @@ SOUND_PAYLOAD = " AND ".join(
     [
         *(f"jsonb_typeof(NEW.{column}) = '{shape}' AND {SMALL.format(column)}" for column, shape in SHAPES.items()),
         f"({SOUND_BACKOFF})",
+        SOUND_EXPIRY,
     ]
 )
 

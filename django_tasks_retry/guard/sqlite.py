@@ -20,6 +20,7 @@ from .conditions import (
     RESULT,
     REWRITTEN,
     SHAPES,
+    SOUND_EXPIRY,
     TASK,
     exists,
     finished,
@@ -93,7 +94,7 @@ def sqlite_statements() -> dict[str, str]:
     return dict([*on_tasks(), *on_results(), *on_events()])
 
 
-TIMES = ("created_at", "updated_at", "eta", "slot")
+TIMES = ("created_at", "updated_at", "eta", "slot", "expires_at")
 CLEAR = f"DELETE FROM {RESULT} WHERE task_id = NEW"  # noqa: S608 - names of our own
 TAKEN = f"t.id <> NEW.id AND t.queue = NEW.queue AND t.unique_key = NEW.unique_key AND {unfinished('t')}"
 
@@ -123,7 +124,7 @@ def sound_payload() -> str:
     backoff = f"json_type(NEW.backoff) = 'array' OR {named} OR ({' AND '.join(backoffs)})"
     times = [f"(NEW.{column} IS NULL OR NEW.{column} LIKE '____-__-__ __:__:__%')" for column in TIMES]
     size = " + ".join(f"COALESCE(length(NEW.{column}), 0)" for column in (*SHAPES, "backoff"))
-    return " AND ".join([*times, *shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {LARGEST}"])
+    return " AND ".join([*times, SOUND_EXPIRY, *shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {LARGEST}"])
 
 
 def against_long_texts() -> list[tuple[str, str]]:

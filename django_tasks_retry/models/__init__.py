@@ -1,6 +1,6 @@
 """The rows: tasks, their results and their events; and what stands around them."""
 
-from .columns import CALL_COLUMNS, FIXED_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS
+from .columns import CALL_COLUMNS, FIXED_COLUMNS, ORIGIN_COLUMNS, OWN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS
 from .operations import OperatorEvent, Queue, TaskStat, TaskTotal, Worker
 from .pages import FailureGroup, Overview, TaskFunction
 from .schedules import Schedule
@@ -11,6 +11,7 @@ __all__ = [
     "FIXED_COLUMNS",
     "MAX_LENGTHS",
     "ORIGIN_COLUMNS",
+    "OWN_COLUMNS",
     "PLACE_COLUMNS",
     "STATE_COLUMNS",
     "FailureGroup",

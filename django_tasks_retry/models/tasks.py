@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from ..instants import InstantField
 from ..querysets import TaskManager, Unfinished
 from ..rules.status import FINISHED, Status
+from ..rules.transitions import SUSPECT
 
 STATUS_CHOICES = [
     (Status.PENDING.value, _("Pending")),
@@ -91,6 +92,12 @@ class Task(models.Model):
         _("slot"), null=True, help_text=_("The instant a repeating or scheduled task was meant to run.")
     )
     created_at = InstantField(_("created at"))
+    expires_at = InstantField(
+        _("expires at"), null=True, help_text=_("Cancelled where its first attempt has not begun by then.")
+    )
+    follows = models.ForeignKey(
+        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="followers"
+    )
     # Where it stands in line.
     queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
     priority = models.SmallIntegerField(_("priority"), default=0)
@@ -114,6 +121,9 @@ class Task(models.Model):
         _("fingerprint"), max_length=16, null=True, help_text=_("Alike for failures that are alike; of the last one.")
     )
     progress = models.JSONField(_("progress"), null=True)
+    crashes = models.PositiveSmallIntegerField(
+        _("crashes"), null=True, help_text=_("How many of its last attempts in a row died with their process.")
+    )
 
     objects = TaskManager()
 
@@ -122,6 +132,12 @@ class Task(models.Model):
 
     due_in = 0.0
     """Seconds from now, of a task that is yet to be written and has no eta of its own."""
+
+    conflict: Any = None
+    """The `Conflict` of a task that is yet to be written: what it wants where its unique key is taken."""
+
+    expires_in: float | None = None
+    """Seconds from now, of a task that is yet to be written, after which it expires."""
 
     class Meta:
         verbose_name = _("task")
@@ -180,11 +196,23 @@ class Task(models.Model):
             models.Index(
                 name="dtr_schedule_runs", fields=["schedule"], condition=Unfinished & Q(schedule__isnull=False)
             ),
+            # What expires, until it begins: a task without an expiry enters no index for it. Said without the status,
+            # or a planner with old statistics would rather walk all of dtr_lanes.
+            models.Index(
+                name="dtr_expiring", fields=["expires_at"],
+                condition=Q(
+                    expires_at__isnull=False, finished_at__isnull=True, locked_by__isnull=True, attempts=F("refunds")
+                ),
+            ),
+            models.Index(
+                name="dtr_suspects", fields=["eta"],
+                condition=Q(crashes__gte=SUSPECT, finished_at__isnull=True, locked_by__isnull=True),
+            ),
             models.Index(name="dtr_series", fields=["func_path", "id"], condition=Unfinished & Q(interval__gt=0)),
             models.Index(name="dtr_runs", fields=["run_id", "id"], condition=~Q(run_id=F("id"))),
             models.Index(name="dtr_children", fields=["parent", "id"], condition=Q(parent__isnull=False)),
             models.Index(name="dtr_retries", fields=["retry_of"], condition=Q(retry_of__isnull=False)),
-        ]
+        ]  # fmt: skip
 
     def __str__(self) -> str:
         return f"{self.func_path} {self.pk}"

@@ -1,12 +1,14 @@
 """The service layer and the only writer of tasks: one verb, one transaction."""
 
 from .consumer.claim import claim, claim_task, is_work_due
+from .consumer.expire import expire
 from .consumer.finish import complete_task, complete_within, fail_task, finish, record, release_task
 from .consumer.lanes import Lanes
 from .consumer.receipts import Receipt, recorded_receipts
 from .consumer.recover import recover
 from .consumer.renew import renew, renew_workers
 from .consumer.report import Completed, Failed, Outcome, Released, Report, report_of
+from .consumer.suspects import find_suspects
 from .consumer.workers import (
     Peer,
     alive_workers,
@@ -64,9 +66,11 @@ __all__ = [
     "enqueue",
     "enqueue_many",
     "enqueue_stream",
+    "expire",
     "fail_task",
     "find_cancelled",
     "find_leased",
+    "find_suspects",
     "finish",
     "forget_skipped",
     "forget_stats",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 OF_SUPERVISOR = 3
 """Connections: its own, the one that listens, and one for receivers of the signals that it sends."""
@@ -33,6 +34,8 @@ class WorkerOptions:
     max_connections: int | None = None
     heartbeat_file: str | None = None
     name: str = ""
+    only: Any = None
+    """The one task of a child that runs it alone; not told on the command line."""
 
     @property
     def slots(self) -> int:

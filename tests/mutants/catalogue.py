@@ -7,6 +7,7 @@ from tests.mutants.budgets import BUDGETS, CLOCKS
 from tests.mutants.children import CHILDREN
 from tests.mutants.claiming import CLAIMING, KEYS_AND_ORDER
 from tests.mutants.console import CONSOLE
+from tests.mutants.flow_control import FLOW_CONTROL
 from tests.mutants.guarding import GUARD, INSTANTS
 from tests.mutants.hostile import BACKLOG, BOUNDED, FOREIGN_LOCKS, UNREADABLE
 from tests.mutants.leases import FENCES, LEASES
@@ -44,4 +45,5 @@ MUTANTS = (
     *SCHEDULES,
     *LINES,
     *SHELL,
+    *FLOW_CONTROL,
 )

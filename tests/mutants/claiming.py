@@ -106,13 +106,18 @@ KEYS_AND_ORDER = (
                 'fields=("queue", "unique_key", "id"),',
             ),
             Edit(
+                "taskqueue/engines/postgresql_insert.py",
+                "    unique, own = any(task.unique_key for task in tasks), any",
+                "    unique, own = False, any",
+            ),
+            Edit(
                 "taskqueue/engines/postgresql.py",
-                "        unique = any(task.unique_key for task in tasks)\n",
+                "        sql, parameters, alike = statement(tasks)\n",
                 "        taken = {(held.queue, held.unique_key) for held in self.holders(tasks)}\n"
                 "        tasks = [task for task in tasks if (task.queue, task.unique_key) not in taken]\n"
-                "        unique = False\n"
                 "        if not tasks:\n"
-                "            return []\n",
+                "            return []\n"
+                "        sql, parameters, alike = statement(tasks)\n",
             ),
         ),
         (OPERATORS + "test_eight_enqueue_one_unique_key_and_get_one_task",),

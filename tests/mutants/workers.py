@@ -112,8 +112,8 @@ LIVES = (
         (
             Edit(
                 "taskqueue/engines/postgresql.py",
-                "fetch_any(CLAIM, parameters, self.using)",
-                'fetch_any(read_sql("claim", lease=listed(LEASE_COLUMNS, "t.{}")), parameters, self.using)',
+                "sql = CLAIM if terms.only is None else CLAIM_ONE",
+                'sql = read_sql("claim", lease=CLAIMED, whom="TRUE")',
             ),
         ),
         ("tests/worker/test_resources.py::test_f09_files_that_a_task_leaves_open_end_with_its_process",),

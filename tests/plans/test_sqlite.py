@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -84,3 +85,10 @@ def test_pruning_walks_the_primary_key():
         list(taskqueue.prune())
     walk = "SEARCH django_tasks_retry_taskresult USING INDEX sqlite_autoindex_django_tasks_retry_taskresult_1"
     assert lines == [f"{walk} (task_id<?)", f"{walk} (task_id>?)"]
+
+
+def test_the_sweep_of_what_expired_reads_its_index():
+    enqueue(expires=timedelta(hours=1))
+    with query_plans(USING) as lines:
+        taskqueue.expire()
+    assert reads_of_tasks(lines) == {"dtr_expiring (expires_at>? AND expires_at<?)"}

@@ -27,7 +27,7 @@ CODES = {
 MILLISECOND = 0.001
 OVERDUE_SECONDS, SOON_SECONDS = 5.0, 2.0
 ENOUGH = 100  # to speak of 99 %
-UNCALLED = {"LEASE_LOST", "UNREADABLE", "BAD_ARGUMENTS"}
+UNCALLED = {"LEASE_LOST", "CRASHED", "UNREADABLE", "BAD_ARGUMENTS"}
 """Codes of attempts that ended before the function was called."""
 
 

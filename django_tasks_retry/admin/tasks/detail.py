@@ -147,6 +147,7 @@ def task_facts(task: Task, now: datetime, *, can_see_payload: bool) -> list[tupl
         (_("Attempts"), refunded if task.refunds else spent),
         (_("Enqueued"), task.created_at),
         (_("Not before"), task.eta),
+        (_("Expires"), task.expires_at),
         (_("Started"), task.started_at),
         (_("Finished"), task.finished_at),
         (_("Timeout per attempt"), format_duration(task.timeout)),

@@ -82,7 +82,7 @@ class Command(BaseCommand):
             **{
                 name: given[name]
                 for name in WorkerOptions.__dataclass_fields__
-                if name not in {"drain", "reload", "max_tasks"}
+                if name not in {"drain", "reload", "max_tasks", "only"}
             },
             drain=given["drain"] or given["once"],
             max_tasks=1 if given["once"] else given["max_tasks"],

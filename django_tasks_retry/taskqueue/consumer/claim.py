@@ -19,7 +19,7 @@ from ..database import database
 from ..engines import Engine, engine_for
 from ..engines.base import Terms
 from ..lease import Claimed, Lease
-from .finish import record, release_task
+from .finish import record
 from .lanes import Lane, Lanes
 from .report import Failed, report_of
 
@@ -61,16 +61,11 @@ def claim_task(task: Task, worker_id: str, *, backend: str = "default") -> Lease
     """A lease on this very task, by the rules of every claim: None where it is not due, paused, locked or taken."""
     using = database(backend)
     lane = Lane(task.queue, task.priority, task.eta, now(using), floor_id=task.pk)
-    terms = Terms(worker_id, backend, options(backend).lease, [task.func_path])
+    terms = Terms(worker_id, backend, options(backend).lease, [task.func_path], only=task.pk)
     claimed = engine_for(using).claim([lane], 1, terms)
     if claimed.unreadable:
         fail_unreadable(claimed.unreadable)
-    for lease in claimed.leases:
-        if lease.id == task.pk:
-            return lease
-        # Somebody was faster, and the claim took what stood behind it in line.
-        release_task(lease, "it was not the task that was asked for")
-    return None
+    return next(iter(claimed.leases), None)
 
 
 def take(lanes: Lanes, limit: int, terms: Terms, engine: Engine) -> Claimed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
@@ -37,6 +37,8 @@ class Failed(NamedTuple):
     lease: Lease
     error: BaseException | Failure
     actor: str | None = None
+    facts: Mapping[str, Any] | None = None
+    """What else its event tells."""
 
 
 class Released(NamedTuple):
@@ -99,7 +101,7 @@ def report_of(outcome: Outcome) -> Report:
 
 def snoozed(outcome: Failed) -> Report:
     """A subclass of Snooze that forgot its delay has failed: nobody can say when to come back."""
-    lease, snooze, actor = outcome
+    lease, snooze, actor, _ = outcome
     said = snooze if isinstance(snooze, Failure) else capture(snooze)
     delay = None if isinstance(snooze, Failure) else seconds_of(snooze, "delay")
     if delay is not None:
@@ -136,7 +138,7 @@ def failed(outcome: Failed) -> Report:
     failure = outcome.error if isinstance(outcome.error, Failure) else capture(outcome.error)
     delay = next_delay(lease, raised, failure.code)
     error = error_record(failure, lease, delay)
-    data: dict[str, Any] = {"terminal": delay is None, "error": failure.as_dict()}
+    data: dict[str, Any] = {"terminal": delay is None, "error": failure.as_dict(), **(outcome.facts or {})}
     if delay is None:
         return Report(lease, GIVE_UP, **signed(outcome), error=error, data=(data,))
     data["backoff_ms"] = error["backoff_ms"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
@@ -23,6 +23,8 @@ class Terms:
     backend: str
     seconds: float
     known: Sequence[str]
+    only: UUID | None = None
+    """This very task, also where others must leave it to a process of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,10 @@ class Loss:
     actor: str
     dead: str | None
     cause: str
+    crashed: bool = False
+    """Whether the tasks may be why: they were running when their process died by itself."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """How the process ended, for the event."""
 
 
 class Moved(NamedTuple):
@@ -53,6 +59,9 @@ class Engine(Protocol):
 
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
         """The unfinished tasks that hold the unique keys of these."""
+
+    def lock_key(self, queue: str, key: str) -> None:
+        """Wait for others that settle the same key, and keep them waiting until the transaction ends."""
 
     def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> list[Lane]:
         """A page of lanes whose first task is due, in the order of queues and priorities, behind the one named."""
@@ -79,6 +88,9 @@ class Engine(Protocol):
 
     def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
         """End those of the tasks that are unfinished, as `record` does. By id, whether a worker was running it."""
+
+    def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
+        """Cancel up to `limit` tasks that expired before their first attempt began, of those that nobody locks."""
 
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of depths.sql."""

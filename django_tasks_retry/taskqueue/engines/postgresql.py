@@ -13,7 +13,7 @@ from ...models import CALL_COLUMNS, Task, TaskEvent, TaskResult
 from ...rules.failure import LOST
 from ...rules.payload import dump
 from ...rules.status import Status
-from ...rules.transitions import KEPT
+from ...rules.transitions import KEPT, SUSPECT
 from ..consumer.lanes import FIRST_LANE, LANES_A_PAGE, Lane
 from ..consumer.receipts import Receipt
 from ..consumer.report import LOST_FINGERPRINT, Report
@@ -21,47 +21,17 @@ from ..database import as_array, as_moment, as_text, fetch, fetch_any, run
 from ..events import cancellation
 from ..lease import COLUMNS as LEASE_COLUMNS
 from ..lease import LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
-from ..producer.new_tasks import CHUNK, NEW_COLUMNS, as_dated, as_stored
+from ..producer.new_tasks import CHUNK, as_dated, as_stored
 from .base import Loss, Moved, Terms
+from .postgresql_insert import RETURNED, listed, statement
 from .statements import read_sql
 
-TYPES = {
-    "UUIDField": "uuid", "CharField": "text", "JSONField": "jsonb", "PositiveIntegerField": "int",
-    "SmallIntegerField": "smallint", "FloatField": "float8", "DateTimeField": "timestamptz",
-}  # fmt: skip
-FIELDS = {field.attname: getattr(field, "target_field", field) for field in Task._meta.concrete_fields}
-JSON_COLUMNS = [name for name in NEW_COLUMNS if FIELDS[name].get_internal_type() == "JSONField"]
-
-# Columns that a new row takes as they are given; its eta and its slot are computed.
-PLAIN = [name for name in NEW_COLUMNS if name not in {"eta", "slot"}]
 COPIED = [name for name in (*CALL_COLUMNS, "queue", "priority") if name != "slot"]
-RETURNED = ("id", "eta", "slot", "created_at", "updated_at")
-
-
-def listed(columns: Iterable[str], form: str = "{}") -> str:
-    return ", ".join(form.format(column) for column in columns)
-
-
-ASKED = {
-    "asked": listed(NEW_COLUMNS),
-    "asked_types": ", ".join(f"{name} {TYPES[FIELDS[name].get_internal_type()]}" for name in NEW_COLUMNS),
-    "plain": listed(PLAIN),
-}
-ONE = {"plain": listed(PLAIN), "values": listed(PLAIN, "%({})s")}
-
-# Not in every statement: it would cost each plain task a speculative insertion.
-LEAVE_TAKEN_KEYS = (
-    "ON CONFLICT (queue, unique_key) WHERE status IN ('PENDING', 'RUNNING') AND unique_key IS NOT NULL DO NOTHING"
-)
-ENQUEUE_ONE = read_sql("enqueue_one", **ONE, on_conflict="")
-ENQUEUE_ONE_UNIQUE = read_sql("enqueue_one", **ONE, on_conflict=LEAVE_TAKEN_KEYS)
-ENQUEUE = read_sql("enqueue", **ASKED, on_conflict="", limit="")
-ENQUEUE_UNIQUE = read_sql("enqueue", **ASKED, on_conflict=LEAVE_TAKEN_KEYS, limit="")
-# Where all will be there, due at once or as they say, one answer tells of all.
-ENQUEUE_PLAIN = read_sql("enqueue", **ASKED, on_conflict="", limit="LIMIT 1")
 HOLDERS = read_sql("holders")
 LANES = read_sql("lanes")
-CLAIM = read_sql("claim", lease=listed(LEASE_COLUMNS, "t.{}"))
+CLAIMED = listed(LEASE_COLUMNS, "t.{}")
+CLAIM = read_sql("claim", lease=CLAIMED, whom=f"(t.crashes IS NULL OR t.crashes < {SUSPECT})")
+CLAIM_ONE = read_sql("claim", lease=CLAIMED, whom="t.id = %(only)s::uuid")
 SKIP_LOCKED = " SKIP LOCKED"
 REPEAT = read_sql("repeat", copied=listed(COPIED), copied_from=listed(COPIED, "t.{}"))
 # By whether it waits for locks, and whether tasks repeat: planning that clause costs a batch without any 3 µs a task.
@@ -82,7 +52,15 @@ RECOVER = read_sql(
     "recover",
     lease=", ".join(f"{'lost' if name.startswith('lock') else 't'}.{name}" for name in LEAN_COLUMNS),
 )
-CANCEL = {waits: read_sql("cancel", skip_locked="" if waits else SKIP_LOCKED) for waits in (True, False)}
+NAMED = {"which": "t.id = ANY (%(ids)s::uuid[])", "order": "t.id"}
+CANCEL = {waits: read_sql("cancel", **NAMED, skip_locked="" if waits else SKIP_LOCKED) for waits in (True, False)}
+# The condition of dtr_expiring, and its order.
+EXPIRED = {
+    "which": "t.expires_at <= django_tasks_retry_now() AND t.finished_at IS NULL AND t.locked_by IS NULL "
+    "AND t.attempts = t.refunds",
+    "order": "t.expires_at LIMIT %(limit)s::int",
+}
+EXPIRE = read_sql("cancel", **EXPIRED, skip_locked=SKIP_LOCKED)
 CLEAR_STRAYS = read_sql("clear_strays")
 DEPTHS = read_sql("depths", collect="jsonb_agg")
 ERROR = {name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")}
@@ -90,6 +68,7 @@ SHOWN = "SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)"
 FAILURES = read_sql("failures", shown=SHOWN, **ERROR)
 FAILED_SINCE = read_sql("failed_since", shown=SHOWN)
 HORIZON = read_sql("horizon")
+LOCK_KEY = "SELECT pg_advisory_xact_lock(hashtextextended(%(key)s, 0))"
 RESULT_KEY = f"{TaskResult._meta.db_table}_pkey"
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
 LAST_EVENT = "SELECT pg_sequence_last_value(pg_get_serial_sequence(%(table)s, 'id')::regclass)"
@@ -122,13 +101,8 @@ class PostgreSQL:
         return len(tasks) <= CHUNK and not any(task.unique_key for task in tasks)
 
     def insert(self, tasks: Sequence[Task]) -> list[Task]:
-        unique = any(task.unique_key for task in tasks)
-        alike = not unique and not any(task.due_in for task in tasks)
-        if len(tasks) == 1:
-            rows = self.fetch(ENQUEUE_ONE_UNIQUE if unique else ENQUEUE_ONE, parameters_of(tasks[0]))
-        else:
-            sql = ENQUEUE_PLAIN if alike else ENQUEUE_UNIQUE if unique else ENQUEUE
-            rows = self.fetch(sql, {"asked": as_text([given(task) for task in tasks])})
+        sql, parameters, alike = statement(tasks)
+        rows = self.fetch(sql, parameters)
         return self.dated(tasks, rows) if alike else self.stored(tasks, rows)
 
     def dated(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]]) -> list[Task]:
@@ -138,7 +112,7 @@ class PostgreSQL:
 
     def stored(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]]) -> list[Task]:
         """Those that were written, as each row tells."""
-        written = {row[0]: dict(zip(RETURNED, row, strict=True)) for row in rows}
+        written = {row[0]: dict(zip(RETURNED, row, strict=False)) for row in rows}
         return [as_stored(task, written[task.id], self.using) for task in tasks if task.id in written]
 
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
@@ -146,6 +120,9 @@ class PostgreSQL:
         ids = [row[0] for row in self.fetch(HOLDERS, keys)]
         holders: Iterable[Task] = Task.objects.using(self.using).unfinished().filter(pk__in=ids)
         return holders
+
+    def lock_key(self, queue: str, key: str) -> None:
+        self.fetch(LOCK_KEY, {"key": f"django_tasks_retry {queue} {key}"})
 
     # Leases
 
@@ -165,7 +142,8 @@ class PostgreSQL:
             "worker": terms.worker_id,
             "lease": terms.seconds,
         }
-        return read_claimed(fetch_any(CLAIM, parameters, self.using), read_lease)
+        sql = CLAIM if terms.only is None else CLAIM_ONE
+        return read_claimed(fetch_any(sql, parameters | {"only": terms.only}, self.using), read_lease)
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
         rows, events = [row_of(report) for report in reports], list(event_rows(reports))
@@ -201,6 +179,8 @@ class PostgreSQL:
             "actor": loss.actor,
             "dead": loss.dead,
             "cause": loss.cause,
+            "crashed": loss.crashed,
+            "facts": dump(loss.facts),
             "limit": limit,
             "failure": dump(LOST.as_dict()),
             "fingerprint": LOST_FINGERPRINT,
@@ -214,6 +194,10 @@ class PostgreSQL:
     def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
         error, data = dump(cancellation(actor, reason)), dump({"reason": reason})
         return dict(self.fetch(CANCEL[wait], {"ids": list(ids), "actor": actor, "error": error, "data": data}))
+
+    def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
+        error, data = dump(cancellation(actor, reason)), dump({"reason": reason})
+        return [row[0] for row in self.fetch(EXPIRE, {"limit": limit, "actor": actor, "error": error, "data": data})]
 
     # Summaries and wake-ups
 
@@ -242,20 +226,6 @@ class PostgreSQL:
 
     def notify(self, channel: str, messages: Sequence[str]) -> None:
         self.fetch(NOTIFY, {"channel": channel, "messages": as_array(messages)})
-
-
-def given(task: Task) -> dict[str, Any]:
-    """What is known of a task before it is written. What it leaves out is NULL."""
-    values = vars(task)
-    return {name: value for name in (*NEW_COLUMNS, "due_in") if (value := values.get(name)) is not None}
-
-
-BLANK = dict.fromkeys(NEW_COLUMNS) | {"due_in": 0.0}
-
-
-def parameters_of(task: Task) -> dict[str, Any]:
-    values = given(task)
-    return BLANK | values | {name: dump(values[name]) for name in JSON_COLUMNS if name in values}
 
 
 def row_of(report: Report) -> dict[str, Any]:

@@ -61,6 +61,7 @@ AGES = timedelta(days=36524)
 FENCED = ("id", "locked_by", "attempts", "lock_expires_at", "last_attempt_at")
 """What a report is checked against. Claims write it, so it can be read whatever else the row holds."""
 AS_IN_THE_INDEX = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
+EXPIRED = read_sql("expired_sqlite")
 
 
 class SQLite:
@@ -101,6 +102,9 @@ class SQLite:
         queues, keys = {task.queue for task in tasks}, {task.unique_key for task in tasks}
         return self.tasks.filter(AS_IN_THE_INDEX, queue__in=queues, unique_key__in=keys)
 
+    def lock_key(self, queue: str, key: str) -> None:
+        """Whoever writes has the one write lock."""
+
     # Claims
 
     def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> list[Lane]:
@@ -138,7 +142,7 @@ class SQLite:
         due = self.tasks.due().filter(queue=lane.queue, priority=lane.priority, backend=terms.backend)
         above = due.filter(Q(eta__gt=lane.floor_eta) | Q(id__gte=lane.floor_id), eta__gte=lane.floor_eta)
         unpaused = above.exclude(queue__in=Queue.objects.paused().values("name"))
-        wanted = unpaused.filter(func_path__in=terms.known).order_by("eta", "id")[:limit]
+        wanted = unpaused.filter(func_path__in=terms.known).may_begin(terms.only).order_by("eta", "id")[:limit]
         return [list(row) for row in fetch_stored(wanted, COLUMNS, self.using) if is_uuid(row[0])]
 
     def read_lease(self, row: Sequence[Any]) -> Lease:
@@ -231,8 +235,13 @@ class SQLite:
             error = error_record(LOST, task) | {"ts": moment.isoformat(), "next_eta": None}
             changes |= {"finished_at": moment, "last_error": error, "fingerprint": LOST_FINGERPRINT}
             result_of(task, move.target, moment, error=error).save(using=self.using, force_insert=True)
+        elif loss.crashed:
+            changes["crashes"] = Coalesce(F("crashes"), 0) + 1
         self.tasks.filter(pk=task.id).update(**changes, moved_by=loss.actor, updated_at=moment)
-        data = {"cause": loss.cause, "worker": task.locked_by}, {"terminal": True, "error": LOST.as_dict()}
+        data = (
+            {"cause": loss.cause, "worker": task.locked_by, **loss.facts},
+            {"terminal": True, "error": LOST.as_dict()},
+        )
         write_events(events_of(move, task, loss.actor, moment, *data[: len(move.events)]), self.using)
         return Receipt(task, move.target, task.eta, moment, error, cause=loss.cause)
 
@@ -255,6 +264,11 @@ class SQLite:
             data = {"reason": reason}
             write_events([e for move, task in moves for e in events_of(move, task, actor, moment, data)], self.using)
         return {task.pk: task.locked_by is not None for task in tasks}
+
+    def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
+        with self.writing():
+            ids = [as_uuid(row[0]) for row in fetch(EXPIRED, {"limit": limit}, self.using) if is_uuid(row[0])]
+            return list(self.cancel(ids, actor, reason, wait=True)) if ids else []
 
     # Summaries and wake-ups
 

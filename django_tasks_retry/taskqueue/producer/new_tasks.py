@@ -46,7 +46,15 @@ def as_dated(task: Task, moment: datetime, using: str) -> Task:
     """As it was written at this moment."""
     eta = task.eta or moment + timedelta(seconds=task.due_in)
     slot = task.slot or (eta if task.interval else None)
-    return as_stored(task, {"eta": eta, "slot": slot, "created_at": moment, "updated_at": moment}, using)
+    dates = {"eta": eta, "slot": slot, "created_at": moment, "updated_at": moment}
+    if task.expires_in is not None:
+        dates["expires_at"] = moment + timedelta(seconds=task.expires_in)
+    return as_stored(task, dates, using)
+
+
+def has_own(task: Task) -> bool:
+    """Whether it is asked with something that most tasks are not asked with."""
+    return task.expires_at is not None or task.expires_in is not None or task.follows_id is not None
 
 
 def as_stored(task: Task, values: Mapping[str, Any], using: str) -> Task:

@@ -18,7 +18,6 @@ UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'")
 OPTIONS_ELSEWHERE = {
     "countdown": "eta=timedelta(seconds=…)",
     "delay": "eta=timedelta(seconds=…)",
-    "expires": "",
     "headers": "metadata",
     "max_retries": "max_attempts",
     "queue_name": "queue",

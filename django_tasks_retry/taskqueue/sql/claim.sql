@@ -22,6 +22,11 @@ WITH lane AS (
             AND t.eta <= django_tasks_retry_now()
             AND t.func_path = ANY (%(known)s::text[])
             AND t.backend = %(backend)s::text
+            AND $whom
+            AND (t.expires_at IS NULL OR t.expires_at > django_tasks_retry_now() OR t.attempts > t.refunds)
+            AND (t.follows_id IS NULL OR (
+                SELECT 1 FROM django_tasks_retry_task AS h WHERE h.id = t.follows_id AND h.finished_at IS NULL
+            ) IS NULL)
         ORDER BY t.eta, t.id
         LIMIT %(limit)s::int
         FOR NO KEY UPDATE SKIP LOCKED

@@ -40,6 +40,7 @@ WITH report AS (
             'ts', django_tasks_retry_now(),
             'next_eta', CASE r.status WHEN 'PENDING' THEN django_tasks_retry_now() + r.delay * interval '1 second' END
         ) END,
+        crashes = CASE WHEN r.status = 'PENDING' AND r.refund = 0 THEN NULL ELSE t.crashes END,
         fingerprint = COALESCE(r.fingerprint, t.fingerprint),
         updated_at = django_tasks_retry_now(),
         finished_at = CASE r.status WHEN 'PENDING' THEN NULL ELSE django_tasks_retry_now() END

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from time import monotonic
 
-from ...taskqueue import Lanes, Lease, Released, claim, finish, leases_of
+from ...taskqueue import Lanes, Lease, Released, claim, claim_task, finish, leases_of
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from .attempt import Attempt
@@ -30,9 +30,7 @@ class Claimer:
     def claim(self, limit: int) -> list[Lease]:
         """Up to `limit` leases. Claims again at once where there may be more."""
         try:
-            leases = self.database.call(
-                lambda: claim(self.worker_id, limit=limit, backend=self.options.backend, lanes=self.lanes)
-            )
+            leases = self.database.call(lambda: self.ask(limit))
         except Unavailable:
             self.answer_lost = True
             return []
@@ -40,6 +38,14 @@ class Claimer:
         # The supervisor polls for all its children. This is for a wake-up that was lost on its way from there.
         self.next_poll = monotonic() + self.options.poll * OWN_POLLS * random.uniform(0.8, 1.2)  # noqa: S311
         return leases
+
+    def ask(self, limit: int) -> list[Lease]:
+        only, backend = self.options.only, self.options.backend
+        if only is None:
+            return claim(self.worker_id, limit=limit, backend=backend, lanes=self.lanes)
+        known = only.func_path in (self.lanes.paths or ())
+        lease = claim_task(only, self.worker_id, backend=backend) if known else None
+        return [lease] if lease else []
 
     def release_unanswered(self, attempts: Iterable[Attempt]) -> None:
         """After a lost answer: leases in our name that we know nothing of go back, their attempts refunded."""

@@ -1,4 +1,4 @@
-"""What any worker does for the whole queue: recover leases that expired, enqueue what schedules ask for, and prune."""
+"""What any worker does for the whole queue: recover leases, cancel what expired, enqueue by schedules, and prune."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
-from ...taskqueue import forget_skipped, forget_stats, prune_pages, recover
+from ...taskqueue import expire, forget_skipped, forget_stats, prune_pages, recover
+from ...taskqueue.consumer.expire import BATCH
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.outcomes import OutcomeRecorder, Recorded
 from ..shared.timer import Every
@@ -14,6 +15,7 @@ from .schedules import LOOK_SECONDS, ScheduleTicker
 
 logger = logging.getLogger(__name__)
 RECOVER_SECONDS = 1.0
+EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
 PRUNE_AGAIN_SECONDS = 30.0
 WORKERS_PER_SECOND = 4
@@ -30,10 +32,12 @@ class Maintenance:
     ) -> None:
         self.actor, self.backend, self.database, self.recorder = supervisor_id, backend, database, recorder
         self.recovering = Every(RECOVER_SECONDS)
+        self.expiring = Every(EXPIRE_SECONDS)
         self.pruning = Every(PRUNE_SECONDS)
         self.is_pruner = False
         self.batches: Iterator[int] | None = None
         self.schedules = ScheduleTicker(supervisor_id, backend, database, tell_enqueued)
+        self.duties = (self.prune_a_batch, self.recover_expired, self.expire_waiting, self.schedules.tick)
 
     def share_with(self, workers: int, *, is_pruner: bool) -> None:
         """With many workers alive, each looks less often, so that the database is asked about as often in all.
@@ -42,11 +46,12 @@ class Maintenance:
         """
         self.is_pruner = is_pruner
         self.recovering.seconds = max(RECOVER_SECONDS, workers / WORKERS_PER_SECOND)
+        self.expiring.seconds = max(EXPIRE_SECONDS, workers / WORKERS_PER_SECOND)
         self.schedules.looking.seconds = max(LOOK_SECONDS, workers / WORKERS_PER_SECOND)
 
     def tick(self) -> int:
         """Returns how many tasks were recovered or enqueued."""
-        return sum(self.attempt(duty) for duty in (self.prune_a_batch, self.recover_expired, self.schedules.tick))
+        return sum(self.attempt(duty) for duty in self.duties)
 
     def attempt(self, duty: Callable[[], int]) -> int:
         try:
@@ -65,6 +70,18 @@ class Maintenance:
     @property
     def is_pruning(self) -> bool:
         return self.batches is not None
+
+    def expire_waiting(self) -> int:
+        """A bounded number at once; where there are more, again in the next round."""
+        if self.expiring.is_due():
+            expired = self.database.call(lambda: expire(backend=self.backend, actor=self.actor))
+            for task_id in expired:
+                logger.debug("task %s expired before it was started", task_id)
+            if expired:
+                logger.info("cancelled %d tasks that expired before they were started", len(expired))
+            if len(expired) >= BATCH:
+                self.expiring.hurry()
+        return 0
 
     def prune_a_batch(self) -> int:
         if self.is_pruner and self.pruning.is_due():

@@ -30,6 +30,7 @@ from .autoreload import Autoreloader
 from .child_process import ChildProcess
 from .finished_signals import SignalProcess
 from .heartbeat import Heartbeat
+from .isolation import Isolation
 from .leases import LeaseRenewal
 from .maintenance import Maintenance
 from .orphans import OrphanRecovery
@@ -67,6 +68,7 @@ class Supervisor:
         self.heartbeat = Heartbeat(self.id, options, self.database)
         self.pool = ChildPool(self.id, options, self.close_in_child)
         self.arrivals = Arrivals(self.id, options, self.database, self.pool)
+        self.isolation = Isolation(options, self.database, self.pool)
         self.autoreloader = Autoreloader(wanted=options.reload)
         self.selector = selectors.DefaultSelector()
         self.signals = SignalInbox()
@@ -125,6 +127,9 @@ class Supervisor:
 
     def recover_orphans(self) -> None:
         self.wake_children(self.orphans.tick())
+        if self.orphans.has_crashed:
+            self.orphans.has_crashed = False
+            self.isolation.looking.hurry()
 
     def renew_leases(self) -> None:
         self.leases.tick(self.pool.children)
@@ -154,6 +159,7 @@ class Supervisor:
                 self.kill_children()
             return
         self.fill_pool()
+        self.register_child(self.isolation.tick())
         if self.is_out_of_time:
             self.stop("--max-time is over")
         changed = self.autoreloader.changed_file()
@@ -172,6 +178,10 @@ class Supervisor:
 
     def fill_pool(self) -> None:
         for child in self.pool.fill():
+            self.register_child(child)
+
+    def register_child(self, child: ChildProcess | None) -> None:
+        if child is not None:
             self.selector.register(child.channel.socket, selectors.EVENT_READ, child)
 
     # Events: messages of children, wake-ups and signals
@@ -281,12 +291,13 @@ class Supervisor:
                 sleep(max(0.0, patient.database.try_after - monotonic()))
 
     def reap_children(self) -> None:
-        statuses = ended_processes()
+        ended = ended_processes()
+        statuses = {pid: each.status for pid, each in ended.items()}
         if self.finished_signals.pid in statuses:
             self.finished_signals.note_exit(statuses[self.finished_signals.pid])
         if self.autoreloader.passed_trial(statuses):
             self.restart("SIGHUP")
-        for child, cause in self.pool.reap(statuses):
+        for child, cause in self.pool.reap(ended):
             if not child.channel.closed:
                 self.read_messages(child)
             if not child.channel.closed:

@@ -37,7 +37,7 @@ class Arrivals:
         self.polling = Every(options.poll)
         self.handing_on = Every(HAND_ON_SECONDS)
         self.queue, self.asked = "", WORKERS_ASKED
-        self.claims = 0
+        self.claims, self.has_skipped = 0, False
 
     def learn(self, alive: list[Peer], *, listening: bool) -> None:
         """Who else is alive. A worker that hears nothing looks more often."""
@@ -86,13 +86,13 @@ class Arrivals:
     # What is found
 
     def poll(self) -> None:
-        """Where it is due. Not while children claim: they look themselves, and say where they leave some."""
+        """Where it is due; every other time while children claim, who look themselves and say where they leave some."""
         if not self.database.is_available or not self.polling.is_due():
             return
         claims = sum(child.inflight.claims for child in self.pool.working)
-        if claims != self.claims:
-            self.claims = claims
-            self.wake(1)
+        claimed, self.claims = claims != self.claims, claims
+        self.has_skipped = claimed and not self.has_skipped
+        if self.has_skipped:
             return
         with suppress(Unavailable):
             self.wake_for_found(is_due=self.database.call(lambda: is_work_due(self.lanes, self.options.backend)))

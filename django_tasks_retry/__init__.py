@@ -3,6 +3,8 @@
 # Imports nothing of Django, so that liveness probes start in milliseconds.
 from .errors import Abort, LeaseLost, Retry, Snooze, TaskCancelled, TaskTimeout
 from .rules.backoff import Exponential
+from .rules.lanes.declarations import lane
+from .rules.lanes.limits import Limit
 from .rules.policy import RetryPolicy, retry
 from .rules.schedules.declarations import schedule
 
@@ -12,11 +14,13 @@ __all__ = [
     "Abort",
     "Exponential",
     "LeaseLost",
+    "Limit",
     "Retry",
     "RetryPolicy",
     "Snooze",
     "TaskCancelled",
     "TaskTimeout",
+    "lane",
     "retry",
     "schedule",
 ]

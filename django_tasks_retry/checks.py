@@ -21,6 +21,7 @@ from .errors import InvalidOptions
 from .models import Task, TaskEvent, TaskResult
 from .rules.backoff import Schedule, has_unreachable_delays
 from .taskqueue import database
+from .taskqueue.lanes.code import lane_problems
 from .taskqueue.producer import discovery
 from .taskqueue.schedules.code import problems
 
@@ -153,6 +154,20 @@ def check_backoff_schedules(**_: Any) -> list[CheckMessage]:
         if (policy := registry.find_policy(path)).max_attempts
         and isinstance(policy.backoff, Schedule)
         and has_unreachable_delays(policy.backoff, policy.max_attempts)
+    ]
+
+
+@register(Tags.models)
+def check_lanes(**_: Any) -> list[CheckMessage]:
+    """Templates that cannot be filled in, and one lane that is given two limits."""
+    return [
+        Error(
+            f"{where}: {why}.",
+            hint="A lane is a text, with {names} of the function's arguments in it. Functions that share one give it "
+            "the same limits.",
+            id="django_tasks_retry.E009",
+        )
+        for where, why in lane_problems()
     ]
 
 

@@ -17,6 +17,8 @@ from .compat import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME
 from .errors import InvalidOptions, UnknownBackend, UnknownQueue
 from .rules.backlog import Backlog, read_backlogs
 from .rules.backoff import Exponential
+from .rules.lanes.limits import Limit, read_limit
+from .rules.lanes.templates import RESERVED
 from .rules.names import path_of
 from .rules.policy import check_max_attempts, check_timeout
 
@@ -54,10 +56,17 @@ class QueueOptions:
     metrics_permission: str | None = None  # or a user with this permission
     backlog: Mapping[str, Any] = field(default_factory=dict)  # by queue: how many may wait, and what then
     schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
+    lanes: Mapping[str, Any] = field(default_factory=dict)  # limits by patterns of lanes, queue:… and function:…
+    patience: float | None = None  # seconds after which what waits counts as one priority higher; None: never
 
     @property
     def backoff(self) -> Exponential:
         return Exponential(self.retry_base, self.retry_factor, self.retry_cap, self.retry_jitter)
+
+    @property
+    def limits(self) -> dict[str, Limit]:
+        """Of LANES, by pattern."""
+        return {pattern: read_limit(value) for pattern, value in self.lanes.items()}
 
 
 DEFAULTS = QueueOptions()
@@ -148,6 +157,22 @@ def check_schedules(value: object) -> None:
         raise TypeError(f"{value!r:.60}: give a dictionary of schedules by their names.")
 
 
+def check_lanes(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r:.60}: give a dictionary of limits by patterns, such as {{'tenant-*': …}}.")
+    for pattern, limit in value.items():
+        if not isinstance(pattern, str) or not pattern:
+            raise ValueError(f"{pattern!r} is no pattern of lanes: give a text such as 'tenant-*' or 'queue:crm'.")
+        try:
+            read = read_limit(limit)
+        except ValueError as error:
+            raise ValueError(f"{pattern!r}: {error}") from None
+        if read.trips is not None and not pattern.startswith("function:"):
+            raise ValueError(f"{pattern!r}: a circuit breaker is for functions; write 'function:{pattern}'.")
+        if pattern.startswith(RESERVED) and (read.order == "strict" or read.weight != 1.0):
+            raise ValueError(f"{pattern!r}: order and weight are for lanes; limit a whole by running and starts.")
+
+
 CHECKS: dict[str, Callable[[Any], Any]] = {
     "DATABASE": check_database,
     "LEASE": check_lease,
@@ -168,6 +193,8 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "METRICS_PERMISSION": check_permission,
     "BACKLOG": read_backlogs,
     "SCHEDULES": check_schedules,
+    "LANES": check_lanes,
+    "PATIENCE": check_interval,
 }
 
 

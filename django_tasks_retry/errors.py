@@ -10,6 +10,7 @@ TaskQueueError
 │   └── UnknownBackend      the alias names no backend of TASKS whose tasks are kept in this queue
 ├── InvalidPolicy           a retry policy that contradicts itself
 ├── InvalidSchedule         a schedule that cannot be read, never fires, or names what does not exist
+├── InvalidLane             a lane whose limits contradict one another, or whose name cannot be made
 ├── InvalidOptions          TASKS[alias]["OPTIONS"] cannot be understood
 ├── AlreadyEnqueued         an unfinished task holds the unique key, and the caller wants to be the only one
 ├── QueueFull               as many tasks wait in the queue as OPTIONS["BACKLOG"] allows
@@ -76,6 +77,10 @@ class InvalidPolicy(TaskQueueError, ValueError):
 
 class InvalidSchedule(TaskQueueError, ValueError):
     """The schedule cannot be read, or can never run."""
+
+
+class InvalidLane(TaskQueueError, ValueError):
+    """The lane's limits contradict one another, or its name cannot be made."""
 
 
 class InvalidOptions(TaskQueueError, ValueError):

@@ -103,6 +103,12 @@ def registered() -> list[AnyTask]:
     return list(_tasks.values())
 
 
+def size() -> int:
+    """How many tasks this process knows."""
+    discover()
+    return len(_tasks)
+
+
 def find(path: str) -> AnyTask | None:
     """The task of this path, or None where this process does not know it."""
     if path not in _tasks:

@@ -50,6 +50,10 @@ OPTIONS = {
     "METRICS_TOKEN": "Whoever sends it as ``Authorization: Bearer …`` may read the "
     ":doc:`metrics <../howto/prometheus>`. 16 characters or more.",
     "METRICS_PERMISSION": "A permission, such as ``django_tasks_retry.view_task``, with which a user may read them.",
+    "LANES": "Limits of lanes by patterns of their names, and of whole queues and functions: see "
+    ":doc:`/howto/flow-control`.",
+    "PATIENCE": "Seconds after which a task that waits counts as one priority higher, and again after as many. "
+    "``None``: priorities are strict.",
     "BACKLOG": "How many tasks may wait, by queue or pattern, and what then; see :doc:`/howto/backlog`.",
     "SCHEDULES": "Schedules by their names, each a dictionary with a ``task`` and a ``cron`` or ``every``.",
     "MIDDLEWARE": "Paths of :doc:`middleware <../howto/middleware>` classes, the outermost first.",

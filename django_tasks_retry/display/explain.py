@@ -19,6 +19,7 @@ from ..taskqueue import alive_workers
 from ..taskqueue.operator import summaries
 from .actors import actor_names
 from .eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue, unknown_task_advice
+from .explain_lane import explain_limit, explain_pause
 from .formatting import (
     NO_VALUE,
     error_name,
@@ -91,11 +92,8 @@ def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Expla
     paused = Queue.objects.using(scope.using).paused().filter(name=task.queue).first()
     if paused is not None:
         return explain_paused(paused, can_see_payload=can_see_payload)
-    if task.follows_id and Task.objects.using(scope.using).filter(pk=task.follows_id, finished_at=None).exists():
-        return Explanation(
-            _("It runs once more after the task %(id)s, which holds the same unique key and has not finished.")
-            % {"id": task.follows_id}
-        )
+    if held_back := explain_pause(task, scope, can_see_payload=can_see_payload) or follows_sentence(task, scope):
+        return Explanation(held_back)
     if task.eta > scope.now:
         return explain_not_due(task, scope.now)
     if (task.crashes or 0) >= SUSPECT:
@@ -112,6 +110,14 @@ def with_expiry(explanation: Explanation, task: Task, now: datetime) -> Explanat
         return Explanation(_("It expired at %(time)s before it was started. The next worker cancels it.") % values)
     expiry = _("It expires at %(time)s, %(ago)s, if it has not started by then.") % values
     return Explanation(f"{explanation.sentence} {expiry}", explanation.command)
+
+
+def follows_sentence(task: Task, scope: Scope) -> str:
+    """Nothing where it follows no task, or that one has finished."""
+    if not task.follows_id or not Task.objects.using(scope.using).filter(pk=task.follows_id, finished_at=None).exists():
+        return ""
+    text = _("It runs once more after the task %(id)s, which holds the same unique key and has not finished.")
+    return text % {"id": task.follows_id}
 
 
 def explain_paused(queue: Queue, *, can_see_payload: bool) -> Explanation:
@@ -151,15 +157,27 @@ def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
         return Explanation(no_tasks_sentence(task, len(serving)))
     if not any(knows_task(worker, task.func_path) for worker in serving):
         return Explanation(unknown_task_sentence(task, len(serving)))
+    return Explanation(explain_limit(task, scope) or in_line_sentence(task, scope))
+
+
+def in_line_sentence(task: Task, scope: Scope) -> str:
     ahead = summaries.ahead_of(task, scope.using)
-    if ahead:
+    if not ahead:
+        return _("It is due and next in line: the next free worker will run it.")
+    values = {"count": format_capped(ahead), "queue": one_line(task.queue, 64), "lane": one_line(task.lane, 100)}
+    if task.lane:
         text = ngettext(
-            "%(count)s task is ahead of it in queue %(queue)s.",
-            "%(count)s tasks are ahead of it in queue %(queue)s.",
+            "%(count)s task is ahead of it in lane %(lane)s.",
+            "%(count)s tasks are ahead of it in lane %(lane)s.",
             ahead,
         )
-        return Explanation(text % {"count": format_capped(ahead), "queue": one_line(task.queue, 64)})
-    return Explanation(_("It is due and next in line: the next free worker will run it."))
+        return text % values
+    text = ngettext(
+        "%(count)s task is ahead of it in queue %(queue)s.",
+        "%(count)s tasks are ahead of it in queue %(queue)s.",
+        ahead,
+    )
+    return text % values
 
 
 def no_tasks_sentence(task: Task, serving: int) -> str:

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("django_tasks_retry", "0009_releases")]
+    dependencies = [("django_tasks_retry", "0010_lanes")]
 
     operations = [
         migrations.AddField(

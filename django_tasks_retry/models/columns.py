@@ -7,7 +7,7 @@ from __future__ import annotations
 
 CALL_COLUMNS = (
     "func_path", "args", "kwargs", "backend", "max_attempts", "backoff", "timeout", "interval", "slot", "run_id",
-    "unique_key", "metadata",
+    "unique_key", "metadata", "lane",
 )  # fmt: skip
 """What was asked for. Retries and repetitions take it over."""
 

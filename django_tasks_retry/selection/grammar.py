@@ -21,8 +21,8 @@ from ..durations import read_duration
 from ..instants import as_instant
 
 HELP = gettext_lazy(
-    "Search by id or the beginning of an id, status:failed, queue:NAME, task:NAME, worker:NAME, error:TEXT, since:1h, "
-    "arg:TEXT or arg:NAME=VALUE, meta:NAME=VALUE. Put quotes around a text with spaces."
+    "Search by id or the beginning of an id, status:failed, queue:NAME, lane:NAME, task:NAME, worker:NAME, error:TEXT, "
+    "since:1h, arg:TEXT or arg:NAME=VALUE, meta:NAME=VALUE. Put quotes around a text with spaces."
 )
 TOKEN = re.compile(r'(?:"[^"]*"|[^\s"])+|"')
 QUALIFIED = re.compile(r"(?P<key>[A-Za-z_-]+):(?P<value>.*)", re.DOTALL)
@@ -47,6 +47,7 @@ class Query:
     ids: list[IdRange] = field(default_factory=list)
     statuses: list[str] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
+    lanes: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     workers: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -192,6 +193,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Sequence[Any]]]] = {
     "id": ("ids", lambda text: [read_id(text)]),
     "status": ("statuses", read_statuses),
     "queue": ("queues", as_is),
+    "lane": ("lanes", as_is),
     "task": ("tasks", as_is),
     "worker": ("workers", as_is),
     "error": ("errors", as_is),

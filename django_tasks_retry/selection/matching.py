@@ -56,6 +56,8 @@ def place_condition(query: Query) -> Q:
     condition &= any_of(run_condition(each) for each in query.runs)
     if query.queues:
         condition &= Q(queue__in=query.queues)
+    if query.lanes:
+        condition &= Q(lane__in=query.lanes)
     if query.tasks:
         condition &= Q(func_path__in=[path for name in query.tasks for path in paths_named(name)])
     if query.fingerprints:

@@ -20,6 +20,9 @@ from .consumer.workers import (
     register_worker,
 )
 from .database import database
+from .lanes.breaker import tick_breakers
+from .lanes.control import limit_lane, pause_lane, resume_lane
+from .lanes.states import forget_idle
 from .lease import Fence, Lease, current_lease
 from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
 from .operator.intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
@@ -72,14 +75,17 @@ __all__ = [
     "find_leased",
     "find_suspects",
     "finish",
+    "forget_idle",
     "forget_skipped",
     "forget_stats",
     "heartbeat",
     "is_work_due",
     "leases_of",
+    "limit_lane",
     "listed_names",
     "next_due_in",
     "pause",
+    "pause_lane",
     "pause_schedule",
     "prunable",
     "prune",
@@ -94,6 +100,7 @@ __all__ = [
     "report_of",
     "reschedule",
     "resume",
+    "resume_lane",
     "resume_schedule",
     "retry",
     "retry_one",
@@ -101,4 +108,5 @@ __all__ = [
     "stop_vanished",
     "sync_schedules",
     "tick",
+    "tick_breakers",
 ]

@@ -10,6 +10,7 @@ from tests.mutants.console import CONSOLE
 from tests.mutants.flow_control import FLOW_CONTROL
 from tests.mutants.guarding import GUARD, INSTANTS
 from tests.mutants.hostile import BACKLOG, BOUNDED, FOREIGN_LOCKS, UNREADABLE
+from tests.mutants.lanes import LANES
 from tests.mutants.leases import FENCES, LEASES
 from tests.mutants.neighbourly import ENQUEUES, OTHERS
 from tests.mutants.observing import COUNTERS, LINES, MIDDLEWARE, TRACES
@@ -43,6 +44,7 @@ MUTANTS = (
     *COUNTERS,
     *TRACES,
     *SCHEDULES,
+    *LANES,
     *LINES,
     *SHELL,
     *FLOW_CONTROL,

@@ -112,8 +112,8 @@ LIVES = (
         (
             Edit(
                 "taskqueue/engines/postgresql.py",
-                "sql = CLAIM if terms.only is None else CLAIM_ONE",
-                'sql = read_sql("claim", lease=CLAIMED, whom="TRUE")',
+                "        sql = CLAIM if terms.only is None else CLAIM_ONE\n",
+                '        read_sql("lanes")\n        sql = CLAIM if terms.only is None else CLAIM_ONE\n',
             ),
         ),
         ("tests/worker/test_resources.py::test_f09_files_that_a_task_leaves_open_end_with_its_process",),
@@ -170,7 +170,9 @@ WAKING = (
         "only the first page of lanes is ever looked at",
         (
             Edit(
-                "taskqueue/consumer/lanes.py", "self.after = FIRST_LANE if is_last else page[-1].name", "is_last = True"
+                "taskqueue/consumer/lanes.py",
+                "self.after = FIRST_LANE if is_last else (page[-1].queue, page[-1].priority)",
+                "is_last = True",
             ),
         ),
         ("tests/worker/test_fleet.py::test_one_queue_is_found_among_more_than_fit_on_a_page",),

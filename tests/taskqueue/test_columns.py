@@ -37,7 +37,7 @@ def test_every_column_of_a_call_reaches_the_worker():
 ASKED = {
     "func": tasks.noop, "kwargs": {}, "args": [], "eta": timedelta(0), "queue": "emails", "priority": 7,
     "max_attempts": 3, "backoff": [1, 2], "timeout": 9, "interval": 60, "unique_key": "k", "metadata": {"a": 1},
-    "backend": "default",
+    "backend": "default", "lane": "k",
 }  # fmt: skip
 
 

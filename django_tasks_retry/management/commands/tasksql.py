@@ -10,6 +10,7 @@ from django.db.models import Model
 from django_tasks_retry.clock import FUNCTION
 from django_tasks_retry.models import (
     STATE_COLUMNS,
+    LaneState,
     OperatorEvent,
     Queue,
     Schedule,
@@ -37,6 +38,7 @@ WORKER: Grants = {
     TaskStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     TaskTotal: ("SELECT", "INSERT", "UPDATE"),
     Worker: ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    LaneState: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     Queue: ("SELECT",),
     Schedule: ("SELECT", "INSERT", "UPDATE"),
     OperatorEvent: ("SELECT", "INSERT", "DELETE"),
@@ -48,6 +50,7 @@ OPERATOR: Grants = {
     TaskStat: ("SELECT",),
     TaskTotal: ("SELECT",),
     Worker: ("SELECT", "UPDATE (stop_asked_at, stop_asked_by)"),
+    LaneState: ("SELECT", "INSERT", "UPDATE"),
     Queue: ("SELECT", "INSERT", "UPDATE"),
     Schedule: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     OperatorEvent: ("SELECT", "INSERT"),

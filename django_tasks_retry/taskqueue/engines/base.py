@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from ...models import Task
-from ..consumer.lanes import FIRST_LANE, Lane
+from ..consumer.lanes import FIRST_LANE, Cursors, DueLanes, KeyedLane, Lane
 from ..consumer.receipts import Receipt
 from ..consumer.report import Report
 from ..lease import Claimed, Fence, Lease
@@ -17,12 +17,13 @@ from ..lease import Claimed, Fence, Lease
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On which terms tasks are claimed: for whom, for how long, and which functions are known there."""
+    """On which terms tasks are claimed: for whom, for how long, which functions are known, and whose rows are held."""
 
     worker_id: str
     backend: str
     seconds: float
     known: Sequence[str]
+    held: Sequence[str] = ()
     only: UUID | None = None
     """This very task, also where others must leave it to a process of its own."""
 
@@ -63,11 +64,14 @@ class Engine(Protocol):
     def lock_key(self, queue: str, key: str) -> None:
         """Wait for others that settle the same key, and keep them waiting until the transaction ends."""
 
-    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> list[Lane]:
-        """A page of lanes whose first task is due, in the order of queues and priorities, behind the one named."""
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes:
+        """A page of (queue, priority) pairs whose first task without a lane is due, and what else there is."""
+
+    def keyed_lanes(self, cursors: Cursors, hops: int) -> list[KeyedLane]:
+        """Lanes in which tasks wait: so many from each cursor on, and those of what became due last."""
 
     def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
-        """Lease up to `limit` due tasks, lane by lane."""
+        """Lease up to `limit` due tasks, lane by lane: of tasks that all have a lane of their own, or none of them."""
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
         """Make the reported moves whose lease holds. What was written, by the place of the report.
@@ -93,7 +97,7 @@ class Engine(Protocol):
         """Cancel up to `limit` tasks that expired before their first attempt began, of those that nobody locks."""
 
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The rows of depths.sql."""
+        """The rows of depths.sql: of tasks without a lane, then of those with one."""
 
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of failures.sql."""

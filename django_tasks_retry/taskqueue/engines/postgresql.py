@@ -14,13 +14,23 @@ from ...rules.failure import LOST
 from ...rules.payload import dump
 from ...rules.status import Status
 from ...rules.transitions import KEPT, SUSPECT
-from ..consumer.lanes import FIRST_LANE, LANES_A_PAGE, Lane
+from ..consumer.lanes import (
+    FIRST_LANE,
+    FRESH_SECONDS,
+    LANES_A_PAGE,
+    Cursors,
+    DueLanes,
+    KeyedLane,
+    Lane,
+    is_true,
+    read_keyed,
+)
 from ..consumer.receipts import Receipt
 from ..consumer.report import LOST_FINGERPRINT, Report
 from ..database import as_array, as_moment, as_text, fetch, fetch_any, run
 from ..events import cancellation
 from ..lease import COLUMNS as LEASE_COLUMNS
-from ..lease import LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
+from ..lease import EARLIEST, LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
 from ..producer.new_tasks import CHUNK, as_dated, as_stored
 from .base import Loss, Moved, Terms
 from .postgresql_insert import RETURNED, listed, statement
@@ -29,9 +39,20 @@ from .statements import read_sql
 COPIED = [name for name in (*CALL_COLUMNS, "queue", "priority") if name != "slot"]
 HOLDERS = read_sql("holders")
 LANES = read_sql("lanes")
-CLAIMED = listed(LEASE_COLUMNS, "t.{}")
-CLAIM = read_sql("claim", lease=CLAIMED, whom=f"(t.crashes IS NULL OR t.crashes < {SUSPECT})")
-CLAIM_ONE = read_sql("claim", lease=CLAIMED, whom="t.id = %(only)s::uuid")
+KEYED_LANES = read_sql("keyed_lanes")
+CLAIMED = {"lease": listed(LEASE_COLUMNS, "t.{}")}
+IS_QUEUE = "s.kind = 'queue' AND s.name = l.queue"
+PLAIN = {"arrays": "", "names": "", "is_state": IS_QUEUE, "in_lane": "t.lane = ''", "quota": "%(limit)s::int"}
+KEYED = {
+    "arrays": ", %(keys)s::text[], %(quotas)s::int[], %(singles)s::uuid[]",
+    "names": ", key, quota, single",
+    "is_state": f"({IS_QUEUE} OR s.kind = 'lane' AND s.name = l.key)",
+    "in_lane": f"t.lane > '' AND t.lane = lane.key AND (lane.single = '{EARLIEST}' OR t.id = lane.single)",
+    "quota": "LEAST(lane.quota, %(limit)s::int)",
+}
+UNSUSPECTED, ONE = f"(t.crashes IS NULL OR t.crashes < {SUSPECT})", "t.id = %(only)s::uuid"
+CLAIM, CLAIM_ONE = (read_sql("claim", **CLAIMED, **PLAIN, whom=whom) for whom in (UNSUSPECTED, ONE))
+CLAIM_KEYED, CLAIM_KEYED_ONE = (read_sql("claim", **CLAIMED, **KEYED, whom=whom) for whom in (UNSUSPECTED, ONE))
 SKIP_LOCKED = " SKIP LOCKED"
 REPEAT = read_sql("repeat", copied=listed(COPIED), copied_from=listed(COPIED, "t.{}"))
 # By whether it waits for locks, and whether tasks repeat: planning that clause costs a batch without any 3 µs a task.
@@ -62,7 +83,7 @@ EXPIRED = {
 }
 EXPIRE = read_sql("cancel", **EXPIRED, skip_locked=SKIP_LOCKED)
 CLEAR_STRAYS = read_sql("clear_strays")
-DEPTHS = read_sql("depths", collect="jsonb_agg")
+DEPTHS = [read_sql("depths", collect="jsonb_agg", in_lane=in_lane) for in_lane in ("t.lane = ''", "length(t.lane) > 0")]
 ERROR = {name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")}
 SHOWN = "SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)"
 FAILURES = read_sql("failures", shown=SHOWN, **ERROR)
@@ -126,9 +147,21 @@ class PostgreSQL:
 
     # Leases
 
-    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> list[Lane]:
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes:
         rows = fetch_any(LANES, {"queue": after[0], "priority": after[1], "most": LANES_A_PAGE}, self.using)
-        return [Lane(queue, int(priority), eta, as_moment(now)) for queue, priority, eta, now in rows]
+        lanes = [Lane(queue, int(priority), eta, as_moment(now)) for queue, priority, eta, now, *_ in rows if queue]
+        [(*_, has_keyed, states)] = [row for row in rows if not row[0]]
+        return DueLanes(lanes, is_true(has_keyed), frozenset(states or ()))
+
+    def keyed_lanes(self, cursors: Cursors, hops: int) -> list[KeyedLane]:
+        parameters = {
+            "cursor_queues": as_array([queue for queue, _ in cursors]),
+            "cursor_priorities": as_array([priority for _, priority in cursors]),
+            "cursor_keys": as_array(list(cursors.values())),
+            "hops": hops,
+            "fresh": FRESH_SECONDS,
+        }
+        return [read_keyed(row) for row in fetch_any(KEYED_LANES, parameters, self.using)]
 
     def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
         parameters = {
@@ -138,11 +171,20 @@ class PostgreSQL:
             "floor_ids": as_array([lane.floor_id for lane in lanes]),
             "limit": limit,
             "known": as_array(terms.known),
+            "held": as_array(terms.held),
             "backend": terms.backend,
             "worker": terms.worker_id,
             "lease": terms.seconds,
         }
         sql = CLAIM if terms.only is None else CLAIM_ONE
+        if lanes[0].key:
+            quotas = [limit if lane.quota is None else lane.quota for lane in lanes]
+            sql = CLAIM_KEYED if terms.only is None else CLAIM_KEYED_ONE
+            parameters |= {
+                "keys": as_array([lane.key for lane in lanes]),
+                "quotas": as_array(quotas),
+                "singles": as_array([lane.only for lane in lanes]),
+            }
         return read_claimed(fetch_any(sql, parameters | {"only": terms.only}, self.using), read_lease)
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
@@ -202,7 +244,7 @@ class PostgreSQL:
     # Summaries and wake-ups
 
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return run(DEPTHS, parameters, self.using)
+        return [row for sql in DEPTHS for row in run(sql, parameters, self.using)]
 
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         return run(FAILURES, parameters, self.using)

@@ -15,18 +15,20 @@ from django.db.models.functions import Cast, Coalesce, Concat, Greatest
 
 from ...clock import Now, frozen, now
 from ...instants import InstantField
-from ...models import Queue, Task, TaskEvent, TaskResult
+from ...models import LaneState, Queue, Task, TaskEvent, TaskResult
+from ...models.lanes import LANE
 from ...querysets import TaskQuerySet
 from ...rules.failure import LOST
 from ...rules.status import Status
 from ...rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
-from ..consumer.lanes import FIRST_LANE, LANES_A_PAGE, Lane
+from ..consumer.lanes import FIRST_LANE, LANES_A_PAGE, Cursors, DueLanes, KeyedLane, Lane, read_keyed
 from ..consumer.receipts import Receipt
 from ..consumer.report import LOST_FINGERPRINT, Report, error_record
 from ..database import as_moment, fetch, fetch_stored, run
 from ..events import cancellation, events_of, result_of, write_events
 from ..lease import (
     COLUMNS,
+    EARLIEST,
     LEAN_COLUMNS,
     MOMENTS,
     Claimed,
@@ -45,11 +47,14 @@ from .base import Loss, Moved, Terms
 from .sqlite_moves import AcceptedReport, accept, claimed
 from .statements import read_sql
 
-LANES = read_sql("lanes_sqlite")
+LANES, KEYED_LANES = read_sql("lanes_sqlite"), read_sql("keyed_lanes_sqlite")
+HAS_KEYED = "SELECT EXISTS (SELECT 1 FROM django_tasks_retry_task WHERE status = 'PENDING' AND lane > '')"
 # The operator ->> of the other engine is known to SQLite only from 3.38 on.
 ERROR = {name: f"json_extract(task.last_error, '$.{name}')" for name in ("exception", "code", "message")}
 SHOWN = "SELECT key, value FROM json_each(%(shown)s)"
-DEPTHS = read_sql("depths", collect="json_group_array")
+DEPTHS = [
+    read_sql("depths", collect="json_group_array", in_lane=in_lane) for in_lane in ("t.lane = ''", "length(t.lane) > 0")
+]
 FAILURES, FAILED_SINCE = read_sql("failures", shown=SHOWN, **ERROR), read_sql("failed_since", shown=SHOWN)
 CANCEL_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
 """What cancelling has to know. Whatever else a row holds, even what cannot be decoded, does not stand in its way."""
@@ -107,12 +112,22 @@ class SQLite:
 
     # Claims
 
-    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> list[Lane]:
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes:
         long_ago = now(self.using) - AGES
         rows = sorted(row for row in fetch(LANES, None, self.using) if row[:2] > after)
-        return [
+        lanes = [
             Lane(queue, priority, read_or(long_ago, floor_of, eta), as_moment(moment))
             for queue, priority, eta, moment in rows[:LANES_A_PAGE]
+        ]
+        states = LaneState.objects.using(self.using).exclude(kind=LANE)
+        return DueLanes(lanes, bool(fetch(HAS_KEYED, None, self.using)[0][0]), frozenset(map(str, states)))
+
+    def keyed_lanes(self, cursors: Cursors, hops: int) -> list[KeyedLane]:
+        """All of them: a file that one process writes at a time does not hold hundreds of thousands."""
+        long_ago = now(self.using) - AGES
+        return [
+            read_keyed([*row[:3], read_or(long_ago, floor_of, row[3]), *row[4:]])
+            for row in fetch(KEYED_LANES, None, self.using)
         ]
 
     def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
@@ -120,7 +135,8 @@ class SQLite:
             expires = moment + timedelta(seconds=terms.seconds)
             rows: list[list[Any]] = []
             for lane in lanes:
-                rows += self.due_in(lane, terms, limit - len(rows))
+                room = limit - len(rows)
+                rows += self.due_in(lane, terms, room if lane.quota is None else min(room, lane.quota))
             rows = [claimed(row, terms.worker_id, expires, moment) for row in rows]
             attempt = F("attempts") + CLAIM.attempts
             self.tasks.filter(pk__in=[row[0] for row in rows]).update(
@@ -140,10 +156,25 @@ class SQLite:
 
     def due_in(self, lane: Lane, terms: Terms, limit: int) -> list[list[Any]]:
         due = self.tasks.due().filter(queue=lane.queue, priority=lane.priority, backend=terms.backend)
+        due = due.filter(lane=lane.key, lane__gt="") if lane.key else due.filter(lane="")
+        due = due if lane.only == EARLIEST else due.filter(pk=lane.only)
         above = due.filter(Q(eta__gt=lane.floor_eta) | Q(id__gte=lane.floor_id), eta__gte=lane.floor_eta)
         unpaused = above.exclude(queue__in=Queue.objects.paused().values("name"))
-        wanted = unpaused.filter(func_path__in=terms.known).may_begin(terms.only).order_by("eta", "id")[:limit]
+        known = self.unheld(lane, terms)
+        wanted = unpaused.filter(func_path__in=known).may_begin(terms.only).order_by("eta", "id")[:limit]
         return [list(row) for row in fetch_stored(wanted, COLUMNS, self.using) if is_uuid(row[0])]
+
+    def unheld(self, lane: Lane, terms: Terms) -> list[str]:
+        """The functions that may be claimed: none where the lane or its queue has a row that is not held."""
+        states = LaneState.objects.using(self.using)
+        if not states.exists():
+            return list(terms.known)
+        rows = {f"{kind}:{name}" for kind, name in states.exclude(kind=LANE).values_list("kind", "name")}
+        rows |= {f"{LANE}:{lane.key}"} if states.filter(kind=LANE, name=lane.key).exists() else set()
+        unheld = rows - set(terms.held)
+        if not unheld.isdisjoint({f"{LANE}:{lane.key}", f"queue:{lane.queue}"}):
+            return []
+        return [path for path in terms.known if f"function:{path}" not in unheld]
 
     def read_lease(self, row: Sequence[Any]) -> Lease:
         values = dict(zip(COLUMNS, row, strict=True))
@@ -273,7 +304,7 @@ class SQLite:
     # Summaries and wake-ups
 
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return run(DEPTHS, parameters, self.using)
+        return [row for sql in DEPTHS for row in run(sql, parameters, self.using)]
 
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         return run(FAILURES, parameters, self.using)

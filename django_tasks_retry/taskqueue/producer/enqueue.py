@@ -19,6 +19,8 @@ from ...durations import as_seconds
 from ...errors import InvalidCall, InvalidPayload, UnknownOption
 from ...models import MAX_LENGTHS, Task
 from ...rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
+from ...rules.lanes.declarations import Declaration, declaration_of
+from ...rules.lanes.templates import checked_name, filled
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
 from ..database import database
@@ -56,6 +58,7 @@ class Request(NamedTuple):
     unique_key: str | None = None
     metadata: Mapping[str, Any] = NOTHING
     backend: str | None = None
+    lane: str | None = None
     expires: datetime | timedelta | None = None
     on_conflict: str | None = None
     debounce: float | timedelta | None = None
@@ -135,6 +138,7 @@ class Common(NamedTuple):
     callee: Callee
     run_after: Any
     columns: dict[str, Any]
+    lane: Declaration | None
     brought: dict[str, Any]
     """Options that few calls have, and that the task was made with."""
 
@@ -151,7 +155,9 @@ def common_to(request: Request) -> Common:
         "interval": checked_interval(request.interval),
         **effective_policy(request, policy_of(registered.func), backend),
     }
-    return Common(request, callee, registered.run_after, columns, brought_by(registered))
+    return Common(
+        request, callee, registered.run_after, columns, declaration_of(registered.func), brought_by(registered)
+    )
 
 
 def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Common:
@@ -180,6 +186,7 @@ def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = Non
         args=args,
         kwargs=kwargs,
         unique_key=checked_key(request.unique_key),
+        lane=lane_of(request.lane, shared, args, kwargs),
         metadata={} if request.metadata is NOTHING else canonical_metadata(request.metadata, backend),
         run_id=parent.run_id if parent else task_id,
         parent_id=parent.id if parent else None,
@@ -193,6 +200,15 @@ def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = Non
     if shared.brought or request[FIRST_RARE:] != NOTHING_RARE:
         apply_rare(task, shared.brought | rare_wishes(request))
     return task
+
+
+def lane_of(wished: str | None, shared: Common, args: list[Any], kwargs: dict[str, Any]) -> str:
+    """The lane of this call: as the request says (nothing: none), else as its function's `@lane`."""
+    if wished == "" or (wished is None and shared.lane is None):
+        return ""
+    if wished is None and shared.lane is not None:
+        wished = filled(shared.lane.template, shared.callee.arguments(args, kwargs))
+    return checked_text(checked_name(wished or ""), "lane")
 
 
 FIRST_RARE = Request._fields.index("expires")

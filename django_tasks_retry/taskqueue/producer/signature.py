@@ -57,6 +57,14 @@ class Callee(NamedTuple):
         except TypeError as misfit:
             raise WrongArguments(self.explain(str(misfit))) from None
 
+    def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A call that fits, by the names of the parameters; by name alone where those cannot be known."""
+        if self.signature is None:
+            return kwargs
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
     def explain(self, misfit: str) -> str:
         call = f"{self.path}{shown(self.signature)}"
         return f"{call[:MOST_SHOWN]} cannot take this call: {misfit}.{self.hint(misfit)}"

@@ -165,6 +165,7 @@ class Child:
             if attempt.receipt is None:
                 continue
             self.has_recorded = True
+            self.intake.note_ended(attempt)
             self.intake.careful.note_answered()
             if not (attempt.is_revoked and attempt.receipt.lost):  # else whoever revoked it has told
                 reason = attempt.report.reason if attempt.report else ""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
-from ...taskqueue import expire, forget_skipped, forget_stats, prune_pages, recover
+from ...taskqueue import expire, forget_idle, forget_skipped, forget_stats, prune_pages, recover, tick_breakers
 from ...taskqueue.consumer.expire import BATCH
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.outcomes import OutcomeRecorder, Recorded
@@ -19,6 +19,7 @@ EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
 PRUNE_AGAIN_SECONDS = 30.0
 WORKERS_PER_SECOND = 4
+BREAKER_SECONDS = 5.0
 
 
 class Maintenance:
@@ -35,9 +36,12 @@ class Maintenance:
         self.expiring = Every(EXPIRE_SECONDS)
         self.pruning = Every(PRUNE_SECONDS)
         self.is_pruner = False
+        self.breaking = Every(BREAKER_SECONDS)
         self.batches: Iterator[int] | None = None
         self.schedules = ScheduleTicker(supervisor_id, backend, database, tell_enqueued)
-        self.duties = (self.prune_a_batch, self.recover_expired, self.expire_waiting, self.schedules.tick)
+        self.duties = (
+            self.prune_a_batch, self.recover_expired, self.expire_waiting, self.tick_breakers, self.schedules.tick,
+        )  # fmt: skip
 
     def share_with(self, workers: int, *, is_pruner: bool) -> None:
         """With many workers alive, each looks less often, so that the database is asked about as often in all.
@@ -48,10 +52,17 @@ class Maintenance:
         self.recovering.seconds = max(RECOVER_SECONDS, workers / WORKERS_PER_SECOND)
         self.expiring.seconds = max(EXPIRE_SECONDS, workers / WORKERS_PER_SECOND)
         self.schedules.looking.seconds = max(LOOK_SECONDS, workers / WORKERS_PER_SECOND)
+        self.breaking.seconds = max(BREAKER_SECONDS, workers / WORKERS_PER_SECOND)
 
     def tick(self) -> int:
         """Returns how many tasks were recovered or enqueued."""
         return sum(self.attempt(duty) for duty in self.duties)
+
+    def tick_breakers(self) -> int:
+        """Pause functions that fail too often, and try again those that did."""
+        if self.breaking.is_due():
+            self.database.call(lambda: tick_breakers(self.backend))
+        return 0
 
     def attempt(self, duty: Callable[[], int]) -> int:
         try:
@@ -88,6 +99,7 @@ class Maintenance:
             self.batches = prune_pages(backend=self.backend)
             self.database.call(lambda: forget_stats(backend=self.backend))
             self.database.call(lambda: forget_skipped(backend=self.backend))
+            self.database.call(lambda: forget_idle(self.backend))
         if self.batches is None:
             return 0
         batches = self.batches

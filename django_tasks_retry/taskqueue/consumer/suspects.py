@@ -19,7 +19,7 @@ def find_suspects(serves: Callable[[str], bool], *, backend: str = "default") ->
     """Those that are due, of queues that are served and functions that this process knows; as far as a claim asks."""
     rows = fetch(SUSPECTS, {"backend": backend, "limit": MOST}, database(backend))
     return [
-        new_task(id=as_uuid(task_id), queue=queue, priority=priority, eta=as_moment(eta), func_path=path)
-        for task_id, queue, priority, eta, path in rows
+        new_task(id=as_uuid(task_id), queue=queue, priority=priority, eta=as_moment(eta), func_path=path, lane=lane)
+        for task_id, queue, priority, eta, path, lane in rows
         if serves(queue) and registry.find(path)
     ]

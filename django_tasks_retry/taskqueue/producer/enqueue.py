@@ -86,28 +86,29 @@ def enqueue(request: Request) -> Task:
 
 def enqueue_many(requests: Iterable[Request]) -> list[Task]:
     """Enqueue all or nothing. A task whose unique key is taken comes back as the existing one."""
-    common: dict[tuple[int, ...], Common] = {}
-    tasks = [prepare(request, common) for request in requests]
-    if not tasks:
-        return []
-    stored = insert_within(tasks, home_of(tasks))
-    tell_enqueued(stored)
-    return stored
+    tasks = prepare_all(requests)
+    return store(tasks, home_of(tasks)) if tasks else []
 
 
 def enqueue_stream(requests: Iterable[Request]) -> int:
     """Enqueue all or nothing, and keep none of them in memory. Returns how many were asked for."""
-    rest, common, count = iter(requests), dict[tuple[int, ...], Common](), 0
+    rest, count = iter(requests), 0
     first: list[Task] = []
     with ExitStack() as whole:
-        while tasks := [prepare(request, common) for request in islice(rest, CHUNK)]:
+        while tasks := prepare_all(islice(rest, CHUNK)):
             using = home_of([*first, *tasks])
             if not first:
                 whole.enter_context(transaction.atomic(using=using))
                 first = tasks[:1]
-            tell_enqueued(insert_within(tasks, using))
+            store(tasks, using)
             count += len(tasks)
     return count
+
+
+def store(tasks: Sequence[Task], using: str) -> list[Task]:
+    stored = insert_within(tasks, using)
+    tell_enqueued(stored)
+    return stored
 
 
 def home_of(tasks: Sequence[Task]) -> str:
@@ -158,6 +159,11 @@ def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Comm
     if key not in common:
         common[key] = common_to(request)
     return common[key]
+
+
+def prepare_all(requests: Iterable[Request]) -> list[Task]:
+    common: dict[tuple[int, ...], Common] = {}
+    return [prepare(request, common) for request in requests]
 
 
 def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = None) -> Task:

@@ -1,6 +1,6 @@
 """The service layer and the only writer of tasks: one verb, one transaction."""
 
-from .consumer.claim import claim, claim_task
+from .consumer.claim import claim, claim_task, is_work_due
 from .consumer.expire import expire
 from .consumer.finish import complete_task, complete_within, fail_task, finish, record, release_task
 from .consumer.lanes import Lanes
@@ -10,6 +10,7 @@ from .consumer.renew import renew, renew_workers
 from .consumer.report import Completed, Failed, Outcome, Released, Report, report_of
 from .consumer.suspects import find_suspects
 from .consumer.workers import (
+    Peer,
     alive_workers,
     deregister_worker,
     find_cancelled,
@@ -46,6 +47,7 @@ __all__ = [
     "Lanes",
     "Lease",
     "Outcome",
+    "Peer",
     "Receipt",
     "Released",
     "Report",
@@ -85,6 +87,7 @@ __all__ = [
     "forget_skipped",
     "forget_stats",
     "heartbeat",
+    "is_work_due",
     "leases_of",
     "limit_lane",
     "listed_names",

@@ -182,6 +182,11 @@ FAULTS = {
     "F323": "the last two members of a batch end at one instant",
     "F324": "a signal comes at the instant a task begins to wait",
     "F325": "graphs of tasks of any shape",
+    "F350": "a lone task wakes a whole fleet",
+    "F351": "those who were woken have no room",
+    "F352": "every worker prunes the same tasks",
+    "F353": "a queue for each of many tenants",
+    "F354": "a task that was given back loses its place in line",
 }
 DOES_NOT_APPLY: dict[str, str] = {}
 ON_POSTGRESQL_ALONE = {

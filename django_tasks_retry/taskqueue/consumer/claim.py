@@ -59,6 +59,11 @@ def claim(
     return take(lanes, limit, starting, terms, engine).leases if lanes.look(engine, backend) else []
 
 
+def is_work_due(lanes: Lanes, backend: str = "default") -> bool:
+    """Whether a task may be due in a queue that these lanes serve. For those who claim nothing themselves."""
+    return lanes.may_look() and lanes.look(engine_for(database(backend)), backend)
+
+
 def claim_task(task: Task, worker_id: str, *, backend: str = "default") -> Lease | None:
     """A lease on this very task, by the rules of every claim: None where it is not due, paused, locked or taken."""
     using = database(backend)

@@ -84,7 +84,7 @@ def complete_within(lease: Lease, result: Any) -> Receipt:
     return record_one(report)
 
 
-def release_task(lease: Lease, reason: str, delay: float = 0.0) -> Receipt:
+def release_task(lease: Lease, reason: str, delay: float | None = None) -> Receipt:
     return record_one(report_of(Released(lease, reason, delay)))
 
 

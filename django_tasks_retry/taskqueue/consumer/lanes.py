@@ -6,7 +6,8 @@ scheduled for later, nor on finished ones, nor on dead index entries that an old
 Lanes are looked up afresh once a second, and whenever
 a claim comes back short; tasks that sort below a floor (a retry, an earlier eta) are found then. A few lanes in which
 nothing is due are remembered for a while, so that the next arrival in them is claimed without another look. Looking
-does walk dead index entries, so where that has become slow it is done less often.
+does walk dead index entries, so where that has become slow it is done less often. Where more lanes are due than fit
+on a page, as with a queue for each tenant, claims go from page to page.
 
 A lane may hold tasks that are not for this claimer: of functions that it does not know, or does not claim for, or of
 another backend. Claims read past them. Where that has become slow, the floors are kept through the next looks, above
@@ -39,6 +40,8 @@ REMEMBER_SECONDS = 1.0
 REMEMBER_KEYED_SECONDS = 0.25
 QUIET_SECONDS = 60.0
 QUIET_LANES = 16
+LANES_A_PAGE = 128
+FIRST_LANE = ("", 0)  # which sorts before all: no queue is without a name
 HOPS, MOST_HOPS = 64, 256  # of lanes with a key, in one look
 FRESH_SECONDS = 5.0
 SHARE_OF_TIME = 0.05  # that a claimer may spend on looking where it is slow
@@ -104,7 +107,7 @@ def is_true(value: Any) -> bool:
 class KnowsLanes(Protocol):
     using: str
 
-    def due_lanes(self) -> DueLanes: ...
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes: ...
 
     def keyed_lanes(self, cursors: Cursors, hops: int) -> list[KeyedLane]: ...
 
@@ -123,6 +126,7 @@ class Lanes:
     reads_all: bool = True  # the next claim begins where the lanes do
     read_seconds: float = 0.0
     keep_floors_until: float = float("-inf")
+    after: tuple[str, int] = FIRST_LANE  # where the next page begins
     patience: float | None = None
     hops: int = HOPS
     has_keyed: bool = False
@@ -137,9 +141,9 @@ class Lanes:
     def look(self, engine: KnowsLanes, backend: str = "default") -> bool:
         """Find the lanes whose first task is due, and forget their floors, unless they rest. Whether there are any."""
         began = time.monotonic()
-        plain, self.has_keyed, self.states = engine.due_lanes()
+        plain = self.next_page(engine)
         keyed = self.look_for_keyed(engine, backend) if self.has_keyed else []
-        due = [lane for lane in (*plain, *keyed) if self.serves(lane.queue)]
+        due = plain + [lane for lane in keyed if self.serves(lane.queue)]
         self.reads_all = began >= self.keep_floors_until
         if not self.reads_all:
             self.keep_floors(due)
@@ -153,6 +157,18 @@ class Lanes:
         if self.has_keyed:
             self.accounts.open({lane.key for lane in self.lanes})
         return bool(due)
+
+    def next_page(self, engine: KnowsLanes) -> list[Lane]:
+        """The lanes on the next page that has any to serve; as a rule there is but one page."""
+        began_first = self.after == FIRST_LANE
+        while True:
+            page, self.has_keyed, self.states = engine.due_lanes(self.after)
+            is_last = len(page) < LANES_A_PAGE
+            self.after = FIRST_LANE if is_last else (page[-1].queue, page[-1].priority)
+            served = [lane for lane in page if self.serves(lane.queue)]
+            if served or (is_last and began_first):
+                return served
+            began_first = began_first or is_last
 
     def look_for_keyed(self, engine: KnowsLanes, backend: str) -> list[Lane]:
         """The due lanes among the next ones; and from the beginning, where the cursor came round."""

@@ -43,11 +43,11 @@ class Failed(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The attempt ended through no fault of the task: it is refunded."""
+    """The attempt ended through no fault of the task: it is refunded, and keeps its place in line but for a delay."""
 
     lease: Lease
     reason: str
-    delay: float = 0.0
+    delay: float | None = None
     actor: str | None = None
     waits_for: str | None = None
     """What wakes it before the delay is over."""
@@ -61,7 +61,8 @@ class Report(NamedTuple):
     move: Move
     moved_by: str
     actor: str
-    delay: float = 0.0
+    delay: float | None = None
+    """Seconds until the next attempt; None where the task keeps its eta."""
     error: dict[str, Any] | None = None
     result: str | None = None
     data: tuple[dict[str, Any], ...] = ({},)
@@ -148,7 +149,7 @@ def released(outcome: Released) -> Report:
     data: dict[str, Any] = {"reason": noted(outcome.reason), "refunded": True}
     if outcome.waits_for is not None:
         data["waits_for"] = outcome.waits_for
-    delay = bounded_delay(float(outcome.delay))
+    delay = None if outcome.delay is None else bounded_delay(float(outcome.delay))
     return Report(outcome.lease, RELEASE, **signed(outcome), delay=delay, data=(data,), waits_for=outcome.waits_for)
 
 

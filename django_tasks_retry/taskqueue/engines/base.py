@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from ...models import Task
-from ..consumer.lanes import Cursors, DueLanes, KeyedLane, Lane
+from ..consumer.lanes import FIRST_LANE, Cursors, DueLanes, KeyedLane, Lane
 from ..consumer.receipts import Receipt
 from ..consumer.report import Report
 from ..lease import Claimed, Fence, Lease
@@ -72,8 +72,8 @@ class Engine(Protocol):
     def lock_key(self, queue: str, key: str) -> None:
         """Wait for others that settle the same key, and keep them waiting until the transaction ends."""
 
-    def due_lanes(self) -> DueLanes:
-        """The (queue, priority) pairs whose first task without a lane is due, and what else there is."""
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes:
+        """A page of (queue, priority) pairs whose first task without a lane is due, and what else there is."""
 
     def keyed_lanes(self, cursors: Cursors, hops: int) -> list[KeyedLane]:
         """Lanes in which tasks wait: so many from each cursor on, and those of what became due last."""

@@ -14,7 +14,17 @@ from ...rules.failure import LOST
 from ...rules.payload import dump
 from ...rules.status import Status
 from ...rules.transitions import KEPT, SUSPECT
-from ..consumer.lanes import FRESH_SECONDS, Cursors, DueLanes, KeyedLane, Lane, is_true, read_keyed
+from ..consumer.lanes import (
+    FIRST_LANE,
+    FRESH_SECONDS,
+    LANES_A_PAGE,
+    Cursors,
+    DueLanes,
+    KeyedLane,
+    Lane,
+    is_true,
+    read_keyed,
+)
 from ..consumer.receipts import Receipt
 from ..consumer.report import LOST_FINGERPRINT, Report
 from ..database import as_array, as_moment, as_text, fetch, fetch_any, run
@@ -138,8 +148,8 @@ class PostgreSQL(PostgreSQLWorkflows):
 
     # Leases
 
-    def due_lanes(self) -> DueLanes:
-        rows = fetch_any(LANES, None, self.using)
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes:
+        rows = fetch_any(LANES, {"queue": after[0], "priority": after[1], "most": LANES_A_PAGE}, self.using)
         lanes = [Lane(queue, int(priority), eta, as_moment(now)) for queue, priority, eta, now, *_ in rows if queue]
         [(*_, has_keyed, states)] = [row for row in rows if not row[0]]
         return DueLanes(lanes, is_true(has_keyed), frozenset(states or ()))

@@ -21,7 +21,7 @@ from ...querysets import TaskQuerySet
 from ...rules.failure import LOST
 from ...rules.status import Status
 from ...rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
-from ..consumer.lanes import Cursors, DueLanes, KeyedLane, Lane, read_keyed
+from ..consumer.lanes import FIRST_LANE, LANES_A_PAGE, Cursors, DueLanes, KeyedLane, Lane, read_keyed
 from ..consumer.receipts import Receipt
 from ..consumer.report import LOST_FINGERPRINT, Report, error_record
 from ..database import as_moment, fetch, fetch_stored, run
@@ -113,11 +113,12 @@ class SQLite(SQLiteWorkflows):
 
     # Claims
 
-    def due_lanes(self) -> DueLanes:
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes:
         long_ago = now(self.using) - AGES
+        rows = sorted(row for row in fetch(LANES, None, self.using) if row[:2] > after)
         lanes = [
             Lane(queue, priority, read_or(long_ago, floor_of, eta), as_moment(moment))
-            for queue, priority, eta, moment in fetch(LANES, None, self.using)
+            for queue, priority, eta, moment in rows[:LANES_A_PAGE]
         ]
         states = LaneState.objects.using(self.using).exclude(kind=LANE)
         return DueLanes(lanes, bool(fetch(HAS_KEYED, None, self.using)[0][0]), frozenset(map(str, states)))

@@ -39,7 +39,7 @@ class AcceptedReport:
 
     def __init__(self, place: int, report: Report, task: Task, moment: datetime) -> None:
         self.place, self.report, self.task, self.moment = place, report, task, moment
-        self.eta = report.lease.eta if report.is_final else moment + timedelta(seconds=report.delay)
+        self.eta = report.lease.eta if report.delay is None else moment + timedelta(seconds=report.delay)
 
     @property
     def is_completion(self) -> bool:

@@ -29,7 +29,9 @@ WITH report AS (
 ), moved AS (
     UPDATE django_tasks_retry_task AS t
     SET status = r.status,
-        eta = CASE r.status WHEN 'PENDING' THEN django_tasks_retry_now() + r.delay * interval '1 second' ELSE t.eta END,
+        eta = CASE r.status WHEN 'PENDING' THEN COALESCE(
+            django_tasks_retry_now() + r.delay * interval '1 second', GREATEST(t.eta, '1900-01-01')
+        ) ELSE t.eta END,
         refunds = t.refunds + COALESCE(r.refund, 0),
         locked_by = NULL,
         lock_expires_at = NULL,

@@ -11,6 +11,8 @@ from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from .attempt import Attempt
 
+OWN_POLLS = 60
+"""A child polls by itself this many times less often than its supervisor."""
 SHORTEST_WAIT = 0.02
 
 
@@ -38,7 +40,10 @@ class Claimer:
         now = monotonic()
         # What was full, or had started too often, is asked for again when it may have room; not before.
         opens_in = max(SHORTEST_WAIT, (self.lanes.opens_at - now) * (spread + 0.2))
-        self.next_poll = now + min(self.options.poll * spread, opens_in)
+        # The supervisor polls for all its children. This is for a wake-up that was lost on its way from there; but of
+        # lanes with a key each claimer sees a part, and goes round by itself.
+        poll = self.options.poll * (1 if self.lanes.has_keyed else OWN_POLLS)
+        self.next_poll = now + min(poll * spread, opens_in)
         return leases
 
     def note_ended(self, lease: Lease) -> None:

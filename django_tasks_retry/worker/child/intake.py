@@ -9,6 +9,7 @@ from ... import registry
 from ...taskqueue import Lease
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller
+from ..shared.inflight import Room
 from .attempt import Attempt, is_coroutine
 from .claimer import Claimer
 from .prefetch import Prefetch
@@ -50,6 +51,7 @@ class Intake:
         self.prefetch = Prefetch(options.threads)
         self.careful = CarefulMode(wanted=careful)
         self.tasks_left = options.max_tasks
+        self.left_some = False
         self.loop_rests_until = float("-inf")
         self.loop_rest = LOOP_REST
 
@@ -59,15 +61,23 @@ class Intake:
 
     def claim(self, start: Callable[[list[Lease], float], None]) -> None:
         """Claim for every kind that has room, and hand over what was claimed."""
+        self.left_some = False
         for claimer, room in ((self.functions, self.function_room), (self.coroutines, self.coroutine_room)):
             claimer.release_unanswered(self.attempts)
             limit = self.limited(room())
             if limit > 0 and claimer.is_due and self.database.is_available:
                 asked = monotonic()  # leases run from before the answer arrives
                 leases = claimer.claim(limit, self.free_slots(claimer))
+                self.left_some |= len(leases) == limit
                 if self.tasks_left is not None:
                     self.tasks_left -= len(leases)
                 start(leases, asked)
+
+    @property
+    def room(self) -> Room:
+        functions = Room.FUNCTIONS if self.limited(self.function_room()) > 0 else Room.NONE
+        free = not self.knows_coroutines or self.limited(self.coroutine_room()) > 0
+        return functions | (Room.COROUTINES if free else Room.NONE)
 
     def free_slots(self, claimer: Claimer) -> int:
         """How many would start at once."""

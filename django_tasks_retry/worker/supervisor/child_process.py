@@ -65,6 +65,7 @@ class ChildProcess:
     given_up: set[UUID] = field(default_factory=set)
     """Tasks whose attempt here counts no more, whatever still runs of it."""
     share: int | None = None
+    woken_at: float = 0.0
     is_alone: bool = False
     """It runs one task that has killed its process before, and ends."""
     death: Death | None = None

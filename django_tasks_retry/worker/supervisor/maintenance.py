@@ -28,8 +28,9 @@ RECOVER_SECONDS = 1.0
 SWEEP_SECONDS = 1.0
 EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
+PRUNE_AGAIN_SECONDS = 30.0
+WORKERS_PER_SECOND = 4
 BREAKER_SECONDS = 5.0
-WORKERS_PER_SECOND = 8
 
 
 class Maintenance:
@@ -46,6 +47,7 @@ class Maintenance:
         self.sweeping, self.sweep = Every(SWEEP_SECONDS), Sweep(backend)
         self.expiring = Every(EXPIRE_SECONDS)
         self.pruning = Every(PRUNE_SECONDS)
+        self.is_pruner = False
         self.breaking = Every(BREAKER_SECONDS)
         self.batches: Iterator[int] | None = None
         self.schedules = ScheduleTicker(supervisor_id, backend, database, tell_enqueued)
@@ -58,8 +60,12 @@ class Maintenance:
             self.schedules.tick,
         )
 
-    def share_with(self, workers: int) -> None:
-        """With many workers alive, each looks less often, so that the database is asked about as often in all."""
+    def share_with(self, workers: int, *, is_pruner: bool) -> None:
+        """With many workers alive, each looks less often, so that the database is asked about as often in all.
+
+        One of them prunes. Two that do, since they disagree for some seconds, only take turns.
+        """
+        self.is_pruner = is_pruner
         self.recovering.seconds = max(RECOVER_SECONDS, workers / WORKERS_PER_SECOND)
         self.expiring.seconds = max(EXPIRE_SECONDS, workers / WORKERS_PER_SECOND)
         self.sweeping.seconds = max(SWEEP_SECONDS, workers / WORKERS_PER_SECOND)
@@ -94,6 +100,10 @@ class Maintenance:
         """Tasks whose waker died between its commit and the wake."""
         return len(self.database.call(self.sweep)) if self.sweeping.is_due() else 0
 
+    @property
+    def is_pruning(self) -> bool:
+        return self.batches is not None
+
     def expire_waiting(self) -> int:
         """A bounded number at once; where there are more, again in the next round."""
         if self.expiring.is_due():
@@ -107,7 +117,7 @@ class Maintenance:
         return 0
 
     def prune_a_batch(self) -> int:
-        if self.pruning.is_due():
+        if self.is_pruner and self.pruning.is_due():
             self.batches = prune_pages(backend=self.backend)
             self.database.call(lambda: forget_stats(backend=self.backend))
             self.database.call(lambda: forget_skipped(backend=self.backend))
@@ -116,7 +126,13 @@ class Maintenance:
         if self.batches is None:
             return 0
         batches = self.batches
-        done = self.database.call(lambda: next(batches, None))
+        try:
+            done = self.database.call(lambda: next(batches, None))
+        except Unavailable:
+            # An iterator that was interrupted is at its end, which must not be taken for an answer of the database.
+            self.batches = None
+            self.pruning.hurry(PRUNE_AGAIN_SECONDS)
+            raise
         if done:
             logger.debug("pruned %d finished tasks", done)
         elif done is None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
+from contextlib import suppress
 
 import pytest
 from django.db import connections
 
 from django_tasks_retry.compat import framework_logger
 from django_tasks_retry.models import Task
+from django_tasks_retry.worker.child import process
 
 from . import tasks
 from .harness import wait_until_finished
@@ -31,6 +35,26 @@ def test_a_process_forked_in_a_transaction_has_a_session_of_its_own(start, effec
     assert start("--drain").exit_code() == 0
     assert wait_until_finished(forked).outcome.result == 0
     assert effects.count("used in a process of its own") == 1
+
+
+@pytest.mark.fault("F121")
+def test_a_process_that_may_open_no_file_heeds_signals_too(monkeypatch):
+    def no_file_left():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(process, "let_go_of_sessions", no_file_left)
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        process.block_signals()
+        with suppress(OSError):
+            process.become_ordinary()
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        os.write(writing, f"{len(blocked)} {signal.getsignal(signal.SIGTERM)!r}".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        assert told.read() == f"0 {signal.SIG_DFL!r}"
 
 
 @pytest.mark.fault("F122")

@@ -94,11 +94,13 @@ def unblock_signals() -> None:
 
 
 def become_ordinary() -> None:
-    let_go_of_sessions()
-    for number in SUPERVISORS_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    unblock_signals()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # last: what it raises in here would be dropped
+    try:
+        let_go_of_sessions()
+    finally:
+        for number in SUPERVISORS_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        unblock_signals()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # last: what it raises in here would be dropped
 
 
 def end_in_good_order(worker_id: str, backend: str) -> None:

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("django_tasks_retry", "0011_flow_control")]
+    dependencies = [("django_tasks_retry", "0012_workflows")]
 
     operations = [
         migrations.AddField(

@@ -96,8 +96,7 @@ def enqueue(request: Request) -> Task:
 
 def enqueue_many(requests: Iterable[Request]) -> list[Task]:
     """Enqueue all or nothing. A task whose unique key is taken comes back as the existing one."""
-    common: dict[tuple[int, ...], Common] = {}
-    tasks = [prepare(request, common) for request in requests]
+    tasks = prepare_all(requests)
     if not tasks:
         return []
     using = home_of(tasks)
@@ -108,10 +107,10 @@ def enqueue_many(requests: Iterable[Request]) -> list[Task]:
 
 def enqueue_stream(requests: Iterable[Request]) -> int:
     """Enqueue all or nothing, and keep none of them in memory. Returns how many were asked for."""
-    rest, common, count = iter(requests), dict[tuple[int, ...], Common](), 0
+    rest, count = iter(requests), 0
     first: list[Task] = []
     with ExitStack() as whole:
-        while tasks := [prepare(request, common) for request in islice(rest, CHUNK)]:
+        while tasks := prepare_all(islice(rest, CHUNK)):
             using = home_of([*first, *tasks])
             if not first:
                 whole.enter_context(transaction.atomic(using=using))
@@ -119,6 +118,12 @@ def enqueue_stream(requests: Iterable[Request]) -> int:
             tell_enqueued(task for task in store(tasks, using) if not task.is_finished)
             count += len(tasks)
     return count
+
+
+def store(tasks: Sequence[Task], using: str) -> list[Task]:
+    stored = insert_within(tasks, using)
+    tell_enqueued(stored)
+    return stored
 
 
 def home_of(tasks: Sequence[Task]) -> str:
@@ -174,6 +179,11 @@ def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Comm
     if key not in common:
         common[key] = common_to(request)
     return common[key]
+
+
+def prepare_all(requests: Iterable[Request]) -> list[Task]:
+    common: dict[tuple[int, ...], Common] = {}
+    return [prepare(request, common) for request in requests]
 
 
 def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = None) -> Task:

@@ -53,9 +53,7 @@ def ensure(using: str) -> None:
 
 
 def remove_before_migrate(using: str, plan: Sequence[tuple[Any, bool]] = (), **_: Any) -> None:
-    """Receiver of `pre_migrate`, where tables of ours are remade or lose columns that triggers name. Installed again
-    afterwards.
-    """
+    """Receiver of `pre_migrate`: tables may be remade, or lose columns that triggers name. Reinstalled afterwards."""
     steps = [backwards for migration, backwards in plan if migration.app_label == Task._meta.app_label]
     connection = connections[using]
     if steps and connection.vendor == "sqlite":

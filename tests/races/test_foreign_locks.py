@@ -90,28 +90,24 @@ def test_a_report_about_a_lost_lease_is_lost_even_where_the_row_is_locked(commit
     assert (receipt.is_busy, receipt.lost) == (False, "RECLAIMED")
 
 
+def complete_atomically(lease, using):
+    with transaction.atomic(using=using):
+        return taskqueue.complete_within(lease, "done")
+
+
 @pytest.mark.fault("F103")
 def test_an_atomic_completion_waits_in_its_own_transaction(committed):
     [lease] = leased(1)
-
-    def complete_atomically():
-        with transaction.atomic(using=committed):
-            return taskqueue.complete_within(lease, "done")
-
     touch = partial(Task.objects.using(committed).select_for_update().get, pk=lease.id)
-    _, receipt, waited = beside(committed, touch, complete_atomically)
+    _, receipt, waited = beside(committed, touch, partial(complete_atomically, lease, committed))
     assert (waited, receipt.accepted, status_of(lease)) == (True, True, "SUCCESS")
 
 
 @pytest.mark.fault("F103")
 def test_an_atomic_completion_finds_the_row_that_was_renewed_while_it_waited(committed):
     [lease] = leased(1)
-
-    def complete_atomically():
-        with transaction.atomic(using=committed):
-            return taskqueue.complete_within(lease, "done")
-
-    renewed, receipt, waited = beside(committed, partial(taskqueue.renew, [lease], 900.0), complete_atomically)
+    renew, complete = partial(taskqueue.renew, [lease], 900.0), partial(complete_atomically, lease, committed)
+    renewed, receipt, waited = beside(committed, renew, complete)
     assert (renewed, waited, receipt.accepted, status_of(lease)) == ({}, True, True, "SUCCESS")
 
 

@@ -97,12 +97,7 @@ def enqueue(request: Request) -> Task:
 def enqueue_many(requests: Iterable[Request]) -> list[Task]:
     """Enqueue all or nothing. A task whose unique key is taken comes back as the existing one."""
     tasks = prepare_all(requests)
-    if not tasks:
-        return []
-    using = home_of(tasks)
-    stored = store(tasks, using)
-    tell_enqueued(task for task in stored if not task.is_finished)
-    return stored
+    return store_and_tell(tasks, home_of(tasks)) if tasks else []
 
 
 def enqueue_stream(requests: Iterable[Request]) -> int:
@@ -115,14 +110,14 @@ def enqueue_stream(requests: Iterable[Request]) -> int:
             if not first:
                 whole.enter_context(transaction.atomic(using=using))
                 first = tasks[:1]
-            tell_enqueued(task for task in store(tasks, using) if not task.is_finished)
+            store_and_tell(tasks, using)
             count += len(tasks)
     return count
 
 
-def store(tasks: Sequence[Task], using: str) -> list[Task]:
-    stored = insert_within(tasks, using)
-    tell_enqueued(stored)
+def store_and_tell(tasks: Sequence[Task], using: str) -> list[Task]:
+    stored = store(tasks, using)
+    tell_enqueued(task for task in stored if not task.is_finished)
     return stored
 
 

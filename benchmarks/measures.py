@@ -6,6 +6,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
 
@@ -179,6 +180,19 @@ def latency(bench: Bench) -> Iterator[Figure]:
             yield Figure(f"pick-up, p{percent}", who.name, drive.percentile(times, percent), "ms")
 
 
+def prune(bench: Bench) -> Iterator[Figure]:
+    """Finished tasks past their retention, deleted by a worker that has nothing else to do."""
+    tasks, stored = bench.some(100_000), "SELECT count(*) FROM django_tasks_retry_taskresult"
+    url = bench.ready(OURS)
+    crowd.load(bench.server, "bench", "finished", tasks)
+    with OURS.working(url, processes=1), closing(drive.Asker(url)) as ask:
+        drive.wait_until(lambda: ask(stored) < tasks)
+        began, first, wal = time.perf_counter(), ask(stored), bench.server.wal()
+        drive.wait_until(lambda: ask(stored) == 0)
+        yield Figure("prune", OURS.name, first / (time.perf_counter() - began), "/s")
+        yield Figure("prune: WAL a task", OURS.name, (bench.server.wal() - wal) / first, "B")
+
+
 def idle(bench: Bench) -> Iterator[Figure]:
     """What a worker with nothing to do takes."""
     seconds = 3 if bench.quick else 10
@@ -275,6 +289,7 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
         growth,
         latency,
         idle,
+        prune,
         backlog,
         horizon,
         burst,

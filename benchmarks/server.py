@@ -15,8 +15,9 @@ DURABLE = {"fsync": "on", "synchronous_commit": "on", "shared_buffers": "1GB"}
 
 
 class Server:
-    def __init__(self) -> None:
-        self.cluster = PgCluster(os.environ.get("TEST_POSTGRESQL_VERSION", "16"), DURABLE)
+    def __init__(self, max_connections: int = 200) -> None:
+        settings = {**DURABLE, "max_connections": str(max_connections)}
+        self.cluster = PgCluster(os.environ.get("TEST_POSTGRESQL_VERSION", "16"), settings)
 
     def __enter__(self) -> Server:
         self.cluster.initdb()

@@ -10,6 +10,7 @@ if os.environ.get("BENCHMARK_RECEIVERS"):
     INSTALLED_APPS.append("benchmarks.receivers.Receivers")
 MIDDLEWARE_OF_TASKS = list(filter(None, os.environ.get("BENCHMARK_MIDDLEWARE", "").split(",")))
 OPTIONS = {"MIDDLEWARE": MIDDLEWARE_OF_TASKS} if MIDDLEWARE_OF_TASKS else {}
+OPTIONS |= {"LANES": {"limited-*": {"running": 5}}}
 TASKS = {"default": {"BACKEND": "django_tasks_retry.backend.RetryBackend", "QUEUES": [], "OPTIONS": OPTIONS}}
 LOGGING = {
     "version": 1,

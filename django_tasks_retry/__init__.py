@@ -1,8 +1,11 @@
 """A task queue for Django that lives in your database, retries by written rules and survives crashes."""
 
 # Imports nothing of Django, so that liveness probes start in milliseconds.
-from .errors import Abort, LeaseLost, Retry, Snooze, TaskCancelled, TaskTimeout
+from .errors import Abort, LeaseLost, MembersFailed, Retry, Snooze, TaskCancelled, TaskTimeout
 from .rules.backoff import Exponential
+from .rules.calls import Call, call, chain, signal
+from .rules.lanes.declarations import lane
+from .rules.lanes.limits import Limit
 from .rules.policy import RetryPolicy, retry
 from .rules.schedules.declarations import schedule
 
@@ -10,13 +13,20 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Abort",
+    "Call",
     "Exponential",
     "LeaseLost",
+    "Limit",
+    "MembersFailed",
     "Retry",
     "RetryPolicy",
     "Snooze",
     "TaskCancelled",
     "TaskTimeout",
+    "call",
+    "chain",
+    "lane",
     "retry",
     "schedule",
+    "signal",
 ]

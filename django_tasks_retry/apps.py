@@ -19,7 +19,7 @@ class TasksRetryConfig(AppConfig):
         connection_created.connect(guard.register_on_sqlite, dispatch_uid="django_tasks_retry.guard")
         pre_migrate.connect(guard.remove_before_migrate, sender=self, dispatch_uid="django_tasks_retry.guard")
         post_migrate.connect(guard.install_after_migrate, sender=self, dispatch_uid="django_tasks_retry.guard")
-        for name in ("Task", "TaskResult", "TaskEvent"):
+        for name in ("Task", "TaskResult", "TaskEvent", "Step"):
             model, uid = self.get_model(name), f"django_tasks_retry.fixture.{name}"
             pre_save.connect(guard.open_for_fixture, sender=model, dispatch_uid=uid)
             post_save.connect(guard.close_after_fixture, sender=model, dispatch_uid=uid)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
 
 from django.apps import apps
 from django.core import checks
@@ -47,6 +47,11 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
     retry_on: ExceptionClasses | None = None
     abort_on: ExceptionClasses | None = None
     atomic: bool | None = None
+    expires: datetime | timedelta | None = None
+    unique_key: str | None = None
+    on_conflict: str | None = None
+    debounce: float | timedelta | None = None
+    debounce_max: float | timedelta | None = None
 
     def __post_init__(self) -> None:
         delay: Any = self.run_after
@@ -59,6 +64,30 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
         if given:
             attach(make_policy(**given), self.func)
         registry.register(self)
+
+    def using(  # noqa: PLR0913 - one for each option
+        self,
+        *,
+        priority: int | None = None,
+        queue_name: str | None = None,
+        run_after: datetime | timedelta | None = None,
+        backend: str | None = None,
+        expires: datetime | timedelta | None = None,
+        unique_key: str | None = None,
+        on_conflict: str | None = None,
+        debounce: float | timedelta | None = None,
+        debounce_max: float | timedelta | None = None,
+    ) -> RetryTask:
+        """As the framework's; and with options of `Task.objects.enqueue()`, for other backends to ignore."""
+        when: Any = run_after
+        changed: Any = Task.using(self, priority=priority, queue_name=queue_name, run_after=when, backend=backend)
+        ours = {
+            "expires": expires, "unique_key": unique_key, "on_conflict": on_conflict, "debounce": debounce,
+            "debounce_max": debounce_max,
+        }  # fmt: skip
+        given = {name: value for name, value in ours.items() if value is not None}
+        changed = replace(changed, **given) if given else changed
+        return cast("RetryTask", changed)
 
 
 class RetryBackend(BaseTaskBackend):

@@ -33,6 +33,8 @@ from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Lease, Receipt, Report, database
 from .taskqueue.consumer.progress import check_lease, holds, open_transactions, report_progress
+from .taskqueue.workflows.context import Workflow
+from .taskqueue.workflows.memory import Memory
 
 AnyResult: TypeAlias = "TaskResult[Any, Any]"
 
@@ -215,11 +217,12 @@ def stand_in_for(path: str) -> Callable[[str], Exception]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context(TaskContext[Any, Any] if TYPE_CHECKING else TaskContext):  # type: ignore[misc]
+class Context(Workflow, TaskContext[Any, Any] if TYPE_CHECKING else TaskContext):  # type: ignore[misc]
     """What a task that takes its context is given: the framework's own, and what the queue knows beyond it."""
 
     lease: Lease
     transactions: int = field(default=0, repr=False)
+    memory: Memory = field(repr=False)
 
     @property
     def attempt(self) -> int:
@@ -267,4 +270,5 @@ class Context(TaskContext[Any, Any] if TYPE_CHECKING else TaskContext):  # type:
 
 def context_of(lease: Lease, result: AnyResult) -> Context:
     """The context of an attempt that begins. Made before an atomic task opens its transaction."""
-    return Context(task_result=result, lease=lease, transactions=open_transactions(lease.backend))
+    count = open_transactions(lease.backend)
+    return Context(task_result=result, lease=lease, transactions=count, memory=Memory(lease, count))

@@ -21,6 +21,7 @@ from .errors import InvalidOptions
 from .models import Task, TaskEvent, TaskResult
 from .rules.backoff import Schedule, has_unreachable_delays
 from .taskqueue import database
+from .taskqueue.lanes.code import lane_problems
 from .taskqueue.producer import discovery
 from .taskqueue.schedules.code import problems
 
@@ -157,6 +158,20 @@ def check_backoff_schedules(**_: Any) -> list[CheckMessage]:
 
 
 @register(Tags.models)
+def check_lanes(**_: Any) -> list[CheckMessage]:
+    """Templates that cannot be filled in, and one lane that is given two limits."""
+    return [
+        Error(
+            f"{where}: {why}.",
+            hint="A lane is a text, with {names} of the function's arguments in it. Functions that share one give it "
+            "the same limits.",
+            id="django_tasks_retry.E009",
+        )
+        for where, why in lane_problems()
+    ]
+
+
+@register(Tags.models)
 def check_task_modules(**_: Any) -> list[CheckMessage]:
     """A warning: the module may be none of ours, and `migrate` must go on."""
     return [
@@ -184,7 +199,7 @@ def check_backends(**_: Any) -> list[CheckMessage]:
 
 @register(Tags.models)
 def check_known_tasks(**_: Any) -> list[CheckMessage]:
-    if registry.known_paths() or not configured_backends():
+    if registry.project_paths() or not configured_backends():
         return []
     return [
         checks.Warning(

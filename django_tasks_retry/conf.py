@@ -15,7 +15,10 @@ from django.utils.module_loading import import_string
 
 from .compat import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME
 from .errors import InvalidOptions, UnknownBackend, UnknownQueue
+from .rules.backlog import Backlog, read_backlogs
 from .rules.backoff import Exponential
+from .rules.lanes.limits import Limit, read_limit
+from .rules.lanes.templates import RESERVED
 from .rules.names import path_of
 from .rules.policy import check_max_attempts, check_timeout
 
@@ -51,11 +54,19 @@ class QueueOptions:
     log_lines: int = 50  # of a failed attempt, kept with its event; 0 keeps none
     metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
     metrics_permission: str | None = None  # or a user with this permission
+    backlog: Mapping[str, Any] = field(default_factory=dict)  # by queue: how many may wait, and what then
     schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
+    lanes: Mapping[str, Any] = field(default_factory=dict)  # limits by patterns of lanes, queue:… and function:…
+    patience: float | None = None  # seconds after which what waits counts as one priority higher; None: never
 
     @property
     def backoff(self) -> Exponential:
         return Exponential(self.retry_base, self.retry_factor, self.retry_cap, self.retry_jitter)
+
+    @property
+    def limits(self) -> dict[str, Limit]:
+        """Of LANES, by pattern."""
+        return {pattern: read_limit(value) for pattern, value in self.lanes.items()}
 
 
 DEFAULTS = QueueOptions()
@@ -146,7 +157,23 @@ def check_schedules(value: object) -> None:
         raise TypeError(f"{value!r:.60}: give a dictionary of schedules by their names.")
 
 
-CHECKS: dict[str, Callable[[Any], None]] = {
+def check_lanes(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r:.60}: give a dictionary of limits by patterns, such as {{'tenant-*': …}}.")
+    for pattern, limit in value.items():
+        if not isinstance(pattern, str) or not pattern:
+            raise ValueError(f"{pattern!r} is no pattern of lanes: give a text such as 'tenant-*' or 'queue:crm'.")
+        try:
+            read = read_limit(limit)
+        except ValueError as error:
+            raise ValueError(f"{pattern!r}: {error}") from None
+        if read.trips is not None and not pattern.startswith("function:"):
+            raise ValueError(f"{pattern!r}: a circuit breaker is for functions; write 'function:{pattern}'.")
+        if pattern.startswith(RESERVED) and (read.order == "strict" or read.weight != 1.0):
+            raise ValueError(f"{pattern!r}: order and weight are for lanes; limit a whole by running and starts.")
+
+
+CHECKS: dict[str, Callable[[Any], Any]] = {
     "DATABASE": check_database,
     "LEASE": check_lease,
     "MAX_ATTEMPTS": check_max_attempts,
@@ -164,7 +191,10 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "METRICS_TOKEN": check_token,
     "LOG_LINES": check_lines,
     "METRICS_PERMISSION": check_permission,
+    "BACKLOG": read_backlogs,
     "SCHEDULES": check_schedules,
+    "LANES": check_lanes,
+    "PATIENCE": check_interval,
 }
 
 
@@ -216,6 +246,12 @@ def options(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> QueueOptions:
     return read_options(entry.get("OPTIONS", {}), alias) if is_ours(entry.get("BACKEND", OURS)) else DEFAULTS
 
 
+@cache
+def backlogs(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> dict[str, Backlog]:
+    """How many tasks may wait, by pattern of queues. Not to be changed."""
+    return read_backlogs(options(alias).backlog)
+
+
 def task_modules() -> list[str]:
     """Where tasks live beside the `tasks` modules, by all of our backends: a worker of one knows those of all."""
     named: dict[str, None] = {}
@@ -247,7 +283,7 @@ def suggestion(wrong: str, known: Any) -> str:
 
 def forget(*, setting: str, **_: Any) -> None:
     if setting in {"TASKS", "DATABASES"}:
-        for cached in (options, queues, configured_backends):
+        for cached in (options, backlogs, queues, configured_backends):
             cached.cache_clear()
 
 

@@ -10,7 +10,10 @@ TaskQueueError
 │   └── UnknownBackend      the alias names no backend of TASKS whose tasks are kept in this queue
 ├── InvalidPolicy           a retry policy that contradicts itself
 ├── InvalidSchedule         a schedule that cannot be read, never fires, or names what does not exist
+├── InvalidLane             a lane whose limits contradict one another, or whose name cannot be made
 ├── InvalidOptions          TASKS[alias]["OPTIONS"] cannot be understood
+├── AlreadyEnqueued         an unfinished task holds the unique key, and the caller wants to be the only one
+├── QueueFull               as many tasks wait in the queue as OPTIONS["BACKLOG"] allows
 ├── IllegalMove             the task's status does not allow what was asked
 ├── LeaseLost               a report came late, from somebody else, or for a task that is gone
 ├── GuardMissing            the database does not enforce the contract
@@ -22,6 +25,9 @@ TaskSignal
 ├── Snooze                  not now; the attempt is refunded
 └── Abort                   give up at once
 
+MembersFailed               tasks that a function gathered have failed or were cancelled
+Suspend                     not an Exception: the attempt ends here, and another goes on when what it waits for has come
+
 Raised inside a task function, or recorded in its result:
 TaskTimeout                 the attempt ran longer than its timeout
 TaskCancelled               the task was cancelled while it ran
@@ -29,8 +35,11 @@ TaskCancelled               the task was cancelled while it ran
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
+from uuid import UUID
 
 from .durations import as_seconds
 
@@ -75,8 +84,34 @@ class InvalidSchedule(TaskQueueError, ValueError):
     """The schedule cannot be read, or can never run."""
 
 
+class InvalidLane(TaskQueueError, ValueError):
+    """The lane's limits contradict one another, or its name cannot be made."""
+
+
 class InvalidOptions(TaskQueueError, ValueError):
     """The backend's OPTIONS cannot be understood."""
+
+
+class AlreadyEnqueued(TaskQueueError):
+    """An unfinished task holds the unique key."""
+
+    def __init__(self, key: str, task: Any) -> None:
+        self.key, self.task = key, task
+        super().__init__(
+            f"The {task.status} task {task.pk} holds the unique key {key!r}, and on_conflict is 'raise'. "
+            "Wait for it to finish, cancel it, or choose keep, replace or again."
+        )
+
+
+class QueueFull(TaskQueueError):
+    """As many tasks wait in the queue as are allowed to."""
+
+    def __init__(self, queue: str, waiting: int) -> None:
+        self.queue, self.waiting = queue, waiting
+        super().__init__(
+            f"Queue {queue!r} is full: {waiting:,} tasks wait, as many as OPTIONS['BACKLOG'] allows. Nothing was "
+            "stored. Try again later, start more workers, or raise the limit."
+        )
 
 
 class IllegalMove(TaskQueueError):
@@ -140,6 +175,26 @@ class Abort(TaskSignal):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
+        super().__init__(reason)
+
+
+class MembersFailed(Exception):
+    """Members of a batch have failed or were cancelled. `ids` names the first of them."""
+
+    def __init__(self, count: int, ids: Sequence[UUID], message: str = "") -> None:
+        self.count, self.ids = count, list(ids)
+        first = f" The first is {self.ids[0]}{message and f': {message}'}." if self.ids else ""
+        super().__init__(f"{count:,} of the tasks that were gathered did not succeed.{first}")
+
+
+class Suspend(BaseException):
+    """Ends the attempt without a failure: another goes on after the delay, or as soon as what it waits for has come.
+
+    Not an Exception, so that `except Exception` in a task lets it pass.
+    """
+
+    def __init__(self, reason: str, delay: float, waits_for: str | None = None) -> None:
+        self.delay, self.waits_for = delay, waits_for
         super().__init__(reason)
 
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
+from uuid import UUID
 
-from django.db.models import F, Manager, Q, QuerySet
+from django.db.models import BooleanField, Exists, F, Manager, OuterRef, Q, QuerySet
+from django.db.models.expressions import RawSQL
 
 from .clock import Now
 from .rules.status import FINISHED, UNFINISHED, Status
+from .rules.transitions import SUSPECT
 
 if TYPE_CHECKING:
     from .models import Queue, Schedule, Task  # noqa: F401 - named as a text below
 
 UNFINISHED_VALUES = [status.value for status in UNFINISHED]
 Unfinished = Q(status__in=UNFINISHED_VALUES)
+
+
+# SQLite takes a partial index only where its condition stands in the question word for word, not as parameters.
+IS_PENDING = RawSQL("status = 'PENDING'", [], BooleanField())
 
 
 class TaskQuerySet(QuerySet["Task"]):
@@ -27,6 +34,18 @@ class TaskQuerySet(QuerySet["Task"]):
     def due(self) -> TaskQuerySet:
         """Waiting, and its eta has passed."""
         return self.pending().filter(eta__lte=Now())
+
+    def suspended(self) -> TaskQuerySet:
+        """Waiting for a batch or a signal, which wakes it before its time."""
+        return self.filter(IS_PENDING, waits_for__isnull=False)
+
+    def may_begin(self, only: UUID | None = None) -> TaskQuerySet:
+        """Neither expired before a first attempt was spent, nor behind a task that has not finished, nor left to a
+        process of its own; or this very task, also where it is."""
+        whom = Q(crashes=None) | Q(crashes__lt=SUSPECT) if only is None else Q(pk=only)
+        in_time = Q(expires_at=None) | Q(expires_at__gt=Now()) | Q(attempts__gt=F("refunds"))
+        ahead = self.model._default_manager.filter(pk=OuterRef("follows"), finished_at=None)
+        return self.filter(whom, in_time, Q(follows=None) | ~Exists(ahead))
 
     def scheduled(self) -> TaskQuerySet:
         """Waiting for a later eta, before the first attempt."""
@@ -123,17 +142,23 @@ class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]
         return enqueue(Request.with_options(func, args=args, kwargs=kwargs or {}, **options))
 
     @overload
-    def enqueue_many(self, requests: Iterable[Any], *, returning: Literal[True] = True) -> list[Task]: ...
+    def enqueue_many(self, requests: Iterable[Any], *, then: Any = None) -> list[Task]: ...
+
+    @overload
+    def enqueue_many(self, requests: Iterable[Any], *, returning: Literal[True]) -> list[Task]: ...
 
     @overload
     def enqueue_many(self, requests: Iterable[Any], *, returning: Literal[False]) -> int: ...
 
-    def enqueue_many(self, requests: Iterable[Any], *, returning: bool = True) -> list[Task] | int:
-        """Enqueue many calls at once: `Request`s, dictionaries of their fields, or `(func, args)` pairs.
+    def enqueue_many(self, requests: Iterable[Any], *, then: Any = None, returning: bool = True) -> list[Task] | int:
+        """Enqueue many calls at once: `call(…)`, `Request`s, dictionaries of their fields, or `(func, args)` pairs.
 
+        With `then` they are a batch, and that call is due once all of them have ended, however they did.
         With `returning=False` it returns how many, and needs no more memory for a million than for a thousand.
         """
-        from .taskqueue import Request, enqueue_many, enqueue_stream
+        from .taskqueue import Request, enqueue_batch, enqueue_many, enqueue_stream
 
+        if then is not None:
+            return enqueue_batch(requests, then=then)
         read = map(Request.read, requests)
         return enqueue_many(read) if returning else enqueue_stream(read)

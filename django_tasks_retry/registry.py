@@ -103,6 +103,12 @@ def registered() -> list[AnyTask]:
     return list(_tasks.values())
 
 
+def size() -> int:
+    """How many tasks this process knows."""
+    discover()
+    return len(_tasks)
+
+
 def find(path: str) -> AnyTask | None:
     """The task of this path, or None where this process does not know it."""
     if path not in _tasks:
@@ -113,6 +119,11 @@ def find(path: str) -> AnyTask | None:
 def known_paths() -> list[str]:
     discover()
     return sorted(_tasks)
+
+
+def project_paths() -> list[str]:
+    """Without those of the package itself, which every project has."""
+    return [path for path in known_paths() if not path.startswith(f"{__package__}.")]
 
 
 def find_policy(path: str) -> RetryPolicy:

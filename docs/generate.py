@@ -50,6 +50,11 @@ OPTIONS = {
     "METRICS_TOKEN": "Whoever sends it as ``Authorization: Bearer …`` may read the "
     ":doc:`metrics <../howto/prometheus>`. 16 characters or more.",
     "METRICS_PERMISSION": "A permission, such as ``django_tasks_retry.view_task``, with which a user may read them.",
+    "LANES": "Limits of lanes by patterns of their names, and of whole queues and functions: see "
+    ":doc:`/howto/flow-control`.",
+    "PATIENCE": "Seconds after which a task that waits counts as one priority higher, and again after as many. "
+    "``None``: priorities are strict.",
+    "BACKLOG": "How many tasks may wait, by queue or pattern, and what then; see :doc:`/howto/backlog`.",
     "SCHEDULES": "Schedules by their names, each a dictionary with a ``task`` and a ``cron`` or ``every``.",
     "MIDDLEWARE": "Paths of :doc:`middleware <../howto/middleware>` classes, the outermost first.",
 }
@@ -61,13 +66,14 @@ FLAGS = {
     "--processes": "Number of child processes.",
     "--threads": "Plain functions that run at once, per process.",
     "--async-slots": "Coroutines that run at once, per process.",
+    "--max-connections": "The most connections to the database. Starts fewer threads where they would not fit.",
     "--drain": "Stop when nothing is due. Tasks that wait for a later eta do not count.",
     "--once": "Run at most one task, then stop.",
     "--max-tasks": "Stop after this many attempts.",
     "--max-time": "Stop after this time.",
     "--max-memory": "Replace a child process that has grown past this.",
     "--grace": "How long running tasks may continue at shutdown before they are released.",
-    "--poll": "How often to look for work without a wake-up.",
+    "--poll": "How often the worker looks for work without a wake-up, for all its processes.",
     "--no-listen": "Poll only. For a pooler in transaction mode.",
     "--reload": "Restart when code changes. On by default where ``DEBUG`` is, unless the run has an end.",
     "--no-reload": "Do not restart when code changes.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_tasks_retry import retry
+from django_tasks_retry import lane, retry
 from django_tasks_retry.compat import task
 
 
@@ -32,3 +32,27 @@ def scheduled(order_id: int) -> None:
 @task
 def optional_nothing() -> None:
     """Takes no arguments at all."""
+
+
+@task
+@lane("tenant-{tenant}", running=2)
+def sync(tenant: int, customer: int = 0) -> None:
+    """Two at once for each tenant."""
+
+
+@task
+@lane("api-{name}", starts=5, per=60)
+def call_api(name: str) -> None:
+    """Five starts in any minute for each API."""
+
+
+@task
+@lane("account-{account}", order="strict")
+def post(account: int, entry: int) -> None:
+    """One after the other for each account."""
+
+
+@task
+@lane(running=3)
+def heavy() -> None:
+    """Three at once, whoever asks."""

@@ -64,6 +64,13 @@ def latency(count: int) -> None:
     verbs.latency(tasks.stamp.using(priority=50).enqueue, count)
 
 
+def alone(count: int) -> None:
+    """Far enough apart for every worker to be at rest in between."""
+    from benchmarks import tasks
+
+    verbs.latency(tasks.stamp.enqueue, count, pause=0.4)
+
+
 def claims(count: int) -> None:
     """Milliseconds of each of so many claims, whose tasks are completed in between."""
     from django_tasks_retry import taskqueue
@@ -146,6 +153,7 @@ if __name__ == "__main__":
             "fill": fill,
             "stream": stream,
             "latency": latency,
+            "alone": alone,
             "work": work,
             "claims": claims,
             "server_cost": server_cost,

@@ -35,10 +35,10 @@ async def timed_async(action: Callable[[], Any], times: int = 1) -> None:
     tell(time.perf_counter() - began)
 
 
-def latency(enqueue: Callable[[], Any], count: int) -> None:
+def latency(enqueue: Callable[[], Any], count: int, pause: float = PAUSE) -> None:
     returned = []
     for _ in range(count):
-        time.sleep(PAUSE)
+        time.sleep(pause)
         enqueue()
         returned.append(time.monotonic())
     tell(returned)

@@ -1,5 +1,6 @@
 """The console: operate tasks from the Django admin. It calls the service layer and decides nothing."""
 
+from .lanes.admin import LaneAdmin
 from .pages.failures import FailureAdmin
 from .pages.functions import FunctionAdmin
 from .pages.overview import OverviewAdmin
@@ -8,4 +9,13 @@ from .pages.workers import WorkerAdmin
 from .schedules.admin import ScheduleAdmin
 from .tasks.admin import TaskAdmin
 
-__all__ = ["FailureAdmin", "FunctionAdmin", "OverviewAdmin", "QueueAdmin", "ScheduleAdmin", "TaskAdmin", "WorkerAdmin"]
+__all__ = [
+    "FailureAdmin",
+    "FunctionAdmin",
+    "LaneAdmin",
+    "OverviewAdmin",
+    "QueueAdmin",
+    "ScheduleAdmin",
+    "TaskAdmin",
+    "WorkerAdmin",
+]

@@ -14,7 +14,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.text import capfirst
 from django.views.decorators.http import require_POST
 
-from ..models import FailureGroup, Overview, Queue, Schedule, Task, TaskFunction, Worker
+from ..models import FailureGroup, LaneState, Overview, Queue, Schedule, Task, TaskFunction, Worker
 from .requests import bounded
 
 if TYPE_CHECKING:
@@ -23,7 +23,16 @@ else:
     ModelAdmin = admin.ModelAdmin
 
 APP = Task._meta.app_label
-CONSOLE_MODELS: tuple[type[models.Model], ...] = (Overview, Task, FailureGroup, TaskFunction, Schedule, Queue, Worker)
+CONSOLE_MODELS: tuple[type[models.Model], ...] = (
+    Overview,
+    Task,
+    FailureGroup,
+    TaskFunction,
+    Schedule,
+    Queue,
+    LaneState,
+    Worker,
+)
 
 
 class ConsoleAdmin(ModelAdmin):

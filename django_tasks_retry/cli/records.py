@@ -19,9 +19,9 @@ from ..rules.names import short_id, short_name
 from ..rules.status import Status
 
 LIST_COLUMNS = (
-    "id", "func_path", "queue", "priority", "backend", "status", "eta", "attempts", "refunds", "max_attempts",
-    "created_at", "started_at", "last_attempt_at", "finished_at", "locked_by", "last_error", "fingerprint",
-    "retry_of_id", "run_id",
+    "id", "func_path", "queue", "priority", "backend", "status", "eta", "expires_at", "attempts", "refunds",
+    "max_attempts", "created_at", "started_at", "last_attempt_at", "finished_at", "locked_by", "last_error",
+    "fingerprint", "retry_of_id", "follows_id", "run_id",
 )  # fmt: skip
 HEADINGS = ("ID", "STATUS", "TASK", "QUEUE", "ATTEMPTS", "ENQUEUED", "DUE OR DURATION", "LAST ERROR")
 
@@ -54,6 +54,7 @@ def task_record(task: Task, now: datetime) -> dict[str, Any]:
         "refunds": task.refunds,
         "max_attempts": task.max_attempts,
         "eta": task.eta,
+        "expires_at": task.expires_at,
         "created_at": task.created_at,
         "started_at": task.started_at,
         "last_attempt_at": task.last_attempt_at,
@@ -61,6 +62,9 @@ def task_record(task: Task, now: datetime) -> dict[str, Any]:
         "worker": task.locked_by,
         "run_id": task.run_id,
         "retry_of": task.retry_of_id,
+        "batch": task.batch,
+        "waits_for": task.waits_for,
+        "follows": task.follows_id,
         "error": error_record(error) if error else None,
         "fingerprint": task.fingerprint,
         **({"unreadable": unreadable_columns(task)} if unreadable_columns(task) else {}),

@@ -14,11 +14,13 @@ from ..conf import configured_backends
 from ..models import Queue, Schedule, Task, TaskEvent, Worker
 from ..rules.failure import Code
 from ..rules.status import Status
-from ..rules.transitions import EventKind
+from ..rules.transitions import SUSPECT, EventKind
 from ..taskqueue import alive_workers
 from ..taskqueue.operator import summaries
 from .actors import actor_names
 from .eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue, unknown_task_advice
+from .explanations.lanes import explain_limit, explain_pause
+from .explanations.waiting import explain_waiting
 from .formatting import (
     NO_VALUE,
     error_name,
@@ -62,7 +64,7 @@ def with_schedule(explanation: Explanation, task: Task, scope: Scope) -> Explana
 def explain_status(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_payload: bool) -> Explanation:
     match task.status:
         case Status.PENDING:
-            return explain_pending(task, scope, can_see_payload=can_see_payload)
+            return with_expiry(explain_pending(task, scope, can_see_payload=can_see_payload), task, scope.now)
         case Status.RUNNING:
             return explain_running(task, scope.now)
         case Status.SUCCESS:
@@ -91,9 +93,32 @@ def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Expla
     paused = Queue.objects.using(scope.using).paused().filter(name=task.queue).first()
     if paused is not None:
         return explain_paused(paused, can_see_payload=can_see_payload)
+    if held_back := explain_pause(task, scope, can_see_payload=can_see_payload) or follows_sentence(task, scope):
+        return Explanation(held_back)
     if task.eta > scope.now:
-        return explain_not_due(task, scope.now)
+        return explain_not_due(task, scope)
+    if (task.crashes or 0) >= SUSPECT:
+        return Explanation(_("It has killed its process twice, so a worker runs it alone in a process of its own."))
     return explain_unclaimed(task, scope)
+
+
+def with_expiry(explanation: Explanation, task: Task, now: datetime) -> Explanation:
+    """Until when it may wait, which ends with the first attempt that is spent."""
+    if task.expires_at is None or task.spent:
+        return explanation
+    values = {"time": format_moment(task.expires_at), "ago": format_relative(task.expires_at, now)}
+    if task.expires_at <= now:
+        return Explanation(_("It expired at %(time)s before it was started. The next worker cancels it.") % values)
+    expiry = _("It expires at %(time)s, %(ago)s, if it has not started by then.") % values
+    return Explanation(f"{explanation.sentence} {expiry}", explanation.command)
+
+
+def follows_sentence(task: Task, scope: Scope) -> str:
+    """Nothing where it follows no task, or that one has finished."""
+    if not task.follows_id or not Task.objects.using(scope.using).filter(pk=task.follows_id, finished_at=None).exists():
+        return ""
+    text = _("It runs once more after the task %(id)s, which holds the same unique key and has not finished.")
+    return text % {"id": task.follows_id}
 
 
 def explain_paused(queue: Queue, *, can_see_payload: bool) -> Explanation:
@@ -110,8 +135,10 @@ def explain_paused(queue: Queue, *, can_see_payload: bool) -> Explanation:
     )
 
 
-def explain_not_due(task: Task, now: datetime) -> Explanation:
-    values = {"time": format_moment(task.eta), "ago": format_relative(task.eta, now)}
+def explain_not_due(task: Task, scope: Scope) -> Explanation:
+    if task.waits_for is not None:
+        return Explanation(explain_waiting(task, scope.now, scope.using))
+    values = {"time": format_moment(task.eta), "ago": format_relative(task.eta, scope.now)}
     if not task.spent:
         return Explanation(_("It is scheduled for %(time)s, %(ago)s.") % values)
     values |= {"spent": str(task.spent), "budget": str(task.max_attempts), "error": last_error_name(task)}
@@ -133,15 +160,27 @@ def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
         return Explanation(no_tasks_sentence(task, len(serving)))
     if not any(knows_task(worker, task.func_path) for worker in serving):
         return Explanation(unknown_task_sentence(task, len(serving)))
+    return Explanation(explain_limit(task, scope) or in_line_sentence(task, scope))
+
+
+def in_line_sentence(task: Task, scope: Scope) -> str:
     ahead = summaries.ahead_of(task, scope.using)
-    if ahead:
+    if not ahead:
+        return _("It is due and next in line: the next free worker will run it.")
+    values = {"count": format_capped(ahead), "queue": one_line(task.queue, 64), "lane": one_line(task.lane, 100)}
+    if task.lane:
         text = ngettext(
-            "%(count)s task is ahead of it in queue %(queue)s.",
-            "%(count)s tasks are ahead of it in queue %(queue)s.",
+            "%(count)s task is ahead of it in lane %(lane)s.",
+            "%(count)s tasks are ahead of it in lane %(lane)s.",
             ahead,
         )
-        return Explanation(text % {"count": format_capped(ahead), "queue": one_line(task.queue, 64)})
-    return Explanation(_("It is due and next in line: the next free worker will run it."))
+        return text % values
+    text = ngettext(
+        "%(count)s task is ahead of it in queue %(queue)s.",
+        "%(count)s tasks are ahead of it in queue %(queue)s.",
+        ahead,
+    )
+    return text % values
 
 
 def no_tasks_sentence(task: Task, serving: int) -> str:
@@ -174,7 +213,9 @@ def explain_running(task: Task, now: datetime) -> Explanation:
         values["expired"] = format_elapsed(task.lock_expires_at, now)
         lost = _("Its worker %(worker)s stopped responding: the lease expired %(expired)s ago.") % values
         return Explanation(" ".join([lost, _("Another worker will recover it.")]))
-    return Explanation(_("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % values)
+    running = _("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % values
+    alone = [_("It runs alone, because it has killed its process twice.")] if (task.crashes or 0) >= SUSPECT else []
+    return Explanation(" ".join([running, *alone]))
 
 
 def explain_success(task: Task) -> Explanation:
@@ -197,6 +238,10 @@ def explain_failed(task: Task) -> Explanation:
         case Code.LEASE_LOST:
             return Explanation(
                 _("Its worker was lost during the last of %(budget)s attempts, so it is not retried.") % values
+            )
+        case Code.CRASHED:
+            return Explanation(
+                _("It killed its process twice, and then the one in which it ran alone, so it is not retried.")
             )
         case Code.ABORTED:
             return Explanation(_("It raised Abort in attempt %(spent)s, so it is not retried.") % {"spent": spent})

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from ..models import FIXED_COLUMNS, PLACE_COLUMNS, Task, TaskEvent, TaskResult
+from ..models import FIXED_COLUMNS, PLACE_COLUMNS, Step, Task, TaskEvent, TaskResult
+from ..models.tasks import EARLIEST, LATEST
 from ..rules.status import FINISHED, UNFINISHED, Status
-from ..rules.transitions import CLAIM, HISTORY, KEPT, LOSE, MOVES, RENEW, EventKind, Move, Who
+from ..rules.transitions import CLAIM, HISTORY, KEPT, LOSE, MOVES, RENEW, WAIT, EventKind, Move, Who
 
 TASK = Task._meta.db_table
 RESULT = TaskResult._meta.db_table
 EVENT = TaskEvent._meta.db_table
+STEP = Step._meta.db_table
 
 
 def is_one_of(operand: str, values: Iterable[str]) -> str:
@@ -47,8 +49,9 @@ DEMANDS = {
     Who.FINDER: f"(OLD.lock_expires_at <= now() OR {SUPERVISED})",
 }
 KEEPS_ITS_PLACE = " AND ".join(f"NEW.{column} = OLD.{column}" for column in PLACE_COLUMNS)
+IN_TIME = "(OLD.expires_at IS NULL OR OLD.expires_at > now() OR OLD.attempts > OLD.refunds)"
 ALSO = {
-    CLAIM: "OLD.eta <= now() AND (OLD.started_at IS NULL OR NEW.started_at = OLD.started_at)",
+    CLAIM: f"OLD.eta <= now() AND {IN_TIME} AND (OLD.started_at IS NULL OR NEW.started_at = OLD.started_at)",
     RENEW: f"NEW.locked_by = OLD.locked_by AND NEW.lock_expires_at >= OLD.lock_expires_at AND {KEEPS_ITS_PLACE}",
     LOSE: KEEPS_ITS_PLACE,
 }
@@ -71,6 +74,8 @@ def condition(move: Move) -> str:
     if move.budget is not None:
         parts.append(BUDGET_LEFT if move.budget else f"NOT ({BUDGET_LEFT})")
     parts += [unchanged(column) for column in HISTORY if column not in move.writes]
+    if WAIT not in move.writes:
+        parts.append(f"(NEW.{WAIT} IS NULL OR NEW.{WAIT} = OLD.{WAIT})")
     return "(" + " AND ".join(parts) + ")"
 
 
@@ -82,6 +87,9 @@ def legal(now: str) -> str:
 FRESH = "NEW.status = 'PENDING' AND NEW.attempts = 0 AND NEW.refunds = 0 AND NEW.moved_by IS NULL AND " + " AND ".join(
     f"NEW.{column} IS NULL" for column in HISTORY
 )
+SOUND_EXPIRY = f"(NEW.expires_at IS NULL OR (NEW.expires_at >= '{EARLIEST}' AND NEW.expires_at < '{LATEST}'))"
+"""Here and not as a CHECK, which would read it again at every move."""
+
 LARGEST = 64 * 1024 * 1024
 """Characters of what a task was asked with: four times what MAX_ARGS_SIZE may be."""
 
@@ -133,6 +141,13 @@ def event_agrees(event: str, task: str) -> str:
     return f"{task}.id = {event}.task_id AND {same_move} AND ({agreement})"
 
 
+def step_is_held(step: str, task: str) -> str:
+    """A step is remembered by the holder of the live lease; or given to a task that was never claimed."""
+    fence = f"{task}.locked_by = {step}.actor AND {task}.attempts = {step}.attempt AND {task}.lock_expires_at > now()"
+    given = f"{task}.status = 'PENDING' AND {task}.attempts = 0 AND {step}.attempt = 0"
+    return f"{task}.id = {step}.task_id AND (({fence}) OR ({given}))"
+
+
 def event_repeats(event: str, earlier: str) -> str:
     """The same was told before."""
     return f"{earlier}.task_id = {event}.task_id AND {earlier}.id <> {event}.id AND " + " AND ".join(
@@ -143,19 +158,20 @@ def event_repeats(event: str, earlier: str) -> str:
 ILLEGAL = "IllegalMove: this change is not in the table of legal moves"
 UNSOUND = (
     "IllegalMove: arguments are a list, keyword arguments and metadata are objects, a backoff has a known shape, "
-    "and none of them is longer than 64 MiB"
+    "none of them is longer than 64 MiB, and an expiry lies in the years from 1900 to 9100"
 )
 TOO_LONG = "IllegalMove: a text is longer than its column"
 FIXED = "IllegalMove: what a task was asked to do never changes"
 FINAL = "IllegalMove: a finished task never changes"
 UNFRESH = "IllegalMove: a task begins as PENDING with no attempts and no history"
-APPEND_ONLY = "IllegalMove: events and results are append-only"
+APPEND_ONLY = "IllegalMove: events, results and steps are append-only"
 NO_RESULT = (
     "IllegalMove: a finished task needs its result, which agrees with it, written before it or by the same statement"
 )
 NO_END = "IllegalMove: a result is written with the final move of its task, and agrees with it"
+NOT_HELD = "IllegalMove: a step is remembered under the live lease of its task, which this is not"
 NO_MOVE = "IllegalMove: an event is written with a move of its task, once, and agrees with it"
-HISTORY_DELETE = "IllegalMove: events and results go with their task, not before it"
+HISTORY_DELETE = "IllegalMove: events, results and steps go with their task, not before it"
 UNFINISHED_DELETE = "IllegalMove: an unfinished task cannot be deleted; cancel it first"
-TRUNCATED = "IllegalMove: tasks, results and events can only be truncated together"
+TRUNCATED = "IllegalMove: tasks, results, events and steps can only be truncated together"
 REPLACED = "IllegalMove: a task with this id, unique_key or slot exists, and REPLACE would delete it"

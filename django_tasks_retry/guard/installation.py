@@ -9,7 +9,7 @@ from django.db import connections, router, transaction
 
 from ..errors import GuardMissing, NotMigrated
 from ..models import Task
-from .conditions import EVENT, RESULT, TASK, exists, unfinished
+from .conditions import EVENT, RESULT, STEP, TASK, exists, unfinished
 from .postgresql import install_on_postgresql, missing_on_postgresql, remove_from_postgresql
 from .sqlite import install_on_sqlite, missing_on_sqlite, remove_from_sqlite
 
@@ -74,7 +74,7 @@ def install_after_migrate(using: str, **_: Any) -> None:
 def has_tables(using: str) -> bool:
     connection = connections[using]
     with connection.cursor() as cursor:
-        return {TASK, RESULT, EVENT} <= set(connection.introspection.table_names(cursor))
+        return {TASK, RESULT, EVENT, STEP} <= set(connection.introspection.table_names(cursor))
 
 
 def has_columns(using: str) -> bool:

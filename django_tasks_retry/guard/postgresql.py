@@ -23,6 +23,8 @@ from .conditions import (
     RESULT,
     REWRITTEN,
     SHAPES,
+    SOUND_EXPIRY,
+    STEP,
     TASK,
     exists,
     finished,
@@ -46,6 +48,7 @@ SOUND_PAYLOAD = " AND ".join(
     [
         *(f"jsonb_typeof(NEW.{column}) = '{shape}' AND {SMALL.format(column)}" for column, shape in SHAPES.items()),
         f"({SOUND_BACKOFF})",
+        SOUND_EXPIRY,
     ]
 )
 
@@ -131,17 +134,19 @@ def insert_functions() -> list[str]:
     is_gone = lacks(f"{RESULT} AS r", "r.task_id = NEW.task_id")
     left = f"{lacks(f'{TASK} AS t', conditions.result_agrees('NEW', 't'))} AND NOT {is_gone}"
     no_move = lacks(f"{TASK} AS t", conditions.event_agrees("a", "t"))
+    not_held = lacks(f"{TASK} AS t", conditions.step_is_held("a", "t")).replace("now()", f"{{schema}}.{FUNCTION}()")
     return [
         refuse_if_any("dtr_guard_result", "moved AS m", no_result, conditions.NO_RESULT),
         refuse_if_any("dtr_guard_outcome_insert", "added AS a", never, conditions.NO_END),
         plpgsql("dtr_guard_left", refuse_if(in_full(left), conditions.NO_END)),
         refuse_if_any("dtr_guard_event_insert", "added AS a", no_move, conditions.NO_MOVE),
+        refuse_if_any("dtr_guard_step_insert", "added AS a", not_held, conditions.NOT_HELD),
     ]
 
 
 def truncate_function() -> str:
     """Django's flush empties all tables by one statement. What empties only some of these leaves something behind."""
-    left = " OR ".join(exists(f"{{schema}}.{table}", "TRUE") for table in (TASK, RESULT, EVENT))
+    left = " OR ".join(exists(f"{{schema}}.{table}", "TRUE") for table in (TASK, RESULT, EVENT, STEP))
     return plpgsql("dtr_guard_truncate", refuse_if(left, conditions.TRUNCATED))
 
 
@@ -174,6 +179,10 @@ ROWS = {
     "dtr_guard_event_insert": (EVENT, ONCE_ADDED, "dtr_guard_event_insert"),
     "dtr_guard_event": (EVENT, EACH_UPDATE, "dtr_guard_append_only"),
     "dtr_guard_event_delete": (EVENT, ONCE_DELETED, "dtr_guard_history"),
+    "dtr_guard_step_insert": (STEP, ONCE_ADDED, "dtr_guard_step_insert"),
+    "dtr_guard_step": (STEP, EACH_UPDATE, "dtr_guard_append_only"),
+    "dtr_guard_step_delete": (STEP, ONCE_DELETED, "dtr_guard_history"),
+    "dtr_guard_step_truncate": (STEP, ONCE_TRUNCATED, "dtr_guard_truncate"),
     "dtr_guard_truncate": (TASK, ONCE_TRUNCATED, "dtr_guard_truncate"),
     "dtr_guard_outcome_truncate": (RESULT, ONCE_TRUNCATED, "dtr_guard_truncate"),
     "dtr_guard_event_truncate": (EVENT, ONCE_TRUNCATED, "dtr_guard_truncate"),

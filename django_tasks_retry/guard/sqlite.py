@@ -20,6 +20,8 @@ from .conditions import (
     RESULT,
     REWRITTEN,
     SHAPES,
+    SOUND_EXPIRY,
+    STEP,
     TASK,
     exists,
     finished,
@@ -56,6 +58,11 @@ MAY_END = Question("django_tasks_retry_may_end", ("task_id", "status", "attempts
 IS_TOLD = Question(
     "django_tasks_retry_is_told", ("task_id", "kind", "attempt", "ts"), conditions.event_agrees("asked", "t")
 )
+IS_HELD = Question(
+    "django_tasks_retry_is_held",
+    ("task_id", "actor", "attempt"),
+    conditions.step_is_held("asked", "t").replace("now()", f"{FUNCTION}()"),
+)
 
 
 def register_on_sqlite(connection: BaseDatabaseWrapper, **_: Any) -> None:
@@ -64,7 +71,7 @@ def register_on_sqlite(connection: BaseDatabaseWrapper, **_: Any) -> None:
         return
     raw = connection.connection
     raw.create_function(FLUSHING.rstrip("()"), 0, is_flushing)
-    for question in (IS_KEPT, IS_FINISHED, MAY_END, IS_TOLD):
+    for question in (IS_KEPT, IS_FINISHED, MAY_END, IS_TOLD, IS_HELD):
         raw.create_function(question.name, len(question.columns), partial(answer, raw, question.sql))
 
 
@@ -90,10 +97,10 @@ def refusal(name: str, when: str, refuse_if: str, message: str) -> tuple[str, st
 
 
 def sqlite_statements() -> dict[str, str]:
-    return dict([*on_tasks(), *on_results(), *on_events()])
+    return dict([*on_tasks(), *on_results(), *on_events(), *on_steps()])
 
 
-TIMES = ("created_at", "updated_at", "eta", "slot")
+TIMES = ("created_at", "updated_at", "eta", "slot", "expires_at")
 CLEAR = f"DELETE FROM {RESULT} WHERE task_id = NEW"  # noqa: S608 - names of our own
 TAKEN = f"t.id <> NEW.id AND t.queue = NEW.queue AND t.unique_key = NEW.unique_key AND {unfinished('t')}"
 
@@ -123,7 +130,7 @@ def sound_payload() -> str:
     backoff = f"json_type(NEW.backoff) = 'array' OR {named} OR ({' AND '.join(backoffs)})"
     times = [f"(NEW.{column} IS NULL OR NEW.{column} LIKE '____-__-__ __:__:__%')" for column in TIMES]
     size = " + ".join(f"COALESCE(length(NEW.{column}), 0)" for column in (*SHAPES, "backoff"))
-    return " AND ".join([*times, *shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {LARGEST}"])
+    return " AND ".join([*times, SOUND_EXPIRY, *shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {LARGEST}"])
 
 
 def against_long_texts() -> list[tuple[str, str]]:
@@ -177,6 +184,17 @@ def on_events() -> list[tuple[str, str]]:
         refusal("dtr_guard_event_insert", f"INSERT ON {EVENT}", refused, conditions.NO_MOVE),
         refusal("dtr_guard_event", f"UPDATE ON {EVENT}", "TRUE", conditions.APPEND_ONLY),
         refusal("dtr_guard_event_delete", f"DELETE ON {EVENT}", kept, conditions.HISTORY_DELETE),
+    ]
+
+
+def on_steps() -> list[tuple[str, str]]:
+    replaced = exists(STEP, "id = NEW.id OR (task_id = NEW.task_id AND name = NEW.name)")
+    kept = f"{IS_KEPT.about('OLD')} AND NOT {FLUSHING}"
+    return [
+        refusal("dtr_guard_step_insert", f"INSERT ON {STEP}", f"NOT {IS_HELD.about('NEW')}", conditions.NOT_HELD),
+        refusal("dtr_guard_step_replace", f"INSERT ON {STEP}", replaced, conditions.APPEND_ONLY),
+        refusal("dtr_guard_step", f"UPDATE ON {STEP}", "TRUE", conditions.APPEND_ONLY),
+        refusal("dtr_guard_step_delete", f"DELETE ON {STEP}", kept, conditions.HISTORY_DELETE),
     ]
 
 

@@ -53,6 +53,8 @@ class Worker(models.Model):
     # Of the slots; the others are for coroutines. Workers of an earlier release do not tell.
     threads = models.PositiveIntegerField(_("threads"), default=0, db_default=0)
     running = models.PositiveIntegerField(_("running"), default=0)
+    # Only those who hear wake-ups are chosen by them. Workers of an earlier release choose nobody, and claim at each.
+    listening = models.BooleanField(_("hears wake-ups"), default=False, db_default=False)
     started_at = InstantField(_("started at"))
     heartbeat_at = InstantField(_("heartbeat at"))
     stopped_at = InstantField(_("stopped at"), null=True)

@@ -7,12 +7,14 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import F, Q, Value
-from django.db.models.lookups import GreaterThanOrEqual, LessThan
+from django.db.models.functions import Length
+from django.db.models.lookups import GreaterThan, GreaterThanOrEqual, LessThan
 from django.utils.translation import gettext_lazy as _
 
 from ..instants import InstantField
 from ..querysets import TaskManager, Unfinished
 from ..rules.status import FINISHED, Status
+from ..rules.transitions import SUSPECT
 
 STATUS_CHOICES = [
     (Status.PENDING.value, _("Pending")),
@@ -28,6 +30,8 @@ IS_PENDING = Q(status=Status.PENDING.value)
 IS_RUNNING = Q(status=Status.RUNNING.value)
 IS_SUCCESS = Q(status=Status.SUCCESS.value)
 IS_FAILED = Q(status=Status.FAILED.value)
+NO_LANE, IN_LANE = Q(lane=""), Q(lane__gt="")
+KEYED = IS_PENDING & Q(GreaterThan(Length(F("lane")), 0))
 IS_FINISHED = Q(status__in=[status.value for status in FINISHED])
 
 
@@ -39,7 +43,10 @@ def check(name: str, condition: Q) -> models.CheckConstraint:
     return models.CheckConstraint(name=f"dtr_{name}", condition=condition)
 
 
-MAX_LENGTHS = {"func_path": 255, "queue": 64, "locked_by": 128, "unique_key": 200, "schedule_id": 128}
+MAX_LENGTHS = {
+    "func_path": 255, "queue": 64, "locked_by": 128, "unique_key": 200, "schedule_id": 128, "lane": 100,
+    "waits_for": 255,
+}  # fmt: skip
 
 
 EARLIEST, LATEST = "1900-01-01", "9100-01-01"
@@ -77,11 +84,17 @@ class Task(models.Model):
     schedule = models.ForeignKey(
         "Schedule", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="runs"
     )
+    batch = models.UUIDField(_("batch"), null=True, help_text=_("What it is a member of, and ends with."))
     func_path = models.CharField(_("task"), max_length=MAX_LENGTHS["func_path"])
     args = models.JSONField(_("arguments"), default=list)
     kwargs = models.JSONField(_("keyword arguments"), default=dict)
     unique_key = models.CharField(_("unique key"), max_length=MAX_LENGTHS["unique_key"], null=True)
     metadata = models.JSONField(_("metadata"), default=dict)
+    # With a default in the database, for producers of an earlier release.
+    lane = models.CharField(
+        _("lane"), max_length=MAX_LENGTHS["lane"], default="", db_default="",
+        help_text=_("Whose limits and share it is subject to; empty for none."),
+    )  # fmt: skip
     backend = models.CharField(_("backend"), max_length=64, default="default")
     max_attempts = models.PositiveIntegerField(_("budget"))
     backoff = models.JSONField(_("backoff"), null=True)
@@ -91,6 +104,12 @@ class Task(models.Model):
         _("slot"), null=True, help_text=_("The instant a repeating or scheduled task was meant to run.")
     )
     created_at = InstantField(_("created at"))
+    expires_at = InstantField(
+        _("expires at"), null=True, help_text=_("Cancelled where its first attempt has not begun by then.")
+    )
+    follows = models.ForeignKey(
+        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="followers"
+    )
     # Where it stands in line.
     queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
     priority = models.SmallIntegerField(_("priority"), default=0)
@@ -114,6 +133,15 @@ class Task(models.Model):
         _("fingerprint"), max_length=16, null=True, help_text=_("Alike for failures that are alike; of the last one.")
     )
     progress = models.JSONField(_("progress"), null=True)
+    waits_for = models.CharField(
+        _("waits for"),
+        max_length=MAX_LENGTHS["waits_for"],
+        null=True,
+        help_text=_("A batch or a signal, which wakes it before its time."),
+    )
+    crashes = models.PositiveSmallIntegerField(
+        _("crashes"), null=True, help_text=_("How many of its last attempts in a row died with their process.")
+    )
 
     objects = TaskManager()
 
@@ -122,6 +150,12 @@ class Task(models.Model):
 
     due_in = 0.0
     """Seconds from now, of a task that is yet to be written and has no eta of its own."""
+
+    conflict: Any = None
+    """The `Conflict` of a task that is yet to be written: what it wants where its unique key is taken."""
+
+    expires_in: float | None = None
+    """Seconds from now, of a task that is yet to be written, after which it expires."""
 
     class Meta:
         verbose_name = _("task")
@@ -166,8 +200,18 @@ class Task(models.Model):
             ),
         ]  # fmt: skip
         indexes = [
-            # A lane is a (queue, priority) pair: each claim reads one bounded range per lane.
-            models.Index(name="dtr_lanes", fields=["queue", "priority", "eta", "id"], condition=IS_PENDING),
+            # Each claim reads one bounded range per queue and priority; and, of tasks with a lane, per lane. Those have
+            # indexes of their own, so that tasks without one pay nothing.
+            models.Index(name="dtr_lanes", fields=["queue", "priority", "eta", "id"], condition=IS_PENDING & NO_LANE),
+            models.Index(
+                name="dtr_keyed", fields=["queue", "priority", "lane", "eta", "id"], condition=IS_PENDING & IN_LANE
+            ),
+            # Which lanes have become due; and how many wait in a queue, as the console asks. Its condition says the
+            # same in words that those questions alone use: a planner without statistics would take it for dtr_keyed.
+            models.Index(name="dtr_keyed_due", fields=["queue", "priority", "eta", "id"], condition=KEYED),
+            # The permits of a lane are its leases. What was begun blocks a lane of strict order.
+            models.Index(name="dtr_lane_leases", fields=["lane"], condition=IS_RUNNING & IN_LANE),
+            models.Index(name="dtr_lane_begun", fields=["lane"], condition=IS_PENDING & IN_LANE & Q(attempts__gt=0)),
             # Not on lock_expires_at, so that renewing a lease touches no index; and by status, which the fence
             # leaves out, so that no report is tempted to walk this index instead of the primary key.
             models.Index(name="dtr_leases", fields=["locked_by"], condition=IS_RUNNING),
@@ -180,11 +224,31 @@ class Task(models.Model):
             models.Index(
                 name="dtr_schedule_runs", fields=["schedule"], condition=Unfinished & Q(schedule__isnull=False)
             ),
+            # What expires, until it begins: a task without an expiry enters no index for it. Said without the status,
+            # or a planner with old statistics would rather walk all of dtr_lanes.
+            models.Index(
+                name="dtr_expiring", fields=["expires_at"],
+                condition=Q(
+                    expires_at__isnull=False, finished_at__isnull=True, locked_by__isnull=True, attempts=F("refunds")
+                ),
+            ),
+            models.Index(
+                name="dtr_suspects", fields=["eta"],
+                condition=Q(crashes__gte=SUSPECT, finished_at__isnull=True, locked_by__isnull=True),
+            ),
             models.Index(name="dtr_series", fields=["func_path", "id"], condition=Unfinished & Q(interval__gt=0)),
             models.Index(name="dtr_runs", fields=["run_id", "id"], condition=~Q(run_id=F("id"))),
             models.Index(name="dtr_children", fields=["parent", "id"], condition=Q(parent__isnull=False)),
             models.Index(name="dtr_retries", fields=["retry_of"], condition=Q(retry_of__isnull=False)),
-        ]
+            # Of workflows. A task that is no member of a batch, and waits for none, enters none of them.
+            models.Index(name="dtr_members", fields=["batch", "id"], condition=Q(batch__isnull=False)),
+            models.Index(
+                name="dtr_open_members", fields=["batch", "id"], condition=Unfinished & Q(batch__isnull=False)
+            ),
+            models.Index(
+                name="dtr_waiting", fields=["waits_for", "id"], condition=IS_PENDING & Q(waits_for__isnull=False)
+            ),
+        ]  # fmt: skip
 
     def __str__(self) -> str:
         return f"{self.func_path} {self.pk}"
@@ -208,11 +272,14 @@ class Task(models.Model):
 
         cancel_one(self, by=by, reason=reason)
 
-    def retry(self, *, by: Any = None, reason: str = "") -> Task:
-        """Do this finished task again: a new task with the same call; IllegalMove where it has not finished."""
+    def retry(self, *, by: Any = None, reason: str = "", resume: bool = False) -> Task:
+        """Do this finished task again: a new task with the same call; IllegalMove where it has not finished.
+
+        With `resume` it goes on from the steps that this one remembered.
+        """
         from ..taskqueue import retry_one
 
-        return retry_one(self, by=by, reason=reason)
+        return retry_one(self, by=by, reason=reason, resume=resume)
 
 
 class TaskResult(models.Model):

@@ -23,10 +23,11 @@ class Code(StrEnum):
     BAD_ARGUMENTS = "BAD_ARGUMENTS"
     RESULT_NOT_SERIALIZABLE = "RESULT_NOT_SERIALIZABLE"
     LEASE_LOST = "LEASE_LOST"
+    CRASHED = "CRASHED"
     UNREADABLE = "UNREADABLE"
 
 
-PERMANENT = frozenset({Code.ABORTED, Code.BAD_ARGUMENTS, Code.RESULT_NOT_SERIALIZABLE, Code.UNREADABLE})
+PERMANENT = frozenset({Code.ABORTED, Code.BAD_ARGUMENTS, Code.RESULT_NOT_SERIALIZABLE, Code.CRASHED, Code.UNREADABLE})
 """Codes that no further attempt can mend: it would only repeat the effect."""
 
 

@@ -58,8 +58,14 @@ KEPT = "+"
 Once or twice in turn, so that every renewal changes `moved_by`, and an UPDATE that leaves it alone is none.
 """
 
-HISTORY = ("started_at", "last_attempt_at", "last_error", "fingerprint", "progress")
+HISTORY = ("started_at", "last_attempt_at", "last_error", "fingerprint", "progress", "crashes")
 """What a row tells of the attempts so far. A move changes what it is about, and leaves the rest."""
+
+SUSPECT = 2
+"""After so many attempts in a row that died with their process, a task runs alone in one."""
+
+WAIT = "waits_for"
+"""What wakes a pending task before its time. The release sets it, and every other move may only clear it."""
 
 ATTEMPT, FAILURE = ("started_at", "last_attempt_at"), ("last_error", "fingerprint")
 
@@ -73,7 +79,7 @@ RENEW = Move("renew", R, R, Who.KEEPER, note="moves the expiry only", writes=("p
 COMPLETE = Move("complete", R, S, Who.HOLDER, (EventKind.COMPLETED,), note="result row written")
 REQUEUE = Move(
     "fail, budget left", R, P, Who.HOLDER, (EventKind.FAILED, EventKind.REQUEUED), budget=True,
-    note="new eta by the backoff policy", writes=FAILURE,
+    note="new eta by the backoff policy", writes=(*FAILURE, "crashes"),
 )  # fmt: skip
 GIVE_UP = Move(
     "fail, budget spent or error not retryable", R, F, Who.HOLDER, (EventKind.FAILED,), note="result row written",
@@ -81,13 +87,15 @@ GIVE_UP = Move(
 )  # fmt: skip
 LOSE = Move(
     "lease lost, budget left", R, P, Who.FINDER, (EventKind.LEASE_LOST,), budget=True,
-    note="keeps its eta; the attempt stays spent",
+    note="keeps its eta; the attempt stays spent", writes=("crashes",),
 )  # fmt: skip
 LOSE_FOR_GOOD = Move(
     "lease lost, budget spent", R, F, Who.FINDER, (EventKind.LEASE_LOST, EventKind.FAILED), budget=False,
     note="result row written, code LEASE_LOST", writes=FAILURE,
 )  # fmt: skip
-RELEASE = Move("release", R, P, Who.HOLDER, (EventKind.RELEASED,), refunds=1, note="the attempt is refunded")
+RELEASE = Move(
+    "release", R, P, Who.HOLDER, (EventKind.RELEASED,), refunds=1, note="the attempt is refunded", writes=(WAIT,),
+)  # fmt: skip
 CANCEL_RUNNING = Move("cancel", R, C, Who.ANYONE, (EventKind.CANCELLED,), note="the lease is revoked")
 
 MOVES = (

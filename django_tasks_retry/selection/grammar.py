@@ -21,8 +21,8 @@ from ..durations import read_duration
 from ..instants import as_instant
 
 HELP = gettext_lazy(
-    "Search by id or the beginning of an id, status:failed, queue:NAME, task:NAME, worker:NAME, error:TEXT, since:1h, "
-    "arg:TEXT or arg:NAME=VALUE, meta:NAME=VALUE. Put quotes around a text with spaces."
+    "Search by id or the beginning of an id, status:failed, queue:NAME, lane:NAME, task:NAME, worker:NAME, error:TEXT, "
+    "since:1h, arg:TEXT or arg:NAME=VALUE, meta:NAME=VALUE. Put quotes around a text with spaces."
 )
 TOKEN = re.compile(r'(?:"[^"]*"|[^\s"])+|"')
 QUALIFIED = re.compile(r"(?P<key>[A-Za-z_-]+):(?P<value>.*)", re.DOTALL)
@@ -47,11 +47,13 @@ class Query:
     ids: list[IdRange] = field(default_factory=list)
     statuses: list[str] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
+    lanes: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     workers: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     fingerprints: list[str] = field(default_factory=list)
     runs: list[UUID] = field(default_factory=list)
+    batches: list[UUID] = field(default_factory=list)
     args: list[PayloadTerm] = field(default_factory=list)
     metas: list[PayloadTerm] = field(default_factory=list)
     since: list[timedelta | datetime] = field(default_factory=list)
@@ -151,6 +153,13 @@ def read_run(text: str) -> list[UUID]:
         raise ValueError(_("“%(value)s” is not the id of a run: give all of it.") % {"value": text[:60]}) from None
 
 
+def read_batch(text: str) -> list[UUID]:
+    try:
+        return [UUID(text)]
+    except ValueError:
+        raise ValueError(_("“%(value)s” is not the id of a batch: give all of it.") % {"value": text[:60]}) from None
+
+
 def read_moment(text: str) -> list[timedelta | datetime]:
     """Some time ago (1h), or a date, or a date and time."""
     try:
@@ -192,11 +201,13 @@ KEYS: dict[str, tuple[str, Callable[[str], Sequence[Any]]]] = {
     "id": ("ids", lambda text: [read_id(text)]),
     "status": ("statuses", read_statuses),
     "queue": ("queues", as_is),
+    "lane": ("lanes", as_is),
     "task": ("tasks", as_is),
     "worker": ("workers", as_is),
     "error": ("errors", as_is),
     "failure": ("fingerprints", as_is),
     "run": ("runs", read_run),
+    "batch": ("batches", read_batch),
     "since": ("since", read_moment),
     "until": ("until", read_moment),
     "arg": ("args", read_payload_term),

@@ -30,7 +30,7 @@ NOT_INDEXED = {"success", "cancelled"}
 def has_index(query: Query) -> bool:
     """Whether all that match can be found at once, however old they are."""
     by_status = bool(query.statuses) and NOT_INDEXED.isdisjoint(query.statuses)
-    return bool(query.ids or query.errors or query.fingerprints or query.runs or by_status)
+    return bool(query.ids or query.errors or query.fingerprints or query.runs or query.batches or by_status)
 
 
 def matching(tasks: TaskQuerySet, query: Query, *, can_see_payload: bool, has_status: bool = False) -> TaskQuerySet:
@@ -54,8 +54,11 @@ def place_condition(query: Query) -> Q:
     condition = any_of(status_condition(each) for each in query.statuses)
     condition &= any_of(worker_condition(each) for each in query.workers)
     condition &= any_of(run_condition(each) for each in query.runs)
+    condition &= any_of(Q(batch=each) for each in query.batches)
     if query.queues:
         condition &= Q(queue__in=query.queues)
+    if query.lanes:
+        condition &= Q(lane__in=query.lanes)
     if query.tasks:
         condition &= Q(func_path__in=[path for name in query.tasks for path in paths_named(name)])
     if query.fingerprints:

@@ -51,6 +51,8 @@ class Lease(NamedTuple):
     started_at: datetime
     last_attempt_at: datetime
     schedule_id: str | None = None
+    lane: str = ""
+    batch: UUID | None = None
 
     @property
     def fence(self) -> Fence:
@@ -128,7 +130,10 @@ def lean_lease(row: Sequence[Any], columns: Sequence[str] = LEAN_COLUMNS) -> Lea
     moments = {name: read_or(claimed_at, as_moment, raw[name]) for name in MOMENTS}
     slot = raw["slot"] and read_or(None, as_moment, raw["slot"])
     schedule_id = raw["schedule_id"] and read_or(None, str, raw["schedule_id"])
-    return Lease(**values, **moments, slot=slot, schedule_id=schedule_id, args=[], kwargs={}, metadata={})
+    lane = read_or("", str, raw["lane"])
+    batch = raw["batch"] and read_or(None, as_uuid, raw["batch"])
+    rest: dict[str, Any] = {"slot": slot, "schedule_id": schedule_id, "lane": lane, "batch": batch}
+    return Lease(**values, **moments, **rest, args=[], kwargs={}, metadata={})
 
 
 def read_or(default: Any, reader: Callable[[Any], Any], value: Any) -> Any:

@@ -5,6 +5,7 @@ With pytest, ask for the fixture `tasks`. With unittest, mix in `TaskTestMixin` 
 
 from .crash import CrashReport
 from .harness import Tasks
+from .idempotency import IdempotencyReport
 from .mixin import TaskTestMixin
 
-__all__ = ["CrashReport", "TaskTestMixin", "Tasks"]
+__all__ = ["CrashReport", "IdempotencyReport", "TaskTestMixin", "Tasks"]

@@ -14,6 +14,7 @@ from django.db import transaction
 
 from ..bridge import read_result
 from ..conf import options
+from ..errors import Suspend
 from ..models import Task
 from ..rules.policy import policy_of
 from ..taskqueue import Failed, Lease, Outcome, Request, claim, database, enqueue, recover
@@ -136,7 +137,7 @@ def run_without_record(lease: Lease) -> None:
     with hooks_run_after():
         outcome = perform(begin_inline(lease), call_and_die)
     error = outcome.error if isinstance(outcome, Failed) else None
-    if not isinstance(error, Killed):
+    if not isinstance(error, Killed | Suspend):
         raise AssertionError(f"{lease.func_path} cannot be crashed, for it fails by itself: {error!r}")
 
 

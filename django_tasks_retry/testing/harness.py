@@ -16,16 +16,19 @@ from ..bridge import AnyResult, read_result
 from ..compat import TaskResult
 from ..models import Queue, Task, TaskEvent
 from ..registry import AnyTask
+from ..rules.backoff import MAX_DELAY
 from ..rules.failure import Code
 from ..rules.transitions import EventKind
-from ..taskqueue import Lanes, claim, database
+from ..taskqueue import Lanes, Lease, Sweep, claim, database
 from ..worker.identity import new_worker_id
 from .calls import Expected, expected_call, listing
 from .crash import CrashReport, Observe, crash
 from .failures import FailedAttempt, failure_of, failure_report
+from .idempotency import IdempotencyReport, check_idempotent
 from .inline import run_inline
 
 LIMIT = 1000
+ENDLESS = timedelta(seconds=MAX_DELAY / 2)
 
 TOLD = {
     EventKind.COMPLETED: "successful",
@@ -53,7 +56,7 @@ class Tasks:
     def run_due(self, queues: Sequence[str] = ("*",), *, limit: int = LIMIT) -> list[AnyResult]:
         """Run what is due, and what becomes due by it, each task in a savepoint. Returns a result per attempt."""
         done: list[AnyResult] = []
-        while leases := claim(self.worker_id, queues, backend=self.backend):
+        while leases := self.claim_due(queues):
             if len(done) == limit:
                 raise AssertionError(f"After {limit} attempts there is still work: {leases[0].func_path} is due again.")
             failure = failure_of(run_inline(leases[0]))
@@ -62,27 +65,43 @@ class Tasks:
             done.append(read_result(str(leases[0].id), self.backend))
         return done
 
+    def claim_due(self, queues: Sequence[str] = ("*",)) -> list[Lease]:
+        """What is due. A signal that the test sent wakes when its transaction commits, which it never does."""
+        leases = claim(self.worker_id, queues, backend=self.backend)
+        if not leases and Sweep(self.backend).everything():
+            leases = claim(self.worker_id, queues, backend=self.backend)
+        return leases
+
     def run_until_idle(self, queues: Sequence[str] = ("*",), *, limit: int = LIMIT) -> list[AnyResult]:
         """Run what is due, travel to the next eta, and so on until nothing waits.
 
         Does not wait for the next occurrence of a repeating task, which has no last one.
         """
         done = self.run_due(queues, limit=limit)
-        while (wait := self._next_wait(queues)) is not None:
-            self.advance(wait)
+        while self.advance_to_next(queues):
             more = self.run_due(queues, limit=limit - len(done))
             if not more:
                 break
             done += more
         return done
 
+    def advance_to_next(self, queues: Sequence[str] = ("*",)) -> bool:
+        """Travel to the next eta. False where nothing waits for a time."""
+        wait = self._next_wait(queues)
+        if wait is not None:
+            self.advance(wait)
+        return wait is not None
+
     def _next_wait(self, queues: Sequence[str]) -> timedelta | None:
         served = Lanes(queues)
         waiting = Task.objects.using(self.using).pending().filter(backend=self.backend)
         waiting = waiting.filter(Q(interval=0) | Q(attempts__gt=F("refunds")), func_path__in=registry.known_paths())
         waiting = waiting.exclude(queue__in=Queue.objects.using(self.using).paused().values("name"))
+        moment = clock.now(self.using)
         etas = [task.eta for task in waiting.order_by("eta") if served.serves(task.queue)]
-        return max(timedelta(0), etas[0] - clock.now(self.using)) if etas else None
+        # What waits for a signal without a timeout waits for nothing that time would bring.
+        etas = [eta for eta in etas if eta - moment < ENDLESS]
+        return max(timedelta(0), etas[0] - moment) if etas else None
 
     def advance(self, delta: timedelta = timedelta(0), **units: float) -> None:
         """Move the queue's clock forward: `advance(minutes=5)`, or by a timedelta. Not `timezone.now()`."""
@@ -91,6 +110,11 @@ class Tasks:
             raise ValueError(f"advance({step!r}): the queue's clock only moves forward.")
         self.travelled += step
         clock.shift(self.travelled, self.using)
+
+    def travel_to(self, travelled: timedelta) -> None:
+        """Set the queue's clock this far from real time, also back."""
+        self.travelled = travelled
+        clock.shift(travelled, self.using)
 
     def enqueued(self, task: AnyTask | Callable[..., Any] | None = None) -> list[AnyResult]:
         """The results of everything that was enqueued, or of one task's calls, oldest first."""
@@ -152,6 +176,16 @@ class Tasks:
         `assert report.idempotent, report` tells whether the second run changed anything that the first had done.
         """
         return crash(self, expected_call(task, args, kwargs), observe)
+
+    def check_idempotent(
+        self, task: AnyTask | Callable[..., Any], /, *args: Any, observe: Observe | None = None, **kwargs: Any
+    ) -> IdempotencyReport:
+        """Run a call and all that it sets off, killed after each of its statements and steps in turn, and recovered.
+
+        `assert report.idempotent, report` tells where being killed left something else behind than an undisturbed
+        run. Nothing of it stays in the database. `observe` is as for crash().
+        """
+        return check_idempotent(self, expected_call(task, args, kwargs), observe)
 
     def close(self) -> None:
         """Give the clock back."""

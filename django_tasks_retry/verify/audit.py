@@ -13,6 +13,7 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from ..models import Task, TaskEvent, TaskResult
 from .history import Breach, Event, Life, Row
+from .lanes import Allowed, LaneHistory, Limits
 from .rules import breaches_of
 
 PAGE = 500
@@ -20,7 +21,7 @@ MOST_LISTED = 1000
 """Breaches that are kept in full; beyond that they are only counted."""
 
 TRIES = 5
-COLUMNS = ("pk", "status", "attempts", "refunds", "max_attempts", "locked_by", "retry_of_id")
+COLUMNS = ("pk", "status", "attempts", "refunds", "max_attempts", "locked_by", "retry_of_id", "lane")
 EVENT_COLUMNS = ("task_id", "ts", "kind", "attempt", "actor", "data")
 
 
@@ -44,18 +45,25 @@ class Audit:
             self.breaches.append(breach)
 
 
-def verify(using: str, lease: float, first: UUID | None = None, last: UUID | None = None) -> Iterator[Audit]:
+def no_limits(_lane: str) -> Allowed:
+    return Allowed(None, None, 0.0)
+
+
+def verify(
+    using: str, lease: float, first: UUID | None = None, last: UUID | None = None, limits: Limits = no_limits
+) -> Iterator[Audit]:
     """Check all tasks whose ids lie within these; yields the same audit after each page, to tell how far it is."""
-    audit = Audit(lease)
+    audit, lanes = Audit(lease), LaneHistory(limits)
     for page in pages(Task.objects.using(using), within("pk", first, last)):
         lives = read_lives(page, using)
         audit.tasks += len(lives)
         audit.events += sum(len(life.events) for life in lives)
         for life in lives:
+            lanes.add(life.row.lane, life)
             for breach in believed(life, lease, using):
                 audit.note(breach)
         yield audit
-    for breach in chain(orphans(using, first, last), doubled_slots(using, first, last)):
+    for breach in chain(lanes.breaches(), orphans(using, first, last), doubled_slots(using, first, last)):
         audit.note(breach)
     yield audit
 
@@ -79,8 +87,8 @@ def read_lives(ids: Sequence[UUID], using: str) -> list[Life]:
     outcomes = dict(TaskResult.objects.using(using).filter(pk__in=ids).values_list("pk", "status"))
     events = read_events(ids, using)
     return [
-        Life(pk, Row(status, attempts, refunds, most, outcomes.get(pk), holder, retry_of), events[pk])
-        for pk, status, attempts, refunds, most, holder, retry_of in rows
+        Life(pk, Row(status, attempts, refunds, most, outcomes.get(pk), holder, retry_of, lane), events[pk])
+        for pk, status, attempts, refunds, most, holder, retry_of, lane in rows
     ]
 
 

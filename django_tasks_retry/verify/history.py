@@ -30,6 +30,7 @@ class Row:
     """The status in its result; None where it has none."""
     holder: str | None = None
     retry_of: UUID | None = None
+    lane: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+OF_SUPERVISOR = 3
+"""Connections: its own, the one that listens, and one for receivers of the signals that it sends."""
+OF_CHILD = 4
+"""Beside its threads: its own, one for coroutines, one for receivers of signals, one that wakes others."""
 SIZES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -26,8 +31,11 @@ class WorkerOptions:
     poll: float = 1.0
     listen: bool = True
     reload: bool = False
+    max_connections: int | None = None
     heartbeat_file: str | None = None
     name: str = ""
+    only: Any = None
+    """The one task of a child that runs it alone; not told on the command line."""
 
     @property
     def slots(self) -> int:
@@ -36,6 +44,24 @@ class WorkerOptions:
     @property
     def all_threads(self) -> int:
         return self.processes * self.threads
+
+    @property
+    def connections(self) -> int:
+        """The most that the worker opens to its database at once."""
+        return OF_SUPERVISOR + self.processes * (self.threads + OF_CHILD)
+
+    def bounded(self) -> WorkerOptions:
+        """With as many threads as fit under `max_connections`. ValueError where not even one does."""
+        if self.max_connections is None:
+            return self
+        threads = (self.max_connections - OF_SUPERVISOR) // self.processes - OF_CHILD
+        if threads < 1:
+            least = replace(self, threads=1).connections
+            raise ValueError(
+                f"--max-connections {self.max_connections} is not enough for --processes {self.processes}: "
+                f"with one thread each they open up to {least}. Allow that many, or start fewer processes."
+            )
+        return replace(self, threads=min(self.threads, threads))
 
 
 def read_size(text: str) -> int:

@@ -15,7 +15,7 @@ from ..errors import InvalidOptions, UnknownQueue
 from ..rules.queues import matches
 from ..taskqueue import check_queue_in_use, database
 from .logs import printable
-from .options import WorkerOptions
+from .options import OF_CHILD, OF_SUPERVISOR, WorkerOptions
 
 logger = logging.getLogger("django_tasks_retry.worker")
 WILD = frozenset("*?[")
@@ -48,7 +48,7 @@ def refuse_unsafe_start(options: WorkerOptions) -> None:
         logger.error(
             "%s cannot be imported; tasks in it wait for a worker that knows them · %s", module, printable(why)
         )
-    if not registry.known_paths():
+    if not registry.project_paths():
         logger.error(
             "this worker knows no task, so it will run none. Define functions with @task in the tasks.py of an app in "
             "INSTALLED_APPS, or name their modules in TASKS[%r]['OPTIONS']['TASK_MODULES'], and restart it",
@@ -71,6 +71,13 @@ def check_pattern(pattern: str, backend: str) -> None:
     return None
 
 
+def connections_said(options: WorkerOptions) -> str:
+    if connections[database(options.backend)].vendor != "postgresql":
+        return ""
+    formula = f"{OF_SUPERVISOR} + {options.processes} x ({options.threads} threads + {OF_CHILD})"
+    return f"at most {options.connections} connections = {formula}"
+
+
 def greeting(worker_id: str, options: WorkerOptions) -> str:
     place = connections[database(options.backend)].settings_dict
     where = f"{place['USER']}@{place['HOST']}/{place['NAME']}" if place.get("HOST") else str(place["NAME"])
@@ -80,8 +87,9 @@ def greeting(worker_id: str, options: WorkerOptions) -> str:
         f"worker {worker_id}",
         f"{connections[database(options.backend)].vendor} {where}",
         f"queues {', '.join(options.queues)}",
-        f"{len(registry.known_paths())} tasks known",
+        f"{len(registry.project_paths())} tasks known",
         slots,
+        connections_said(options),
         "reload on" if options.reload else "",
         "Ctrl-C stops gracefully",
     ]

@@ -188,7 +188,7 @@ def test_a_worker_is_asked_to_stop_once(database):
     assert taskqueue.ask_to_stop("w-1", by="ann", reason="deploy")
     assert not taskqueue.ask_to_stop("w-1", by="bob")
     assert not taskqueue.ask_to_stop("w-2", by="bob")
-    assert taskqueue.heartbeat("w-1", "default", 0)[0] is True
+    assert taskqueue.heartbeat("w-1", "default")[0].stop_asked_at is not None
     assert list(OperatorEvent.objects.values_list("kind", "actor")) == [("worker.stop_asked", "ann")]
 
 

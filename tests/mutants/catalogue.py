@@ -7,14 +7,17 @@ from tests.mutants.budgets import BUDGETS, CLOCKS
 from tests.mutants.children import CHILDREN
 from tests.mutants.claiming import CLAIMING, KEYS_AND_ORDER
 from tests.mutants.console import CONSOLE
+from tests.mutants.flow_control import FLOW_CONTROL
 from tests.mutants.guarding import GUARD, INSTANTS
 from tests.mutants.hostile import BACKLOG, BOUNDED, FOREIGN_LOCKS, UNREADABLE
+from tests.mutants.lanes import LANES
 from tests.mutants.leases import FENCES, LEASES
 from tests.mutants.neighbourly import ENQUEUES, OTHERS
 from tests.mutants.observing import COUNTERS, LINES, MIDDLEWARE, TRACES
 from tests.mutants.schedules import SCHEDULES
 from tests.mutants.shell import SHELL
 from tests.mutants.workers import ANSWERS, LIVES, STATES, WAKING
+from tests.mutants.workflows import WORKFLOWS
 
 MUTANTS = (
     *FENCES,
@@ -42,6 +45,9 @@ MUTANTS = (
     *COUNTERS,
     *TRACES,
     *SCHEDULES,
+    *WORKFLOWS,
+    *LANES,
     *LINES,
     *SHELL,
+    *FLOW_CONTROL,
 )

@@ -24,8 +24,8 @@ CLAIMING = (
             Edit("taskqueue/sql/claim.sql", "    ) AS task\n    LIMIT %(limit)s::int\n", "    ) AS task\n"),
             Edit(
                 "taskqueue/engines/sqlite.py",
-                "self.due_in(lane, terms, limit - len(rows))",
-                "self.due_in(lane, terms, limit)",
+                "                room = limit - len(rows)\n",
+                "                room = limit\n",
             ),
         ),
         (CLAIMS + "test_a_claim_never_takes_more_than_its_limit_from_many_lanes",),
@@ -46,7 +46,7 @@ CLAIMING = (
         (
             Edit(
                 "taskqueue/consumer/lanes.py",
-                "self.lanes.sort(key=lambda lane: -lane.priority)",
+                "self.lanes.sort(key=lambda lane: (-self.rank(lane), self.accounts.balance(lane.key)))",
                 "self.lanes.sort(key=lambda lane: 0)",
             ),
         ),
@@ -57,8 +57,8 @@ CLAIMING = (
         (
             Edit(
                 "taskqueue/consumer/claim.py",
-                "if lanes.look(engine) else []",
-                "if lanes.lanes or lanes.look(engine) else []",
+                "if lanes.look(engine, backend) else []",
+                "if lanes.lanes or lanes.look(engine, backend) else []",
             ),
         ),
         (MODEL,),
@@ -68,7 +68,7 @@ CLAIMING = (
         "tasks of unknown functions are claimed",
         (
             Edit("taskqueue/sql/claim.sql", "            AND t.func_path = ANY (%(known)s::text[])\n", ""),
-            Edit("taskqueue/engines/sqlite.py", "unpaused.filter(func_path__in=terms.known)", "unpaused"),
+            Edit("taskqueue/engines/sqlite.py", "unpaused.filter(func_path__in=known)", "unpaused"),
         ),
         (PROMISES + "test_a_task_of_an_unknown_function_is_left_for_a_worker_that_knows_it",),
     ),
@@ -106,13 +106,18 @@ KEYS_AND_ORDER = (
                 'fields=("queue", "unique_key", "id"),',
             ),
             Edit(
+                "taskqueue/engines/postgresql_insert.py",
+                "    unique, own = any(task.unique_key for task in tasks), any",
+                "    unique, own = False, any",
+            ),
+            Edit(
                 "taskqueue/engines/postgresql.py",
-                "        unique = any(task.unique_key for task in tasks)\n",
+                "        sql, parameters, alike = statement(tasks)\n",
                 "        taken = {(held.queue, held.unique_key) for held in self.holders(tasks)}\n"
                 "        tasks = [task for task in tasks if (task.queue, task.unique_key) not in taken]\n"
-                "        unique = False\n"
                 "        if not tasks:\n"
-                "            return []\n",
+                "            return []\n"
+                "        sql, parameters, alike = statement(tasks)\n",
             ),
         ),
         (OPERATORS + "test_eight_enqueue_one_unique_key_and_get_one_task",),

@@ -35,8 +35,8 @@ UNREADABLE = (
         (
             Edit(
                 "taskqueue/consumer/claim.py",
-                "< limit)\n    if claimed.unreadable:\n",
-                "< limit)\n    if not claimed:\n",
+                "=came_to_the_end)\n    if claimed.unreadable:\n",
+                "=came_to_the_end)\n    if not claimed:\n",
             ),
         ),
         (ROWS + "test_a_row_that_cannot_be_read_fails_alone_and_its_neighbours_run",),

@@ -40,7 +40,7 @@ SHELL = (
     ),
     Mutant(
         "a claim of one task keeps another",
-        (Edit("taskqueue/consumer/claim.py", "        if lease.id == task.pk:\n", "        if lease.id:\n"),),
+        (Edit("taskqueue/consumer/claim.py", "[task.func_path], only=task.pk)", "[task.func_path])"),),
         (RUN + "test_a_claim_of_one_task_takes_no_other",),
     ),
     Mutant(

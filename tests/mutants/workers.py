@@ -112,8 +112,8 @@ LIVES = (
         (
             Edit(
                 "taskqueue/engines/postgresql.py",
-                "fetch_any(CLAIM, parameters, self.using)",
-                'fetch_any(read_sql("claim", lease=listed(LEASE_COLUMNS, "t.{}")), parameters, self.using)',
+                "        sql = CLAIM if terms.only is None else CLAIM_ONE\n",
+                '        read_sql("lanes")\n        sql = CLAIM if terms.only is None else CLAIM_ONE\n',
             ),
         ),
         ("tests/worker/test_resources.py::test_f09_files_that_a_task_leaves_open_end_with_its_process",),
@@ -123,12 +123,72 @@ LIVES = (
 
 WAKING = (
     Mutant(
+        "every worker answers every wake-up",
+        (Edit("worker/supervisor/wakeup/peers.py", "score(other, sender) > mine", "False"),),
+        ("tests/worker/test_fleet.py::test_a_message_is_for_two_of_many_workers_and_all_agree_on_them",),
+    ),
+    Mutant(
+        "a wake-up tells every child to claim",
+        (Edit("worker/supervisor/wakeup/children.py", "chosen = ready[:count]", "chosen = ready"),),
+        ("tests/worker/test_fleet.py::test_a_lone_arrival_wakes_one_child",),
+    ),
+    Mutant(
+        "a worker without room keeps the wake-up to itself",
+        (
+            Edit(
+                "worker/supervisor/wakeup/arrivals.py",
+                "            if not self.wake(1):",
+                "            if self.wake(1):",
+            ),
+        ),
+        ("tests/worker/test_fleet.py::test_a_worker_without_room_hands_the_message_on_to_more",),
+        on=PG,
+    ),
+    Mutant(
+        "a worker prunes though another one does",
+        (
+            Edit(
+                "worker/supervisor/maintenance.py",
+                "if self.is_pruner and self.pruning.is_due()",
+                "if self.pruning.is_due()",
+            ),
+        ),
+        ("tests/worker/test_fleet.py::test_only_the_elected_worker_prunes",),
+    ),
+    Mutant(
+        "a released task goes to the end of the line",
+        (
+            Edit(
+                "taskqueue/consumer/report.py",
+                "delay = None if outcome.delay is None else bounded_delay(float(outcome.delay))",
+                "delay = bounded_delay(float(outcome.delay or 0))",
+            ),
+        ),
+        ("tests/worker/test_fleet.py::test_a_task_that_is_given_back_keeps_its_place_in_line",),
+    ),
+    Mutant(
+        "only the first page of lanes is ever looked at",
+        (
+            Edit(
+                "taskqueue/consumer/lanes.py",
+                "self.after = FIRST_LANE if is_last else (page[-1].queue, page[-1].priority)",
+                "is_last = True",
+            ),
+        ),
+        ("tests/worker/test_fleet.py::test_one_queue_is_found_among_more_than_fit_on_a_page",),
+    ),
+    Mutant(
         "only wake-ups find tasks",
         (
             Edit(
                 "worker/child/claimer.py",
                 "return self.claim_now or monotonic() >= self.next_poll",
                 "return self.claim_now",
+            ),
+            Edit(
+                "worker/supervisor/wakeup/arrivals.py",
+                "        if not self.database.is_available or not self.polling.is_due():",
+                "        if self.options:",
             ),
         ),
         ("tests/worker/test_wakeup.py::test_without_wake_ups_a_task_is_found_by_polling",),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.db import connections
 
@@ -11,7 +13,7 @@ from django_tasks_retry.models import Schedule
 from django_tasks_retry.taskqueue.operator.snapshot import snapshot
 from django_tasks_retry.taskqueue.operator.summaries import CAP
 from tests import tasks
-from tests.plans.crowds import DUE, USING
+from tests.plans.crowds import DUE, USING, execute, guard
 from tests.plans.explain import Plan, explained
 
 pytestmark = [pytest.mark.django_db(databases=["default", USING]), pytest.mark.usefixtures("crowd")]
@@ -35,7 +37,7 @@ def test_looking_for_lanes_reads_one_row_a_lane():
     with explained(USING) as plans:
         claim()
     lanes = named(plans, "lanes")
-    assert lanes.indexes() == {"dtr_lanes"}
+    assert lanes.indexes() - {"dtr_one_lane"} in ({"dtr_lanes", "dtr_keyed"}, {"dtr_lanes", "dtr_keyed_due"})
     assert lanes.rows_read() <= LANES + 1
     assert lanes.buffers() <= 8 * (LANES + 1)
 
@@ -117,7 +119,10 @@ def test_recovering_reads_leases_only(dead):
     assert "dtr_leases" in recovered.indexes()
 
 
-def test_recovering_a_dead_worker_reads_its_leases_only():
+def test_recovering_a_dead_worker_reads_its_leases_only_and_the_sweep_what_it_cancels():
+    swept = expire_20_of_500()
+    assert "dtr_expiring" in swept.indexes()
+    assert swept.rows_read() <= 2 * 20, "each once by its index and once by its id"
     claim(limit=10)
     with explained(USING) as plans:
         assert len(taskqueue.recover(dead="worker/1", actor="worker")) == 10
@@ -132,6 +137,17 @@ def test_a_taken_unique_key_is_found_by_the_key():
         assert not plan.walks("django_tasks_retry_task")
         assert plan.rows_read() <= 5
         assert plan.buffers() < 500
+
+
+def expire_20_of_500() -> Plan:
+    """What expired is known to no statistics."""
+    taskqueue.enqueue_many([taskqueue.Request(tasks.noop, expires=timedelta(days=1))] * 500)
+    guard("DISABLE")
+    execute("UPDATE django_tasks_retry_task SET expires_at = now() - interval '1 s' WHERE expires_at IS NOT NULL")
+    guard("ENABLE")
+    with explained(USING) as plans:
+        assert len(taskqueue.expire(limit=20)) == 20
+    return named(plans, "cancel")
 
 
 def test_pruning_walks_the_primary_key_a_page_at_a_time():
@@ -159,7 +175,7 @@ def test_a_scrape_reads_no_more_than_it_counts():
         taken = snapshot()
     assert sum(queue.due for queue in taken.queues) > 0
     about_tasks = [plan for plan in plans if plan.scans()]
-    assert len(about_tasks) == 4, "depths, running, retrying, expired"
+    assert len(about_tasks) == 5, "depths, those of lanes, running, retrying, expired"
     for plan in about_tasks:
         assert not plan.walks("django_tasks_retry_task"), plan.sql
         # What is leased is as much as workers have slots for.

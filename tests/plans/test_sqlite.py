@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from django_tasks_retry import taskqueue
+from django_tasks_retry.taskqueue.producer.backlog import Place, count
 from tests import tasks
 from tests.plans.explain import query_plans
 from tests.router import CurrentDatabase
@@ -47,11 +49,21 @@ def test_a_claim_hops_from_lane_to_lane_and_reads_one_range_of_each():
     with query_plans(USING) as lines:
         assert len(claim()) == 2
     assert reads_of_tasks(lines) == {
+        "dtr_keyed",  # whether tasks with a lane wait: the first entry of the index
         "dtr_lanes",  # the first lane: the first entry of the index
         "dtr_lanes ((queue,priority)>(?,?))",
         "dtr_lanes (queue=? AND priority=? AND eta>? AND eta<?)",
         BY_ID,
     }
+
+
+@pytest.mark.parametrize("lane", ["", "tenant-7"])
+def test_a_backlog_is_counted_by_the_indexes_of_what_waits(lane):
+    enqueue(lane=lane)
+    with query_plans(USING) as lines:
+        assert count(Place("default", "default"), 10, USING) == 3
+    assert {line.partition(" (")[2] for line in reads_of_tasks(lines)} == {"queue=?)"}
+    assert not any(line.startswith("SCAN django") for line in lines)
 
 
 def test_reports_find_their_tasks_by_their_ids():
@@ -84,3 +96,10 @@ def test_pruning_walks_the_primary_key():
         list(taskqueue.prune())
     walk = "SEARCH django_tasks_retry_taskresult USING INDEX sqlite_autoindex_django_tasks_retry_taskresult_1"
     assert lines == [f"{walk} (task_id<?)", f"{walk} (task_id>?)"]
+
+
+def test_the_sweep_of_what_expired_reads_its_index():
+    enqueue(expires=timedelta(hours=1))
+    with query_plans(USING) as lines:
+        taskqueue.expire()
+    assert reads_of_tasks(lines) == {"dtr_expiring (expires_at>? AND expires_at<?)"}

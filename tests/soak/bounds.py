@@ -57,7 +57,7 @@ def wrong_end(history: History, task: UUID, events: list[Event]) -> Iterator[Vio
             yield Violation("I9", task, f"{kind}: ended with {end}")
     elif row.name in STEADY:
         for event in events:
-            if event.kind == "failed" and event.data["error"]["code"] != "LEASE_LOST":
+            if event.kind == "failed" and event.data["error"]["code"] not in {"LEASE_LOST", "CRASHED"}:
                 yield Violation("I9", task, f"{row.name} failed: {str(event.data['error'])[:200]}")
 
 

@@ -3,7 +3,8 @@
 I1 nothing lost or unheard of · I2 one legal life per task · I3 attempts are counted and reported by their holder ·
 I4 leases of a task do not overlap · I5 success or failure only after the journal says so, no attempt runs twice ·
 I6 the row is the sum of its events · I7 urgent tasks are picked up soon.
-(I8, hygiene: vitals.py. I9 to I12, what one task may cost the others: bounds.py. I13, slots: schedules.py.)
+(I8, hygiene: vitals.py. I9 to I12, what one task may cost the others: bounds.py. I13, slots: schedules.py.
+I14: workflows.py.)
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CODES = {
 MILLISECOND = 0.001
 OVERDUE_SECONDS, SOON_SECONDS = 5.0, 2.0
 ENOUGH = 100  # to speak of 99 %
-UNCALLED = {"LEASE_LOST", "UNREADABLE", "BAD_ARGUMENTS"}
+UNCALLED = {"LEASE_LOST", "CRASHED", "UNREADABLE", "BAD_ARGUMENTS"}
 """Codes of attempts that ended before the function was called."""
 
 

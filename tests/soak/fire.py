@@ -38,6 +38,7 @@ TIMEOUT, TIMEOUT_GRACE = 20.0, 1.0
 class Plan:
     tasks: int
     seed: int
+    workflows: int = 20
     database: str = "postgresql"
     lease: float = 1.0
     supervisors: int = 2
@@ -134,6 +135,7 @@ def soak(plan: Plan) -> Outcome:
 class Fire:
     def __init__(self, plan: Plan, nemesis: Nemesis, database: PostgreSQL | SQLite) -> None:
         from tests.soak.people import Operator, Producer, Watch
+        from tests.soak.workflows import WorkflowCohort
 
         self.plan, self.nemesis = plan, nemesis
         self.producer = Producer(plan.tasks, plan.lease, random.Random(f"{plan.seed} tasks"))
@@ -143,7 +145,7 @@ class Fire:
         self.watch = Watch()
         self.lookout = Lookout(plan.lease)
         self.calm = Calm(plan.lease, lawful, self.hostile, nemesis.locks, nemesis.crew, self.look)
-        self.schedules = ScheduleCohort()
+        self.schedules, self.workflows = ScheduleCohort(), WorkflowCohort(plan.workflows)
         self.samples: list[Sample] = []
         self.left: int | None = None
         self.is_nearly_done = False
@@ -160,7 +162,8 @@ class Fire:
         complaints += self.stay_calm() if not complaints else []
         complaints += [*self.operator.failures, *grown(self.samples), *self.hygiene(), *self.audited(), *self.stop()]
         slots = self.schedules.slots()
-        complaints += slots.complaints()
+        complaints += [*slots.complaints(), *self.workflows.complaints()]
+        sys.stderr.write(f"{self.workflows}\n")
         history = self.history(wall, slots)
         refused, done = self.hostile.refused, dict(self.operator.deeds)
         return Outcome(history, self.nemesis, refused, done, fire, peace, complaints, self.samples, slots)
@@ -171,7 +174,9 @@ class Fire:
         return History(
             self.plan.lease,
             {task: number for one in known for task, number in one.acknowledged.items()},
-            {number for one in known for number in one.unsure} | {CALL, *(-slot for slot in slots.runs)},
+            {number for one in known for number in one.unsure}
+            | {CALL, *(-slot for slot in slots.runs)}
+            | self.workflows.numbers(),
             read_rows(self.hostile.numbers),
             read_events(),
             journal.read(self.plan.folder / "journal"),
@@ -201,6 +206,7 @@ class Fire:
             Round(1.0, self.watch.turn),
             Round(1.0, self.hostile.turn),
             Round(1.0, self.look),
+            Round(0.5, self.workflows.turn),
             Round(1.0, self.take_samples),
             Round(30.0, self.say_how_far, self.began + 30.0),
         ]
@@ -244,6 +250,8 @@ class Fire:
                 supervisor.start()
         while not self.producer.is_done:
             self.producer.enqueue()
+        while not self.workflows.is_done:
+            self.workflows.turn()
         deadline = time.monotonic() + PEACE_SECONDS
         while tried(self.unfinished) != 0:
             if time.monotonic() > deadline:

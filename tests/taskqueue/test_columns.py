@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.models import CALL_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS, Task
+from django_tasks_retry.models import CALL_COLUMNS, ORIGIN_COLUMNS, OWN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS, Task
 from django_tasks_retry.taskqueue import Lease, Request
 from tests import tasks
 from tests.steps import claim_one, now_of
 
-LISTS = (CALL_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS)
+LISTS = (CALL_COLUMNS, ORIGIN_COLUMNS, OWN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS)
 LISTED = [column for columns in LISTS for column in columns]
 NOT_ASKED_FOR = {"func_path": "the function's", "run_id": "the parent's", "slot": "the first eta"}
 NOT_LEASED = {"unique_key": "workers have no use for it"}
@@ -37,12 +37,16 @@ def test_every_column_of_a_call_reaches_the_worker():
 ASKED = {
     "func": tasks.noop, "kwargs": {}, "args": [], "eta": timedelta(0), "queue": "emails", "priority": 7,
     "max_attempts": 3, "backoff": [1, 2], "timeout": 9, "interval": 60, "unique_key": "k", "metadata": {"a": 1},
-    "backend": "default",
+    "backend": "default", "lane": "k",
 }  # fmt: skip
 
 
-def test_the_example_below_asks_for_all_that_can_be_asked_for():
-    assert set(ASKED) == set(Request._fields)
+OF_THIS_TASK_ALONE = {"expires", "on_conflict", "debounce", "debounce_max"}
+"""Neither repetitions nor retries take it over; see test_expiry.py and test_unique_modes.py."""
+
+
+def test_the_example_asks_for_all_that_is_passed_on():
+    assert set(ASKED) == set(Request._fields) - OF_THIS_TASK_ALONE
 
 
 @pytest.mark.parametrize("beside", [0, 1], ids=["alone", "with another"])

@@ -210,6 +210,19 @@ USED = {
     "queue_name": ({"queue_name": "bulk"}, lambda task: task.queue, "bulk"),
     "priority": ({"priority": 7}, lambda task: task.priority, 7),
     "backend": ({"backend": "mail"}, lambda task: task.backend, "mail"),
+    "unique_key": ({"unique_key": "k"}, lambda task: task.unique_key, "k"),
+    "on_conflict": ({"unique_key": "k", "on_conflict": "again"}, lambda task: task.unique_key, "k"),
+    "debounce": (
+        {"unique_key": "k", "debounce": 9},
+        lambda task: task.eta - task.created_at,
+        timedelta(seconds=9),
+    ),
+    "debounce_max": ({"unique_key": "k", "debounce": 9, "debounce_max": 10}, lambda task: task.unique_key, "k"),
+    "expires": (
+        {"expires": timedelta(hours=3)},
+        lambda task: task.expires_at - task.created_at,
+        timedelta(hours=3),
+    ),
 }
 
 

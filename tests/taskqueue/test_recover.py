@@ -7,7 +7,7 @@ from datetime import timedelta
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
 from tests import tasks
-from tests.steps import begin, claim_one, enqueue, kinds, now_of
+from tests.steps import begin, claim_one, enqueue, kinds, now_of, refused_by_the_database
 
 
 def many(count, worker="worker", **options):
@@ -105,3 +105,47 @@ def test_named_questions_agree_with_what_is_done(database, travel):
     assert Task.objects.due().get().pk == leases[2].id
     assert Task.objects.scheduled().count() == 1
     assert (Task.objects.unfinished().count(), Task.objects.finished().count()) == (3, 1)
+
+
+def crash(worker: str = "boss/1") -> None:
+    claim_one(worker)
+    taskqueue.recover(dead=worker, actor="boss", crashed=True)
+
+
+def test_after_two_crashes_in_a_row_ordinary_claims_leave_it_alone(database):
+    suspect = enqueue()
+    crash()
+    crash()
+    other = enqueue()
+    assert [lease.id for lease in taskqueue.claim("worker", limit=10)] == [other.pk]
+    [found] = taskqueue.find_suspects(lambda queue: True)
+    assert found.pk == suspect.pk
+    assert taskqueue.claim_task(found, "worker").id == suspect.pk
+    assert taskqueue.find_suspects(lambda queue: True) == []
+
+
+def test_an_attempt_that_ends_by_itself_clears_the_suspicion(database, travel):
+    suspect = enqueue()
+    crash()
+    taskqueue.fail_task(claim_one(), ValueError())
+    travel(60)
+    crash()
+    assert now_of(suspect).crashes == 1
+    assert taskqueue.find_suspects(lambda queue: True) == []
+
+
+def test_a_lease_that_merely_expired_is_no_crash_and_a_release_clears_nothing(database, travel):
+    suspect = enqueue()
+    crash()
+    claim_one("boss/2")
+    travel(120)
+    taskqueue.recover()
+    taskqueue.release_task(claim_one(), "shut down")
+    assert now_of(suspect).crashes == 1
+
+
+def test_the_database_lets_nobody_clear_a_suspicion_by_the_way(database):
+    suspect = enqueue()
+    crash()
+    with refused_by_the_database(suspect, database):
+        Task.objects.filter(pk=suspect.pk).update(crashes=None)

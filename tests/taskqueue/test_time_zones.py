@@ -133,7 +133,7 @@ def test_heartbeats_statistics_and_retention_go_on(at, zoned, change):
     taskqueue.register_worker("w", "default", host="h", pid=1, version="1", processes=1, slots=1)
     taskqueue.add_stats([taskqueue.Stat("default", "f", completed=1)])
     at(change + seconds(5))
-    assert taskqueue.heartbeat("w", "default", 0) == (False, 1)
+    assert [peer.id for peer in taskqueue.heartbeat("w", "default")] == ["w"]
     taskqueue.add_stats([taskqueue.Stat("default", "f", completed=1)])
     assert [stat.minute for stat in TaskStat.objects.order_by("minute")] == [change - timedelta(minutes=1), change]
     assert sum(taskqueue.prune(keep={"SUCCESS": 30.0})) == 0

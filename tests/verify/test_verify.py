@@ -91,6 +91,19 @@ def running_twice(task: Task) -> None:
 
 SLOT = {"schedule_id": "nightly", "slot": datetime(2026, 1, 31, 3, tzinfo=UTC)}
 
+
+def start_more(task: Task, lane: str, count: int) -> None:
+    """Both are of this lane, and the retry was claimed so often while the first attempt ran."""
+    begun = event(task, "running").ts
+    for each in (task, task.retries.get()):
+        change(each, lane=lane)
+    for n in range(count):
+        ts = begun + timedelta(microseconds=n)
+        TaskEvent.objects.create(
+            task=task.retries.get(), kind="task.running", ts=ts, attempt=n + 1, actor="x/1", data={}
+        )
+
+
 DOCTORED: dict[str, tuple[str, Callable[[Task], Any]]] = {
     "two leases at once": ("leases", running_twice),
     "two outcomes": ("one-outcome", lambda t: add_event(t, "completed", 3, "two-2-b/1")),
@@ -112,6 +125,8 @@ DOCTORED: dict[str, tuple[str, Callable[[Task], Any]]] = {
     "a lease taken while it held": ("leases", lambda t: change_event(t, "released", kind="task.lease_lost", actor="z")),
     "a retry that nobody asked for": ("lineage", lambda t: event(t.retries.get(), "retried").delete()),
     "a slot that was enqueued twice": ("slots", lambda t: [change(each, **SLOT) for each in (t, t.retries.get())]),
+    "two at once in a lane for one": ("limits", lambda t: start_more(t, "account-1", 1)),
+    "too many starts in a window": ("rates", lambda t: start_more(t, "api-a", 6)),
     "a task that is gone": ("orphans", lambda t: Task.objects.filter(pk=t.pk)._raw_delete(Task.objects.db)),
 }
 

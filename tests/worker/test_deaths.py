@@ -86,7 +86,7 @@ def test_a_task_that_kills_its_process_fails_and_holds_up_nobody(start, effects,
     for task in poison:
         task = wait_until_finished(task)
         assert (task.status, task.attempts - task.refunds) == ("FAILED", 3)
-        assert task.outcome.error["code"] == "LEASE_LOST"
+        assert task.outcome.error["code"] == "CRASHED"
 
 
 def test_a_worker_that_is_replaced_gives_back_what_a_dead_child_held(start, effects):

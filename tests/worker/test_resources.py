@@ -56,8 +56,8 @@ def test_f02_a_process_that_the_kernel_kills_for_its_memory_is_a_crash(start_in_
     task = Task.objects.enqueue(tasks.fill_memory)
     worker = start_in_group("--threads", "1")
     task = wait_until_finished(task, 60)
-    assert (task.status, effects.count("fill"), story(task).count("lease_lost")) == ("FAILED", 3, 3)
-    assert task.outcome.error["code"] == "LEASE_LOST"
+    assert (task.status, effects.count("fill"), story(task).count("lease_lost")) == ("FAILED", 3, 2)
+    assert task.outcome.error["code"] == "CRASHED"
     assert event_of(task, "lease_lost").data["cause"] == "its process was killed by SIGKILL"
     assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
     assert worker.process.poll() is None

@@ -17,6 +17,10 @@ MAX_EVENTS = 10
 KIND_NAMES: dict[str, Any] = {
     "queue.paused": gettext_lazy("paused"),
     "queue.resumed": gettext_lazy("resumed"),
+    "lane.paused": gettext_lazy("paused"),
+    "lane.resumed": gettext_lazy("resumed"),
+    "lane.probing": gettext_lazy("probing"),
+    "lane.limited": gettext_lazy("limited"),
     "worker.stop_asked": gettext_lazy("asked to stop"),
     "schedule.created": gettext_lazy("created"),
     "schedule.changed": gettext_lazy("changed"),

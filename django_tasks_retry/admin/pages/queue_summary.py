@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from django.utils.translation import gettext as _
@@ -30,6 +30,7 @@ from ...display.redact import visible_reason
 from ...display.scope import Scope, queue_names
 from ...models import Queue, Worker
 from ...taskqueue.operator.summaries import CAP, Depth
+from ...taskqueue.producer.backlog import full_queues
 from .activity import Activity, Bucket
 from .charts import Shape, sparkline
 
@@ -60,6 +61,8 @@ class QueueSummary:
     failing: str
     is_failing: bool
     spark: list[Shape]
+    full: int = 0
+    """How many tasks may wait, where as many do."""
 
     @property
     def due_text(self) -> str:
@@ -92,10 +95,12 @@ def summarize_queues(
     for depth in depths:
         by_queue[depth.queue].append(depth)
     pauses = find_pauses(scope, can_see_payload=can_see_payload)
-    return [
-        summarize_queue(name, by_queue[name], pauses.get(name), workers, activity, scope.now)
-        for name in queue_names({*by_queue, *activity.queues})
+    names = queue_names({*by_queue, *activity.queues})
+    full = full_queues(names, scope.backend, scope.using)
+    summaries = [
+        summarize_queue(name, by_queue[name], pauses.get(name), workers, activity, scope.now) for name in names
     ]
+    return [replace(each, full=full[each.key].waiting) if each.key in full else each for each in summaries]
 
 
 def find_pauses(scope: Scope, *, can_see_payload: bool) -> dict[str, Pause]:
@@ -157,6 +162,7 @@ def find_problems(
     if not workers:
         return problems + no_worker_problems(queues, expired)
     problems += [unserved_problem(queue) for queue in queues if queue.due and not (queue.pause or queue.workers)]
+    problems += [full_problem(queue) for queue in queues if queue.full]
     problems += [failing_problem(queue) for queue in queues if queue.is_failing]
     problems += [no_tasks_problem(worker) for worker in workers if not worker.tasks]
     problems += unknown_task_problems(depths, [worker for worker in workers if worker.tasks])
@@ -194,6 +200,12 @@ def no_worker_problems(queues: Sequence[QueueSummary], expired: int) -> list[Pro
     lost = [lost_tasks_text(expired)] if expired else []
     sentences = [text % {"due": format_capped(due)}, *lost, _("Start one:")]
     return [Problem(" ".join(sentences), RUNWORKER, "worker")]
+
+
+def full_problem(queue: QueueSummary) -> Problem:
+    text = _("Queue %(queue)s is full: %(count)s tasks wait, as many as OPTIONS['BACKLOG'] allows.")
+    values = {"queue": queue.name, "count": format_number(queue.full)}
+    return Problem(text % values, page="task", params={"queue": queue.key})
 
 
 def failing_problem(queue: QueueSummary) -> Problem:

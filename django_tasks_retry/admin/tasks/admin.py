@@ -27,15 +27,17 @@ from ...querysets import TaskQuerySet
 from ...rules.ids import time_of
 from ...rules.names import short_id, short_name
 from ...rules.status import Status
+from ...taskqueue.workflows.wake import SIGNAL
 from ..bulk.actions import CANCEL, RETRY, RUN_NOW, Action
-from ..bulk.confirm import BulkActionAdmin, selection_from_request
+from ..bulk.confirm import selection_from_request
+from ..workflows.pages import WorkflowAdmin
 from . import detail, filters, search
 from .changelist import LIST_COLUMNS, CappedPaginator, TaskChangeList, enqueued_time
 from .single_actions import SingleActionAdmin
 
 
 @admin.register(Task)
-class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
+class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
     list_display = ["short_id", "name", "display_status", "spent", "queue_name", "enqueued", "timing"]
     list_display_links = ["short_id", "name"]
     list_filter = filters.FILTERS
@@ -53,6 +55,7 @@ class TaskAdmin(SingleActionAdmin, BulkActionAdmin):
 
     def get_urls(self) -> list[Any]:
         return [
+            *self.get_workflow_urls(),
             *super().get_urls(),
             self.page_url("add/", self.add_view, "add"),
             self.page_url("<path:object_id>/history/", self.history_view, "history"),
@@ -208,6 +211,8 @@ def error_line(task: Any) -> str:
 
 def timing(task: Task, now: datetime) -> str:
     """When a task will run, or how long it has waited, run or taken: whatever matters in its status."""
+    if task.status == Status.PENDING and task.waits_for is not None:
+        return _("waiting for a signal") if task.waits_for.startswith(SIGNAL) else _("waiting for tasks")
     if task.status == Status.PENDING and task.eta > now:
         return format_relative(task.eta, now)
     if task.status == Status.PENDING:

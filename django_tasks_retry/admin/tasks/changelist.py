@@ -24,7 +24,7 @@ from . import filters, search
 
 LIST_COLUMNS = (
     "id", "func_path", "queue", "status", "eta", "attempts", "refunds", "max_attempts", "last_attempt_at",
-    "finished_at",
+    "finished_at", "waits_for",
 )  # fmt: skip
 ANNOTATIONS = ("seen_at", "error_class", "error_code", "error_message")
 

@@ -33,6 +33,7 @@ from ...rules.names import short_id
 from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ..bulk.actions import ACTIONS
+from ..workflows.steps import step_rows, steps_of
 from .progress import read_progress
 from .related import related_tasks, retries_of
 from .retry_preview import retry_preview
@@ -57,6 +58,7 @@ class EventRow:
 def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_payload: bool) -> dict[str, Any]:
     newest = read_rows(TaskEvent.objects.using(scope.using).filter(task_id=task.pk).order_by("-id")[: MAX_EVENTS + 1])
     events, is_cut = newest[:MAX_EVENTS][::-1], len(newest) > MAX_EVENTS
+    steps = steps_of(task, scope.using)
     links = task_links(task, request.resolver_match.namespace if request.resolver_match else "admin")
     return {
         "task": task,
@@ -67,7 +69,8 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
         "actions": [
             action for action in ACTIONS.values() if action.is_possible(task.status) and action.is_allowed(request)
         ],
-        "timeline": timeline(task, events, scope.now, is_cut=is_cut),
+        "timeline": timeline(task, events, scope.now, steps, is_cut=is_cut),
+        "steps": step_rows(steps, events, request, scope.using, can_see_payload=can_see_payload),
         "events": event_rows(task, events, can_see_payload=can_see_payload),
         "events_cut": is_cut and MAX_EVENTS,
         "facts": [
@@ -129,10 +132,12 @@ def task_links(task: Task, site: str) -> dict[str, str]:
     worker = (task.locked_by or "").rpartition("/")[0] or task.locked_by or ""
     tasks = reverse("admin:django_tasks_retry_task_changelist", current_app=site)
     workers = reverse("admin:django_tasks_retry_worker_changelist", current_app=site)
+    batch = reverse("admin:django_tasks_retry_task_batch", args=[task.batch], current_app=site) if task.batch else ""
     return {
         _("Queue"): f"{tasks}?{urlencode({'queue': task.queue})}",
         _("Worker"): f"{workers}#worker-{quote(worker, safe='')}",
-        _("Run"): f"{tasks}?{urlencode({'q': f'run:{task.run_id}'})}",
+        _("Run"): reverse("admin:django_tasks_retry_task_run", args=[task.run_id], current_app=site),
+        _("Batch"): batch,
     }
 
 
@@ -142,11 +147,13 @@ def task_facts(task: Task, now: datetime, *, can_see_payload: bool) -> list[tupl
     refunded = _("%(spent)s, %(refunds)s refunded") % {"spent": spent, "refunds": task.refunds}
     facts: list[tuple[str, Any]] = [
         (_("Queue"), one_line(task.queue, 64)),
-        (_("Run"), short_id(task.run_id) if task.run_id != task.pk else None),
+        (_("Run"), short_id(task.run_id)),
+        (_("Batch"), task.batch and short_id(task.batch)),
         (_("Priority"), str(task.priority)),
         (_("Attempts"), refunded if task.refunds else spent),
         (_("Enqueued"), task.created_at),
         (_("Not before"), task.eta),
+        (_("Expires"), task.expires_at),
         (_("Started"), task.started_at),
         (_("Finished"), task.finished_at),
         (_("Timeout per attempt"), format_duration(task.timeout)),

@@ -62,6 +62,7 @@ class SingleActionAdmin(ConsoleAdmin):
             "question": question % {"count": f"{count}+" if retries.more else count},
             "retries": retries,
             "reason": reason_of(request),
+            "resume": "resume" in request.POST,
             "action_url": self.url("retry", task.pk),
             "back_url": self.url("change", task.pk),
         }
@@ -70,7 +71,8 @@ class SingleActionAdmin(ConsoleAdmin):
     def run_on_one(self, request: HttpRequest, action: Action, task: Task) -> Any:
         """Run the action and say what came of it. Returns the id of the task to show next."""
         try:
-            done = run_action(action, [task.pk], request, reason_of(request), console_backend())
+            wishes = {"resume": "resume" in request.POST} if action is RETRY else {}
+            done = run_action(action, [task.pk], request, reason_of(request), console_backend(), **wishes)
         except IllegalMove as error:
             messages.error(request, str(error))
             return task.pk

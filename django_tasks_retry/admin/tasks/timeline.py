@@ -10,8 +10,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from ...display.formatting import format_duration, format_elapsed
-from ...models import Task, TaskEvent
+from ...display.formatting import format_duration, format_elapsed, one_line
+from ...models import Step, Task, TaskEvent
 from ...rules.status import Status
 from ...rules.transitions import EventKind
 
@@ -52,15 +52,26 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A step, where it was remembered."""
+
+    x: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     bars: list[Bar]
+    marks: list[Mark]
     start: datetime
     end: datetime
     summary: str
     kinds: list[tuple[str, str]]
 
 
-def timeline(task: Task, events: Sequence[TaskEvent], now: datetime, *, is_cut: bool = False) -> Timeline:
+def timeline(
+    task: Task, events: Sequence[TaskEvent], now: datetime, steps: Sequence[Step] = (), *, is_cut: bool = False
+) -> Timeline:
     begin = events[0].ts if is_cut and events else task.created_at
     spans = list(spans_of(task, events, begin, now))
     end = max([span.end for span in spans], default=begin)
@@ -68,6 +79,7 @@ def timeline(task: Task, events: Sequence[TaskEvent], now: datetime, *, is_cut: 
     present = {span.kind for span in spans}
     return Timeline(
         [bar(span, begin, total) for span in spans],
+        [mark(step, begin, total) for step in steps if begin <= step.ts <= end],
         begin,
         end,
         summary([span for span in spans if span.is_attempt], format_elapsed(begin, end)),
@@ -116,6 +128,11 @@ def waiting_span(start: datetime, end: datetime) -> Span:
 def attempt_span(start: datetime, end: datetime, kind: str, outcome: str | Promise, attempt: int) -> Span:
     values = {"attempt": attempt, "outcome": outcome, "time": format_elapsed(start, end)}
     return Span(start, end, kind, _("attempt %(attempt)s: %(outcome)s after %(time)s") % values)
+
+
+def mark(step: Step, begin: datetime, total: float) -> Mark:
+    x = (step.ts - begin).total_seconds() / total * WIDTH
+    return Mark(f"{x:.2f}", _("step %(name)s") % {"name": one_line(step.name, 80)})
 
 
 def bar(span: Span, begin: datetime, total: float) -> Bar:

@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spread", type=argument(read_duration), metavar="10m", help="due one after another over this time"
     )
+    parser.add_argument("--resume", action="store_true", help="go on from the steps that they remember")
     parser.add_argument("--again", action="store_true", help="also those that were retried before")
 
 
@@ -32,6 +33,8 @@ def run(context: Context) -> Exit:
 
 def wishes(context: Context, count: int) -> dict[str, Any]:
     wished = {name: context[name] for name in ("queue", "priority") if context[name] is not None}
+    if context["resume"]:
+        wished["resume"] = True
     if context["spread"]:
         wished |= {"eta": now(context.using), "step": timedelta(seconds=context["spread"]) / count}
     return wished

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from ...display.actors import actor_names
 from ...display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
 from ...display.redact import redact_text
+from ...taskqueue.producer.backlog import full_queues
 from ..exit_codes import Exit
 from ..figures import QueueFigures, read_queues, read_workers
 from ..subcommand import Context, Subcommand
@@ -21,6 +22,9 @@ def run(context: Context) -> Exit:
             context.output.record(shown | {"reason": redact_text(queue.reason)})
         return Exit.OK
     context.output.table(HEADINGS, [queue_row(queue) for queue in queues])
+    full = full_queues([queue.name for queue in queues], scope.backend, scope.using)
+    for name, backlog in full.items():
+        context.output.say(f"{one_line(name, 64)} is full: {backlog.waiting} tasks wait, and then: {backlog.full}")
     names = actor_names({queue.paused_by for queue in queues if queue.paused_at})
     for queue in queues:
         if queue.paused_at:

@@ -12,7 +12,7 @@ from ...display.explain import Explanation, explain
 from ...display.formatting import format_duration, one_line, printable
 from ...display.reading import read_row, read_rows, unreadable_columns
 from ...display.redact import redact_text, redacted_arguments, redacted_json
-from ...models import Task, TaskEvent, TaskResult
+from ...models import Step, Task, TaskEvent, TaskResult
 from ..exit_codes import Exit
 from ..records import error_record, event_record, local, payload_record, result_record, task_record
 from ..selecting import one_task
@@ -78,9 +78,17 @@ def show_all(context: Context, task: Task, events: Sequence[TaskEvent], why: Exp
     if task.metadata:
         section(context, "Metadata")
         output.line(textwrap.indent(redacted_json(task.metadata, None), "  "))
+    if steps := read_rows(Step.objects.using(context.using).filter(task_id=task.pk).order_by("id")[:MAX_EVENTS]):
+        section(context, "Steps")
+        rows = [(local(s.ts), one_line(s.name, 220), one_line(s.kind), str(s.attempt), summed_up(s)) for s in steps]
+        output.table(("TIME", "STEP", "KIND", "ATTEMPT", ""), rows)
     if events:
         section(context, "Events")
         show_events(context, task, events, why)
+
+
+def summed_up(step: Step) -> str:
+    return "" if step.result is None else one_line(redacted_json(step.result, None), 80)
 
 
 def facts(context: Context, task: Task) -> list[tuple[str, str]]:
@@ -91,11 +99,15 @@ def facts(context: Context, task: Task) -> list[tuple[str, str]]:
         ("attempts", f"{task.spent}/{task.max_attempts}" + (f", {task.refunds} refunded" if task.refunds else "")),
         ("enqueued", local(task.created_at)),
         ("not before", local(task.eta)),
+        ("expires", local(task.expires_at)),
         ("started", local(task.started_at)),
         ("finished", local(task.finished_at)),
         ("timeout", format_duration(task.timeout)),
         ("worker", one_line(task.locked_by or "", 128)),
         ("run", str(task.run_id)),
+        ("batch", str(task.batch or "")),
+        ("waits for", one_line(task.waits_for or "", 255)),
+        ("after", str(task.follows_id or "")),
         ("retry of", str(task.retry_of_id or "")),
         ("failure", task.fingerprint or ""),
         ("cannot be read", ", ".join(unreadable_columns(task))),

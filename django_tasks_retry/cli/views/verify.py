@@ -15,7 +15,9 @@ from ...durations import read_duration
 from ...rules.ids import first_of
 from ...selection.grammar import read_moment
 from ...selection.matching import first_id_at
+from ...taskqueue.lanes.limits import largest_limit
 from ...verify.audit import MOST_LISTED, Audit, verify
+from ...verify.lanes import Allowed, Limits
 from ...verify.rules import RULES
 from ..exit_codes import Exit
 from ..records import local
@@ -36,7 +38,7 @@ def run(context: Context) -> Exit:
     lease = context["lease"] or options(context.backend).lease
     first, last = window(context, scope.now)
     audit = Audit(lease)
-    for audit in verify(context.using, lease, first, last):
+    for audit in verify(context.using, lease, first, last, limits_of(context.backend)):
         context.output.progress(f"{counted(audit.tasks)} checked, {audit.counts.total()} breaches")
     context.output.progress("", is_last=True)
     report = report_of(context, audit, scope.now)
@@ -45,6 +47,19 @@ def run(context: Context) -> Exit:
     else:
         show(context, report)
     return Exit.OK if audit.is_clean else Exit.FAILED
+
+
+def limits_of(backend: str) -> Limits:
+    """What lanes may do today: of those that people decided about, the most that was ever decided."""
+    most: dict[str, Allowed] = {}
+
+    def allowed(lane: str) -> Allowed:
+        if lane not in most:
+            limit = largest_limit(lane, backend)
+            most[lane] = Allowed(limit.most_running, limit.starts, limit.per)
+        return most[lane]
+
+    return allowed
 
 
 def window(context: Context, now: datetime) -> tuple[UUID | None, UUID]:

@@ -47,6 +47,9 @@ class Command(BaseCommand):
         many.add_argument("--processes", type=count, default=1, help="default: 1")
         many.add_argument("--threads", type=count, default=8, help="for plain functions, per process (default: 8)")
         many.add_argument("--async-slots", type=count, default=100, help="for coroutines, per process (default: 100)")
+        many.add_argument(
+            "--max-connections", type=count, metavar="N", help="to the database; fewer threads where they would not fit"
+        )
         until = parser.add_argument_group("when to stop")
         until.add_argument("--drain", action="store_true", help="stop when nothing is due")
         until.add_argument("--once", action="store_true", help="run at most one task, then stop")
@@ -75,16 +78,20 @@ class Command(BaseCommand):
             raise CommandError(f"The database cannot be used: {' '.join(str(error).split())}") from error
 
     def handle(self, *args: Any, **given: Any) -> None:
-        options = WorkerOptions(
+        wanted = WorkerOptions(
             **{
                 name: given[name]
                 for name in WorkerOptions.__dataclass_fields__
-                if name not in {"drain", "reload", "max_tasks"}
+                if name not in {"drain", "reload", "max_tasks", "only"}
             },
             drain=given["drain"] or given["once"],
             max_tasks=1 if given["once"] else given["max_tasks"],
             reload=self.wants_reload(given),
         )
+        try:
+            options = wanted.bounded()
+        except ValueError as error:
+            raise CommandError(str(error)) from error
         try:
             code = start(options, given["log_format"], given["verbosity"])
         except TaskQueueError as error:

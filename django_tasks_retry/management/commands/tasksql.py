@@ -10,9 +10,12 @@ from django.db.models import Model
 from django_tasks_retry.clock import FUNCTION
 from django_tasks_retry.models import (
     STATE_COLUMNS,
+    LaneState,
     OperatorEvent,
     Queue,
     Schedule,
+    Signal,
+    Step,
     Task,
     TaskEvent,
     TaskResult,
@@ -29,14 +32,23 @@ MOVED = ("eta", *STATE_COLUMNS)
 
 Grants = dict[type[Model], tuple[str, ...]]
 
-PRODUCER: Grants = {Task: ("SELECT", "INSERT"), TaskResult: ("SELECT",), TaskEvent: ("SELECT",)}
+PRODUCER: Grants = {
+    Task: ("SELECT", "INSERT"),
+    TaskResult: ("SELECT",),
+    TaskEvent: ("SELECT",),
+    Step: ("SELECT", "INSERT"),
+    Signal: ("SELECT", "INSERT"),
+}
 WORKER: Grants = {
     Task: ("SELECT", "INSERT", f"UPDATE ({', '.join(MOVED)})", "DELETE"),
     TaskResult: ("SELECT", "INSERT", "DELETE"),
     TaskEvent: ("SELECT", "INSERT", "DELETE"),
+    Step: ("SELECT", "INSERT", "DELETE"),
+    Signal: ("SELECT", "INSERT", "DELETE"),
     TaskStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     TaskTotal: ("SELECT", "INSERT", "UPDATE"),
     Worker: ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    LaneState: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     Queue: ("SELECT",),
     Schedule: ("SELECT", "INSERT", "UPDATE"),
     OperatorEvent: ("SELECT", "INSERT", "DELETE"),
@@ -45,9 +57,12 @@ OPERATOR: Grants = {
     Task: ("SELECT", "INSERT", f"UPDATE ({', '.join((*MOVED, *POSITION))})"),
     TaskResult: ("SELECT", "INSERT"),
     TaskEvent: ("SELECT", "INSERT"),
+    Step: ("SELECT", "INSERT"),
+    Signal: ("SELECT", "INSERT"),
     TaskStat: ("SELECT",),
     TaskTotal: ("SELECT",),
     Worker: ("SELECT", "UPDATE (stop_asked_at, stop_asked_by)"),
+    LaneState: ("SELECT", "INSERT", "UPDATE"),
     Queue: ("SELECT", "INSERT", "UPDATE"),
     Schedule: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     OperatorEvent: ("SELECT", "INSERT"),

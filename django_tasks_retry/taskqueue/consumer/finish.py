@@ -15,6 +15,7 @@ from ...rules.failure import Failure
 from ..database import database
 from ..engines import engine_for
 from ..lease import Lease, why_lost
+from ..workflows.wake import wake_after
 from .receipts import Receipt
 from .report import Completed, Failed, Outcome, Released, Report, report_of
 
@@ -48,12 +49,14 @@ def answers(reports: Sequence[Report], *, wait: bool = False) -> list[Receipt]:
     using = database(reports[0].lease.backend)
     moved = engine_for(using).record(reports, wait=wait)
     lost = why_lost([report.lease for n, report in enumerate(reports) if n not in moved], using)
-    return [
+    receipts = [
         Receipt(report.lease, report.move.target, *moved[n], error=report.error, next_id=report.next_id)
         if n in moved
         else rejected(report.lease, lost.get(report.lease.fence))
         for n, report in enumerate(reports)
     ]
+    wake_after(reports, receipts, using)
+    return receipts
 
 
 def rejected(lease: Lease, lost: LostReason | None) -> Receipt:
@@ -81,7 +84,7 @@ def complete_within(lease: Lease, result: Any) -> Receipt:
     return record_one(report)
 
 
-def release_task(lease: Lease, reason: str, delay: float = 0.0) -> Receipt:
+def release_task(lease: Lease, reason: str, delay: float | None = None) -> Receipt:
     return record_one(report_of(Released(lease, reason, delay)))
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from ... import registry
 from ...conf import options
-from ...errors import InvalidPayload, InvalidPolicy, Snooze
+from ...errors import InvalidPayload, InvalidPolicy, Snooze, Suspend
 from ...rules.backoff import Backoff, Custom, bounded_delay, from_json
 from ...rules.failure import LOST, Code, Failure, capture
 from ...rules.fingerprint import fingerprint
@@ -22,6 +22,7 @@ from ..ids import new_id
 from ..lease import Lease
 
 logger = logging.getLogger("django_tasks_retry")
+DEEPEST_GROUP = 10
 LOST_FINGERPRINT = fingerprint(LOST.exception, LOST.code, LOST.message, LOST.traceback)
 
 
@@ -37,15 +38,19 @@ class Failed(NamedTuple):
     lease: Lease
     error: BaseException | Failure
     actor: str | None = None
+    facts: Mapping[str, Any] | None = None
+    """What else its event tells."""
 
 
 class Released(NamedTuple):
-    """The attempt ended through no fault of the task: it is refunded."""
+    """The attempt ended through no fault of the task: it is refunded, and keeps its place in line but for a delay."""
 
     lease: Lease
     reason: str
-    delay: float = 0.0
+    delay: float | None = None
     actor: str | None = None
+    waits_for: str | None = None
+    """What wakes it before the delay is over."""
 
 
 Outcome: TypeAlias = Completed | Failed | Released
@@ -56,12 +61,14 @@ class Report(NamedTuple):
     move: Move
     moved_by: str
     actor: str
-    delay: float = 0.0
+    delay: float | None = None
+    """Seconds until the next attempt; None where the task keeps its eta."""
     error: dict[str, Any] | None = None
     result: str | None = None
     data: tuple[dict[str, Any], ...] = ({},)
     """Of the events of the move, in their order."""
     next_id: UUID | None = None
+    waits_for: str | None = None
 
     @property
     def events(self) -> Iterator[tuple[EventKind, dict[str, Any]]]:
@@ -86,6 +93,8 @@ class Report(NamedTuple):
 def report_of(outcome: Outcome) -> Report:
     """Decide what an outcome means. This is where failed attempts are given their next eta."""
     match outcome:
+        case Failed(error=error) if (suspend := suspension(error)) is not None:
+            return released(Released(outcome.lease, str(suspend), suspend.delay, outcome.actor, suspend.waits_for))
         case Failed(error=error) if issubclass(type(error), Snooze):
             return snoozed(outcome)
         case Failed():
@@ -96,9 +105,21 @@ def report_of(outcome: Outcome) -> Report:
             return completed(outcome)
 
 
+def suspension(error: BaseException | Failure) -> Suspend | None:
+    """The suspension by which a function ended; a group of coroutines wraps it. By classes alone: it may be hostile."""
+    for _ in range(DEEPEST_GROUP):
+        if not issubclass(type(error), BaseExceptionGroup):
+            break
+        found: BaseExceptionGroup[Any] = error  # type: ignore[assignment]
+        if any(not issubclass(type(each), Suspend | BaseExceptionGroup) for each in found.exceptions):
+            return None
+        error = found.exceptions[0]
+    return error if issubclass(type(error), Suspend) else None  # type: ignore[return-value]
+
+
 def snoozed(outcome: Failed) -> Report:
     """A subclass of Snooze that forgot its delay has failed: nobody can say when to come back."""
-    lease, snooze, actor = outcome
+    lease, snooze, actor, _ = outcome
     said = snooze if isinstance(snooze, Failure) else capture(snooze)
     delay = None if isinstance(snooze, Failure) else seconds_of(snooze, "delay")
     if delay is not None:
@@ -125,8 +146,11 @@ def completed(outcome: Completed) -> Report:
 
 
 def released(outcome: Released) -> Report:
-    data = {"reason": noted(outcome.reason), "refunded": True}
-    return Report(outcome.lease, RELEASE, **signed(outcome), delay=bounded_delay(float(outcome.delay)), data=(data,))
+    data: dict[str, Any] = {"reason": noted(outcome.reason), "refunded": True}
+    if outcome.waits_for is not None:
+        data["waits_for"] = outcome.waits_for
+    delay = None if outcome.delay is None else bounded_delay(float(outcome.delay))
+    return Report(outcome.lease, RELEASE, **signed(outcome), delay=delay, data=(data,), waits_for=outcome.waits_for)
 
 
 def failed(outcome: Failed) -> Report:
@@ -134,7 +158,7 @@ def failed(outcome: Failed) -> Report:
     failure = outcome.error if isinstance(outcome.error, Failure) else capture(outcome.error)
     delay = next_delay(lease, raised, failure.code)
     error = error_record(failure, lease, delay)
-    data: dict[str, Any] = {"terminal": delay is None, "error": failure.as_dict()}
+    data: dict[str, Any] = {"terminal": delay is None, "error": failure.as_dict(), **(outcome.facts or {})}
     if delay is None:
         return Report(lease, GIVE_UP, **signed(outcome), error=error, data=(data,))
     data["backoff_ms"] = error["backoff_ms"]

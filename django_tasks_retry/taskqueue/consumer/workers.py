@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -28,12 +28,24 @@ def register_worker(worker_id: str, backend: str, **facts: Any) -> None:
     Worker.objects.using(using).update_or_create(id=worker_id, defaults=facts)
 
 
-def heartbeat(worker_id: str, backend: str, running: int) -> tuple[bool, int]:
-    """Say that the worker is alive. Answers whether it was asked to stop, and how many workers are alive."""
-    registered = Worker.objects.using(database(backend))
-    registered.filter(pk=worker_id).update(heartbeat_at=Now(), running=running)
-    asked = registered.filter(pk=worker_id, stop_asked_at__isnull=False).exists()
-    return asked, alive_workers(backend).count()
+class Peer(NamedTuple):
+    """A worker that is alive, as the others of its backend know it."""
+
+    id: str
+    queues: list[str]
+    exclude: list[str]
+    listening: bool
+    started_at: datetime
+    heartbeat_at: datetime
+    stop_asked_at: datetime | None
+
+
+def heartbeat(worker_id: str, backend: str, running: int = 0, *, listening: bool = False) -> list[Peer]:
+    """Say that the worker is alive. Answers who is, the worker itself included, those that started first first."""
+    registered = Worker.objects.using(database(backend)).filter(pk=worker_id)
+    registered.update(heartbeat_at=Now(), running=running, listening=listening)
+    alive = alive_workers(backend).filter(backend=backend).order_by("started_at", "id")
+    return [Peer(*row) for row in alive.values_list(*Peer._fields)]
 
 
 def deregister_worker(worker_id: str, backend: str) -> None:

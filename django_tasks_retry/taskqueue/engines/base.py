@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from ...models import Task
-from ..consumer.lanes import Lane
+from ..consumer.lanes import FIRST_LANE, Cursors, DueLanes, KeyedLane, Lane
 from ..consumer.receipts import Receipt
 from ..consumer.report import Report
 from ..lease import Claimed, Fence, Lease
@@ -17,12 +17,15 @@ from ..lease import Claimed, Fence, Lease
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On which terms tasks are claimed: for whom, for how long, and which functions are known there."""
+    """On which terms tasks are claimed: for whom, for how long, which functions are known, and whose rows are held."""
 
     worker_id: str
     backend: str
     seconds: float
     known: Sequence[str]
+    held: Sequence[str] = ()
+    only: UUID | None = None
+    """This very task, also where others must leave it to a process of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,10 @@ class Loss:
     actor: str
     dead: str | None
     cause: str
+    crashed: bool = False
+    """Whether the tasks may be why: they were running when their process died by itself."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """How the process ended, for the event."""
 
 
 class Moved(NamedTuple):
@@ -39,6 +46,14 @@ class Moved(NamedTuple):
 
     eta: datetime
     ts: datetime
+
+
+class Waiting(NamedTuple):
+    """A task that waits for a batch or a signal, and whether that has come."""
+
+    id: UUID
+    waits_for: str
+    is_ready: bool
 
 
 class Engine(Protocol):
@@ -54,11 +69,17 @@ class Engine(Protocol):
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
         """The unfinished tasks that hold the unique keys of these."""
 
-    def due_lanes(self) -> list[Lane]:
-        """The lanes whose first task is due."""
+    def lock_key(self, queue: str, key: str) -> None:
+        """Wait for others that settle the same key, and keep them waiting until the transaction ends."""
+
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes:
+        """A page of (queue, priority) pairs whose first task without a lane is due, and what else there is."""
+
+    def keyed_lanes(self, cursors: Cursors, hops: int) -> list[KeyedLane]:
+        """Lanes in which tasks wait: so many from each cursor on, and those of what became due last."""
 
     def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
-        """Lease up to `limit` due tasks, lane by lane."""
+        """Lease up to `limit` due tasks, lane by lane: of tasks that all have a lane of their own, or none of them."""
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
         """Make the reported moves whose lease holds. What was written, by the place of the report.
@@ -80,8 +101,17 @@ class Engine(Protocol):
     def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
         """End those of the tasks that are unfinished, as `record` does. By id, whether a worker was running it."""
 
+    def remember(self, lease: Lease, name: str, kind: str, result: str) -> datetime | None:
+        """Write a step under the fence; None where the lease no longer holds. Locks the task until the commit."""
+
+    def waiting_tasks(self, after: tuple[str, UUID], limit: int) -> list[Waiting]:
+        """The rows of suspended.sql behind this one, by what they wait for and by id."""
+
+    def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
+        """Cancel up to `limit` tasks that expired before their first attempt began, of those that nobody locks."""
+
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The rows of depths.sql."""
+        """The rows of depths.sql: of tasks without a lane, then of those with one."""
 
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of failures.sql."""

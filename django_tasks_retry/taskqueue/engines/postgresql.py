@@ -13,55 +13,47 @@ from ...models import CALL_COLUMNS, Task, TaskEvent, TaskResult
 from ...rules.failure import LOST
 from ...rules.payload import dump
 from ...rules.status import Status
-from ...rules.transitions import KEPT
-from ..consumer.lanes import Lane
+from ...rules.transitions import KEPT, SUSPECT
+from ..consumer.lanes import (
+    FIRST_LANE,
+    FRESH_SECONDS,
+    LANES_A_PAGE,
+    Cursors,
+    DueLanes,
+    KeyedLane,
+    Lane,
+    is_true,
+    read_keyed,
+)
 from ..consumer.receipts import Receipt
 from ..consumer.report import LOST_FINGERPRINT, Report
 from ..database import as_array, as_moment, as_text, fetch, fetch_any, run
 from ..events import cancellation
 from ..lease import COLUMNS as LEASE_COLUMNS
-from ..lease import LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
-from ..producer.new_tasks import CHUNK, NEW_COLUMNS, as_dated, as_stored
+from ..lease import EARLIEST, LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
+from ..producer.new_tasks import CHUNK, as_dated, as_stored
 from .base import Loss, Moved, Terms
+from .postgresql_insert import RETURNED, listed, statement
 from .statements import read_sql
+from .workflows import PostgreSQLWorkflows
 
-TYPES = {
-    "UUIDField": "uuid", "CharField": "text", "JSONField": "jsonb", "PositiveIntegerField": "int",
-    "SmallIntegerField": "smallint", "FloatField": "float8", "DateTimeField": "timestamptz",
-}  # fmt: skip
-FIELDS = {field.attname: getattr(field, "target_field", field) for field in Task._meta.concrete_fields}
-JSON_COLUMNS = [name for name in NEW_COLUMNS if FIELDS[name].get_internal_type() == "JSONField"]
-
-# Columns that a new row takes as they are given; its eta and its slot are computed.
-PLAIN = [name for name in NEW_COLUMNS if name not in {"eta", "slot"}]
 COPIED = [name for name in (*CALL_COLUMNS, "queue", "priority") if name != "slot"]
-RETURNED = ("id", "eta", "slot", "created_at", "updated_at")
-
-
-def listed(columns: Iterable[str], form: str = "{}") -> str:
-    return ", ".join(form.format(column) for column in columns)
-
-
-ASKED = {
-    "asked": listed(NEW_COLUMNS),
-    "asked_types": ", ".join(f"{name} {TYPES[FIELDS[name].get_internal_type()]}" for name in NEW_COLUMNS),
-    "plain": listed(PLAIN),
-}
-ONE = {"plain": listed(PLAIN), "values": listed(PLAIN, "%({})s")}
-
-# Not in every statement: it would cost each plain task a speculative insertion.
-LEAVE_TAKEN_KEYS = (
-    "ON CONFLICT (queue, unique_key) WHERE status IN ('PENDING', 'RUNNING') AND unique_key IS NOT NULL DO NOTHING"
-)
-ENQUEUE_ONE = read_sql("enqueue_one", **ONE, on_conflict="")
-ENQUEUE_ONE_UNIQUE = read_sql("enqueue_one", **ONE, on_conflict=LEAVE_TAKEN_KEYS)
-ENQUEUE = read_sql("enqueue", **ASKED, on_conflict="", limit="")
-ENQUEUE_UNIQUE = read_sql("enqueue", **ASKED, on_conflict=LEAVE_TAKEN_KEYS, limit="")
-# Where all will be there, due at once or as they say, one answer tells of all.
-ENQUEUE_PLAIN = read_sql("enqueue", **ASKED, on_conflict="", limit="LIMIT 1")
 HOLDERS = read_sql("holders")
 LANES = read_sql("lanes")
-CLAIM = read_sql("claim", lease=listed(LEASE_COLUMNS, "t.{}"))
+KEYED_LANES = read_sql("keyed_lanes")
+CLAIMED = {"lease": listed(LEASE_COLUMNS, "t.{}")}
+IS_QUEUE = "s.kind = 'queue' AND s.name = l.queue"
+PLAIN = {"arrays": "", "names": "", "is_state": IS_QUEUE, "in_lane": "t.lane = ''", "quota": "%(limit)s::int"}
+KEYED = {
+    "arrays": ", %(keys)s::text[], %(quotas)s::int[], %(singles)s::uuid[]",
+    "names": ", key, quota, single",
+    "is_state": f"({IS_QUEUE} OR s.kind = 'lane' AND s.name = l.key)",
+    "in_lane": f"t.lane > '' AND t.lane = lane.key AND (lane.single = '{EARLIEST}' OR t.id = lane.single)",
+    "quota": "LEAST(lane.quota, %(limit)s::int)",
+}
+UNSUSPECTED, ONE = f"(t.crashes IS NULL OR t.crashes < {SUSPECT})", "t.id = %(only)s::uuid"
+CLAIM, CLAIM_ONE = (read_sql("claim", **CLAIMED, **PLAIN, whom=whom) for whom in (UNSUSPECTED, ONE))
+CLAIM_KEYED, CLAIM_KEYED_ONE = (read_sql("claim", **CLAIMED, **KEYED, whom=whom) for whom in (UNSUSPECTED, ONE))
 SKIP_LOCKED = " SKIP LOCKED"
 REPEAT = read_sql("repeat", copied=listed(COPIED), copied_from=listed(COPIED, "t.{}"))
 # By whether it waits for locks, and whether tasks repeat: planning that clause costs a batch without any 3 µs a task.
@@ -82,14 +74,23 @@ RECOVER = read_sql(
     "recover",
     lease=", ".join(f"{'lost' if name.startswith('lock') else 't'}.{name}" for name in LEAN_COLUMNS),
 )
-CANCEL = {waits: read_sql("cancel", skip_locked="" if waits else SKIP_LOCKED) for waits in (True, False)}
+NAMED = {"which": "t.id = ANY (%(ids)s::uuid[])", "order": "t.id"}
+CANCEL = {waits: read_sql("cancel", **NAMED, skip_locked="" if waits else SKIP_LOCKED) for waits in (True, False)}
+# The condition of dtr_expiring, and its order.
+EXPIRED = {
+    "which": "t.expires_at <= django_tasks_retry_now() AND t.finished_at IS NULL AND t.locked_by IS NULL "
+    "AND t.attempts = t.refunds",
+    "order": "t.expires_at LIMIT %(limit)s::int",
+}
+EXPIRE = read_sql("cancel", **EXPIRED, skip_locked=SKIP_LOCKED)
 CLEAR_STRAYS = read_sql("clear_strays")
-DEPTHS = read_sql("depths", collect="jsonb_agg")
+DEPTHS = [read_sql("depths", collect="jsonb_agg", in_lane=in_lane) for in_lane in ("t.lane = ''", "length(t.lane) > 0")]
 ERROR = {name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")}
 SHOWN = "SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)"
 FAILURES = read_sql("failures", shown=SHOWN, **ERROR)
 FAILED_SINCE = read_sql("failed_since", shown=SHOWN)
 HORIZON = read_sql("horizon")
+LOCK_KEY = "SELECT pg_advisory_xact_lock(hashtextextended(%(key)s, 0))"
 RESULT_KEY = f"{TaskResult._meta.db_table}_pkey"
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
 LAST_EVENT = "SELECT pg_sequence_last_value(pg_get_serial_sequence(%(table)s, 'id')::regclass)"
@@ -97,7 +98,7 @@ ESTIMATE = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(tab
 ESTIMATE_FAILURES = read_sql("estimate_failures")
 
 
-class PostgreSQL:
+class PostgreSQL(PostgreSQLWorkflows):
     can_notify = True
 
     def __init__(self, using: str) -> None:
@@ -122,13 +123,8 @@ class PostgreSQL:
         return len(tasks) <= CHUNK and not any(task.unique_key for task in tasks)
 
     def insert(self, tasks: Sequence[Task]) -> list[Task]:
-        unique = any(task.unique_key for task in tasks)
-        alike = not unique and not any(task.due_in for task in tasks)
-        if len(tasks) == 1:
-            rows = self.fetch(ENQUEUE_ONE_UNIQUE if unique else ENQUEUE_ONE, parameters_of(tasks[0]))
-        else:
-            sql = ENQUEUE_PLAIN if alike else ENQUEUE_UNIQUE if unique else ENQUEUE
-            rows = self.fetch(sql, {"asked": as_text([given(task) for task in tasks])})
+        sql, parameters, alike = statement(tasks)
+        rows = self.fetch(sql, parameters)
         return self.dated(tasks, rows) if alike else self.stored(tasks, rows)
 
     def dated(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]]) -> list[Task]:
@@ -138,7 +134,7 @@ class PostgreSQL:
 
     def stored(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]]) -> list[Task]:
         """Those that were written, as each row tells."""
-        written = {row[0]: dict(zip(RETURNED, row, strict=True)) for row in rows}
+        written = {row[0]: dict(zip(RETURNED, row, strict=False)) for row in rows}
         return [as_stored(task, written[task.id], self.using) for task in tasks if task.id in written]
 
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
@@ -147,11 +143,26 @@ class PostgreSQL:
         holders: Iterable[Task] = Task.objects.using(self.using).unfinished().filter(pk__in=ids)
         return holders
 
+    def lock_key(self, queue: str, key: str) -> None:
+        self.fetch(LOCK_KEY, {"key": f"django_tasks_retry {queue} {key}"})
+
     # Leases
 
-    def due_lanes(self) -> list[Lane]:
-        rows = fetch_any(LANES, None, self.using)
-        return [Lane(queue, int(priority), eta, as_moment(now)) for queue, priority, eta, now in rows]
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes:
+        rows = fetch_any(LANES, {"queue": after[0], "priority": after[1], "most": LANES_A_PAGE}, self.using)
+        lanes = [Lane(queue, int(priority), eta, as_moment(now)) for queue, priority, eta, now, *_ in rows if queue]
+        [(*_, has_keyed, states)] = [row for row in rows if not row[0]]
+        return DueLanes(lanes, is_true(has_keyed), frozenset(states or ()))
+
+    def keyed_lanes(self, cursors: Cursors, hops: int) -> list[KeyedLane]:
+        parameters = {
+            "cursor_queues": as_array([queue for queue, _ in cursors]),
+            "cursor_priorities": as_array([priority for _, priority in cursors]),
+            "cursor_keys": as_array(list(cursors.values())),
+            "hops": hops,
+            "fresh": FRESH_SECONDS,
+        }
+        return [read_keyed(row) for row in fetch_any(KEYED_LANES, parameters, self.using)]
 
     def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
         parameters = {
@@ -161,11 +172,21 @@ class PostgreSQL:
             "floor_ids": as_array([lane.floor_id for lane in lanes]),
             "limit": limit,
             "known": as_array(terms.known),
+            "held": as_array(terms.held),
             "backend": terms.backend,
             "worker": terms.worker_id,
             "lease": terms.seconds,
         }
-        return read_claimed(fetch_any(CLAIM, parameters, self.using), read_lease)
+        sql = CLAIM if terms.only is None else CLAIM_ONE
+        if lanes[0].key:
+            quotas = [limit if lane.quota is None else lane.quota for lane in lanes]
+            sql = CLAIM_KEYED if terms.only is None else CLAIM_KEYED_ONE
+            parameters |= {
+                "keys": as_array([lane.key for lane in lanes]),
+                "quotas": as_array(quotas),
+                "singles": as_array([lane.only for lane in lanes]),
+            }
+        return read_claimed(fetch_any(sql, parameters | {"only": terms.only}, self.using), read_lease)
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
         rows, events = [row_of(report) for report in reports], list(event_rows(reports))
@@ -201,6 +222,8 @@ class PostgreSQL:
             "actor": loss.actor,
             "dead": loss.dead,
             "cause": loss.cause,
+            "crashed": loss.crashed,
+            "facts": dump(loss.facts),
             "limit": limit,
             "failure": dump(LOST.as_dict()),
             "fingerprint": LOST_FINGERPRINT,
@@ -215,10 +238,14 @@ class PostgreSQL:
         error, data = dump(cancellation(actor, reason)), dump({"reason": reason})
         return dict(self.fetch(CANCEL[wait], {"ids": list(ids), "actor": actor, "error": error, "data": data}))
 
+    def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
+        error, data = dump(cancellation(actor, reason)), dump({"reason": reason})
+        return [row[0] for row in self.fetch(EXPIRE, {"limit": limit, "actor": actor, "error": error, "data": data})]
+
     # Summaries and wake-ups
 
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return run(DEPTHS, parameters, self.using)
+        return [row for sql in DEPTHS for row in run(sql, parameters, self.using)]
 
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         return run(FAILURES, parameters, self.using)
@@ -244,20 +271,6 @@ class PostgreSQL:
         self.fetch(NOTIFY, {"channel": channel, "messages": as_array(messages)})
 
 
-def given(task: Task) -> dict[str, Any]:
-    """What is known of a task before it is written. What it leaves out is NULL."""
-    values = vars(task)
-    return {name: value for name in (*NEW_COLUMNS, "due_in") if (value := values.get(name)) is not None}
-
-
-BLANK = dict.fromkeys(NEW_COLUMNS) | {"due_in": 0.0}
-
-
-def parameters_of(task: Task) -> dict[str, Any]:
-    values = given(task)
-    return BLANK | values | {name: dump(values[name]) for name in JSON_COLUMNS if name in values}
-
-
 def row_of(report: Report) -> dict[str, Any]:
     """What it leaves out is NULL: most reports are completions that say little more than that."""
     lease = report.lease
@@ -274,6 +287,8 @@ def row_of(report: Report) -> dict[str, Any]:
         row["next_id"] = report.next_id.hex
     if report.move.target is Status.PENDING:
         row |= {"delay": report.delay, "refund": report.move.refunds}
+    if report.waits_for is not None:
+        row["waits_for"] = report.waits_for
     if report.error is not None:
         row |= {"error": report.error, "fingerprint": report.fingerprint}
     return row

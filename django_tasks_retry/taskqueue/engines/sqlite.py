@@ -15,18 +15,20 @@ from django.db.models.functions import Cast, Coalesce, Concat, Greatest
 
 from ...clock import Now, frozen, now
 from ...instants import InstantField
-from ...models import Queue, Task, TaskEvent, TaskResult
+from ...models import LaneState, Queue, Task, TaskEvent, TaskResult
+from ...models.lanes import LANE
 from ...querysets import TaskQuerySet
 from ...rules.failure import LOST
 from ...rules.status import Status
 from ...rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, CLAIM, KEPT, LOSE, LOSE_FOR_GOOD
-from ..consumer.lanes import Lane
+from ..consumer.lanes import FIRST_LANE, LANES_A_PAGE, Cursors, DueLanes, KeyedLane, Lane, read_keyed
 from ..consumer.receipts import Receipt
 from ..consumer.report import LOST_FINGERPRINT, Report, error_record
 from ..database import as_moment, fetch, fetch_stored, run
 from ..events import cancellation, events_of, result_of, write_events
 from ..lease import (
     COLUMNS,
+    EARLIEST,
     LEAN_COLUMNS,
     MOMENTS,
     Claimed,
@@ -44,12 +46,16 @@ from ..producer.new_tasks import LAST_YEAR, as_dated, key_of
 from .base import Loss, Moved, Terms
 from .sqlite_moves import AcceptedReport, accept, claimed
 from .statements import read_sql
+from .workflows import SQLiteWorkflows
 
-LANES = read_sql("lanes_sqlite")
+LANES, KEYED_LANES = read_sql("lanes_sqlite"), read_sql("keyed_lanes_sqlite")
+HAS_KEYED = "SELECT EXISTS (SELECT 1 FROM django_tasks_retry_task WHERE status = 'PENDING' AND lane > '')"
 # The operator ->> of the other engine is known to SQLite only from 3.38 on.
 ERROR = {name: f"json_extract(task.last_error, '$.{name}')" for name in ("exception", "code", "message")}
 SHOWN = "SELECT key, value FROM json_each(%(shown)s)"
-DEPTHS = read_sql("depths", collect="json_group_array")
+DEPTHS = [
+    read_sql("depths", collect="json_group_array", in_lane=in_lane) for in_lane in ("t.lane = ''", "length(t.lane) > 0")
+]
 FAILURES, FAILED_SINCE = read_sql("failures", shown=SHOWN, **ERROR), read_sql("failed_since", shown=SHOWN)
 CANCEL_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
 """What cancelling has to know. Whatever else a row holds, even what cannot be decoded, does not stand in its way."""
@@ -61,9 +67,10 @@ AGES = timedelta(days=36524)
 FENCED = ("id", "locked_by", "attempts", "lock_expires_at", "last_attempt_at")
 """What a report is checked against. Claims write it, so it can be read whatever else the row holds."""
 AS_IN_THE_INDEX = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
+EXPIRED = read_sql("expired_sqlite")
 
 
-class SQLite:
+class SQLite(SQLiteWorkflows):
     can_notify = False
 
     def __init__(self, using: str) -> None:
@@ -101,13 +108,27 @@ class SQLite:
         queues, keys = {task.queue for task in tasks}, {task.unique_key for task in tasks}
         return self.tasks.filter(AS_IN_THE_INDEX, queue__in=queues, unique_key__in=keys)
 
+    def lock_key(self, queue: str, key: str) -> None:
+        """Whoever writes has the one write lock."""
+
     # Claims
 
-    def due_lanes(self) -> list[Lane]:
+    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes:
+        long_ago = now(self.using) - AGES
+        rows = sorted(row for row in fetch(LANES, None, self.using) if row[:2] > after)
+        lanes = [
+            Lane(queue, priority, read_or(long_ago, floor_of, eta), as_moment(moment))
+            for queue, priority, eta, moment in rows[:LANES_A_PAGE]
+        ]
+        states = LaneState.objects.using(self.using).exclude(kind=LANE)
+        return DueLanes(lanes, bool(fetch(HAS_KEYED, None, self.using)[0][0]), frozenset(map(str, states)))
+
+    def keyed_lanes(self, cursors: Cursors, hops: int) -> list[KeyedLane]:
+        """All of them: a file that one process writes at a time does not hold hundreds of thousands."""
         long_ago = now(self.using) - AGES
         return [
-            Lane(queue, priority, read_or(long_ago, floor_of, eta), as_moment(moment))
-            for queue, priority, eta, moment in fetch(LANES, None, self.using)
+            read_keyed([*row[:3], read_or(long_ago, floor_of, row[3]), *row[4:]])
+            for row in fetch(KEYED_LANES, None, self.using)
         ]
 
     def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
@@ -115,7 +136,8 @@ class SQLite:
             expires = moment + timedelta(seconds=terms.seconds)
             rows: list[list[Any]] = []
             for lane in lanes:
-                rows += self.due_in(lane, terms, limit - len(rows))
+                room = limit - len(rows)
+                rows += self.due_in(lane, terms, room if lane.quota is None else min(room, lane.quota))
             rows = [claimed(row, terms.worker_id, expires, moment) for row in rows]
             attempt = F("attempts") + CLAIM.attempts
             self.tasks.filter(pk__in=[row[0] for row in rows]).update(
@@ -126,6 +148,7 @@ class SQLite:
                 moved_by=Concat(Value(f"{terms.worker_id}:"), Cast(attempt, CharField()), Value(KEPT)),
                 started_at=Coalesce(F("started_at"), Value(moment, InstantField())),
                 last_attempt_at=moment,
+                waits_for=None,
                 updated_at=moment,
             )
             taken = read_claimed(rows, self.read_lease)
@@ -135,10 +158,25 @@ class SQLite:
 
     def due_in(self, lane: Lane, terms: Terms, limit: int) -> list[list[Any]]:
         due = self.tasks.due().filter(queue=lane.queue, priority=lane.priority, backend=terms.backend)
+        due = due.filter(lane=lane.key, lane__gt="") if lane.key else due.filter(lane="")
+        due = due if lane.only == EARLIEST else due.filter(pk=lane.only)
         above = due.filter(Q(eta__gt=lane.floor_eta) | Q(id__gte=lane.floor_id), eta__gte=lane.floor_eta)
         unpaused = above.exclude(queue__in=Queue.objects.paused().values("name"))
-        wanted = unpaused.filter(func_path__in=terms.known).order_by("eta", "id")[:limit]
+        known = self.unheld(lane, terms)
+        wanted = unpaused.filter(func_path__in=known).may_begin(terms.only).order_by("eta", "id")[:limit]
         return [list(row) for row in fetch_stored(wanted, COLUMNS, self.using) if is_uuid(row[0])]
+
+    def unheld(self, lane: Lane, terms: Terms) -> list[str]:
+        """The functions that may be claimed: none where the lane or its queue has a row that is not held."""
+        states = LaneState.objects.using(self.using)
+        if not states.exists():
+            return list(terms.known)
+        rows = {f"{kind}:{name}" for kind, name in states.exclude(kind=LANE).values_list("kind", "name")}
+        rows |= {f"{LANE}:{lane.key}"} if states.filter(kind=LANE, name=lane.key).exists() else set()
+        unheld = rows - set(terms.held)
+        if not unheld.isdisjoint({f"{LANE}:{lane.key}", f"queue:{lane.queue}"}):
+            return []
+        return [path for path in terms.known if f"function:{path}" not in unheld]
 
     def read_lease(self, row: Sequence[Any]) -> Lease:
         values = dict(zip(COLUMNS, row, strict=True))
@@ -147,6 +185,7 @@ class SQLite:
         for name in MOMENTS:
             values[name] = as_moment(values[name])
         values["slot"] = values["slot"] and as_moment(values["slot"])
+        values["batch"] = values["batch"] and as_uuid(values["batch"])
         return read_lease(list(values.values()))
 
     # Reports
@@ -230,8 +269,13 @@ class SQLite:
             error = error_record(LOST, task) | {"ts": moment.isoformat(), "next_eta": None}
             changes |= {"finished_at": moment, "last_error": error, "fingerprint": LOST_FINGERPRINT}
             result_of(task, move.target, moment, error=error).save(using=self.using, force_insert=True)
+        elif loss.crashed:
+            changes["crashes"] = Coalesce(F("crashes"), 0) + 1
         self.tasks.filter(pk=task.id).update(**changes, moved_by=loss.actor, updated_at=moment)
-        data = {"cause": loss.cause, "worker": task.locked_by}, {"terminal": True, "error": LOST.as_dict()}
+        data = (
+            {"cause": loss.cause, "worker": task.locked_by, **loss.facts},
+            {"terminal": True, "error": LOST.as_dict()},
+        )
         write_events(events_of(move, task, loss.actor, moment, *data[: len(move.events)]), self.using)
         return Receipt(task, move.target, task.eta, moment, error, cause=loss.cause)
 
@@ -255,10 +299,15 @@ class SQLite:
             write_events([e for move, task in moves for e in events_of(move, task, actor, moment, data)], self.using)
         return {task.pk: task.locked_by is not None for task in tasks}
 
+    def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
+        with self.writing():
+            ids = [as_uuid(row[0]) for row in fetch(EXPIRED, {"limit": limit}, self.using) if is_uuid(row[0])]
+            return list(self.cancel(ids, actor, reason, wait=True)) if ids else []
+
     # Summaries and wake-ups
 
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return run(DEPTHS, parameters, self.using)
+        return [row for sql in DEPTHS for row in run(sql, parameters, self.using)]
 
     def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         return run(FAILURES, parameters, self.using)

@@ -39,7 +39,7 @@ class AcceptedReport:
 
     def __init__(self, place: int, report: Report, task: Task, moment: datetime) -> None:
         self.place, self.report, self.task, self.moment = place, report, task, moment
-        self.eta = report.lease.eta if report.is_final else moment + timedelta(seconds=report.delay)
+        self.eta = report.lease.eta if report.delay is None else moment + timedelta(seconds=report.delay)
 
     @property
     def is_completion(self) -> bool:
@@ -62,11 +62,14 @@ class AcceptedReport:
             "locked_by": None,
             "lock_expires_at": None,
             "moved_by": self.report.moved_by,
+            "waits_for": self.report.waits_for,
             "updated_at": self.moment,
         }
         changes |= {"finished_at": self.moment} if self.report.is_final else {"eta": self.eta}
         if self.report.error is not None:
             changes |= {"last_error": self.error, "fingerprint": self.report.fingerprint}
+        if not self.report.is_final and not self.report.move.refunds:
+            changes["crashes"] = None
         return changes
 
     @property

@@ -30,6 +30,7 @@ from ..producer.around import insert_within
 from ..producer.enqueue import checked_delay, checked_eta, checked_priority, checked_queue
 from ..producer.new_tasks import same_call
 from ..producer.wakeup import announce_cancelled, announce_work
+from ..workflows.families import hand_on_steps, members_below, wake_above
 
 CHUNK = 1000
 MOVED_TO = ("pk", "attempts", "queue", "priority", "eta", "updated_at")
@@ -54,6 +55,9 @@ def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: st
     for chunk in chunks(ids):
         done = until_free(unfinished, chunk, partial(cancel_free, using=using, actor=actor, reason=reason))
         changed = tally(changed, chunk, done)
+        # What it waits for is done for it alone; level by level, each told the same.
+        cancel(members_below(done, using), by=actor, reason=reason, backend=backend)
+        wake_above(done, using)
     return changed
 
 
@@ -63,7 +67,7 @@ def cancel_free(ids: Sequence[UUID], *, wait: bool, using: str, actor: str, reas
     return list(ended)
 
 
-def retry(
+def retry(  # noqa: PLR0913 - each is a wish of its own
     ids: Iterable[UUID],
     *,
     eta: datetime | None = None,
@@ -72,10 +76,12 @@ def retry(
     priority: int | None = None,
     by: Any = None,
     reason: str = "",
+    resume: bool = False,
     backend: str = "default",
 ) -> list[Task]:
     """Do finished tasks again, each as a new task with the same call. The old rows stay as they were.
 
+    With `resume` they go on from the steps that were remembered; without, they begin anew.
     They are due at once; with an eta the first is due then, and each of the others a `step` after the one before.
     They go into the queue, and have the priority, of the task before, unless others are given.
     A task whose row cannot be read cannot be copied: it is skipped.
@@ -90,6 +96,7 @@ def retry(
             copies = [copy_of(task, ({} if task.pk in ended else ONCE) | next(due) | place) for task in finished]
             written = [task for task in insert_within(copies, using) if not task.already_enqueued]
             write_events([retried(task, actor, reason) for task in written], using)
+            hand_on_steps({task.retry_of_id: task.pk for task in written if task.retry_of_id}, using, resume=resume)
         tell_enqueued(written)
         fresh += written
     return fresh
@@ -105,7 +112,7 @@ ONCE: dict[str, Any] = {"interval": 0, "slot": None}
 
 
 def copy_of(task: Task, changes: dict[str, Any]) -> Task:
-    return same_call(task, retry_of_id=task.pk, schedule_id=task.schedule_id, **changes)
+    return same_call(task, retry_of_id=task.pk, schedule_id=task.schedule_id, batch=task.batch, **changes)
 
 
 def ended_series(tasks: Sequence[Task], using: str) -> set[UUID]:
@@ -176,7 +183,8 @@ def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | 
         wishes["eta"] = checked_eta(eta)
     elif not wishes:
         wishes["eta"] = Now()
-    return wishes
+    # A new time is a decision: what it waited for must not overrule it. It looks again when it runs.
+    return wishes | {"waits_for": None} if "eta" in wishes else wishes
 
 
 def place_wished(queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:
@@ -202,8 +210,8 @@ def cancel_one(task: Task, *, by: Any = None, reason: str = "") -> None:
 CHANGED_BY_CANCEL = ["status", "locked_by", "lock_expires_at", "moved_by", "updated_at", "finished_at", "attempts"]
 
 
-def retry_one(task: Task, *, by: Any = None, reason: str = "") -> Task:
-    fresh = retry([task.pk], by=by, reason=reason, backend=task.backend)
+def retry_one(task: Task, *, by: Any = None, reason: str = "", resume: bool = False) -> Task:
+    fresh = retry([task.pk], by=by, reason=reason, resume=resume, backend=task.backend)
     if fresh:
         return fresh[0]
     tasks = Task.objects.using(database(task.backend))

@@ -11,10 +11,11 @@ from django.db import transaction
 
 from ...clock import now
 from ...conf import options
-from ...models import Task, TaskEvent, TaskResult
+from ...models import Step, Task, TaskEvent, TaskResult
 from ...rules.ids import first_of
 from ...rules.status import Status
 from ..database import database
+from ..workflows.families import still_needed
 
 BATCH = 1000
 DAY_MS = 86_400_000
@@ -92,7 +93,7 @@ def a_day_after(moment: datetime) -> UUID:
 def delete(past: Sequence[UUID], backend: str, using: str) -> int:
     """Those of this backend: in one database others may keep theirs for longer."""
     others = Task.objects.using(using).filter(pk__in=past).exclude(backend=backend)
-    kept = set(others.values_list("pk", flat=True))
+    kept = set(others.values_list("pk", flat=True)) | still_needed(past, using)
     ids = [task_id for task_id in past if task_id not in kept]
     return delete_tasks(ids, using) if ids else 0
 
@@ -102,6 +103,7 @@ def delete_tasks(ids: Sequence[UUID], using: str) -> int:
         ids = free(ids, using)
         Task.objects.using(using).finished().filter(pk__in=ids)._raw_delete(using)
         TaskEvent.objects.using(using).filter(task_id__in=ids).delete()
+        Step.objects.using(using).filter(task_id__in=ids).delete()
         TaskResult.objects.using(using).filter(task_id__in=ids).delete()
     return len(ids)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -40,13 +40,22 @@ class Depth:
 def depths(using: str) -> list[Depth]:
     """Every lane that holds a pending task, with its head and its due tasks, counted up to CAP + 1."""
     parameters, current = {"cap": CAP + 1, "paths": MAX_PATHS, **READABLE_TIMES}, now(using)
-    return [
-        Depth(
+    found: dict[tuple[str, int], Depth] = {}
+    for row in engine_for(using).depths(parameters):
+        depth = Depth(
             row["queue"], row["priority"], readable_moment(row["eta"]) or current, read_paths(row["func_paths"]),
             row["backend"], row["due"],
-        )
-        for row in engine_for(using).depths(parameters)
-    ]  # fmt: skip
+        )  # fmt: skip
+        place = depth.queue, depth.priority
+        found[place] = joined(found[place], depth) if place in found else depth
+    return sorted(found.values(), key=lambda depth: (depth.queue, -depth.priority))
+
+
+def joined(one: Depth, other: Depth) -> Depth:
+    """Tasks without a lane and with one, of the same queue and priority."""
+    paths = sorted({*one.func_paths, *other.func_paths})[:MAX_PATHS]
+    head = min(one, other, key=lambda depth: depth.oldest_eta)
+    return replace(head, due=min(CAP + 1, one.due + other.due), func_paths=tuple(paths))
 
 
 def read_paths(value: Any) -> tuple[str, ...]:
@@ -67,11 +76,12 @@ def readable_moment(value: Any) -> datetime | None:
 
 
 def ahead_of(task: Task, using: str) -> int:
-    """Due tasks of the same queue that workers take first, counted up to CAP + 1."""
+    """Due tasks that workers take first, of the same queue and lane, counted up to CAP + 1."""
     before = Q(priority__gt=task.priority) | Q(priority=task.priority) & (
         Q(eta__lt=task.eta) | Q(eta=task.eta, pk__lt=task.pk)
     )
     due = Task.objects.using(using).due().filter(before, queue=task.queue, priority__gte=task.priority)
+    due = due.filter(lane=task.lane, lane__gt="") if task.lane else due.filter(lane="")
     return len(due.values_list("pk", flat=True)[: CAP + 1])
 
 

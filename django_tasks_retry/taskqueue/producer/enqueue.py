@@ -11,17 +11,17 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from django.conf import settings
 from django.db import transaction
-from django.utils import timezone
 
 from ... import registry
 from ...conf import check_backend, check_queue, options
 from ...durations import as_seconds
 from ...errors import InvalidCall, InvalidPayload, UnknownOption
-from ...instants import as_instant
 from ...models import MAX_LENGTHS, Task
 from ...rules.backoff import MAX_DELAY, BackoffLike, as_backoff, default_max_attempts, to_json
+from ...rules.calls import Call
+from ...rules.lanes.declarations import Declaration, declaration_of
+from ...rules.lanes.templates import checked_name, filled
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
 from ..database import database
@@ -29,9 +29,12 @@ from ..ids import new_id
 from ..lease import current_lease
 from . import discovery
 from .announce import tell_enqueued
-from .around import canonical_metadata, insert_within
-from .new_tasks import CHUNK, FIRST_YEAR, LAST_YEAR, new_task
+from .around import canonical_metadata
+from .backlog import store
+from .expiry import checked_instant, set_expiry
+from .new_tasks import CHUNK, new_task
 from .signature import Callee, callee_of, unknown_option
+from .unique import set_conflict
 
 logger = logging.getLogger("django_tasks_retry")
 
@@ -56,6 +59,11 @@ class Request(NamedTuple):
     unique_key: str | None = None
     metadata: Mapping[str, Any] = NOTHING
     backend: str | None = None
+    lane: str | None = None
+    expires: datetime | timedelta | None = None
+    on_conflict: str | None = None
+    debounce: float | timedelta | None = None
+    debounce_max: float | timedelta | None = None
 
     @classmethod
     def with_options(cls, func: Callable[..., Any], **options: Any) -> Request:
@@ -71,6 +79,8 @@ class Request(NamedTuple):
         match item:
             case Request():
                 return item
+            case Call(func, args, kwargs, options):
+                return cls.with_options(func, args=args, kwargs=kwargs, **options)
             case dict() | Mapping():
                 return cls.with_options(**item)
             case (func, *rest):
@@ -87,7 +97,7 @@ def enqueue(request: Request) -> Task:
 def enqueue_many(requests: Iterable[Request]) -> list[Task]:
     """Enqueue all or nothing. A task whose unique key is taken comes back as the existing one."""
     tasks = prepare_all(requests)
-    return store(tasks, home_of(tasks)) if tasks else []
+    return store_and_tell(tasks, home_of(tasks)) if tasks else []
 
 
 def enqueue_stream(requests: Iterable[Request]) -> int:
@@ -100,14 +110,14 @@ def enqueue_stream(requests: Iterable[Request]) -> int:
             if not first:
                 whole.enter_context(transaction.atomic(using=using))
                 first = tasks[:1]
-            store(tasks, using)
+            store_and_tell(tasks, using)
             count += len(tasks)
     return count
 
 
-def store(tasks: Sequence[Task], using: str) -> list[Task]:
-    stored = insert_within(tasks, using)
-    tell_enqueued(stored)
+def store_and_tell(tasks: Sequence[Task], using: str) -> list[Task]:
+    stored = store(tasks, using)
+    tell_enqueued(task for task in stored if not task.is_finished)
     return stored
 
 
@@ -131,6 +141,9 @@ class Common(NamedTuple):
     callee: Callee
     run_after: Any
     columns: dict[str, Any]
+    lane: Declaration | None
+    brought: dict[str, Any]
+    """Options that few calls have, and that the task was made with."""
 
 
 def common_to(request: Request) -> Common:
@@ -145,7 +158,9 @@ def common_to(request: Request) -> Common:
         "interval": checked_interval(request.interval),
         **effective_policy(request, policy_of(registered.func), backend),
     }
-    return Common(request, callee, registered.run_after, columns)
+    return Common(
+        request, callee, registered.run_after, columns, declaration_of(registered.func), brought_by(registered)
+    )
 
 
 def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Common:
@@ -179,6 +194,7 @@ def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = Non
         args=args,
         kwargs=kwargs,
         unique_key=checked_key(request.unique_key),
+        lane=lane_of(request.lane, shared, args, kwargs),
         metadata={} if request.metadata is NOTHING else canonical_metadata(request.metadata, backend),
         run_id=parent.run_id if parent else task_id,
         parent_id=parent.id if parent else None,
@@ -189,7 +205,41 @@ def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = Non
         task.due_in = checked_delay(eta)
     elif eta is not None:
         task.eta = checked_eta(eta)
+    if shared.brought or request[FIRST_RARE:] != NOTHING_RARE:
+        apply_rare(task, shared.brought | rare_wishes(request))
     return task
+
+
+def lane_of(wished: str | None, shared: Common, args: list[Any], kwargs: dict[str, Any]) -> str:
+    """The lane of this call: as the request says (nothing: none), else as its function's `@lane`."""
+    if wished == "" or (wished is None and shared.lane is None):
+        return ""
+    if wished is None and shared.lane is not None:
+        wished = filled(shared.lane.template, shared.callee.arguments(args, kwargs))
+    return checked_text(checked_name(wished or ""), "lane")
+
+
+FIRST_RARE = Request._fields.index("expires")
+RARE = Request._fields[FIRST_RARE:]
+NOTHING_RARE = (None,) * len(RARE)
+
+
+def rare_wishes(request: Request) -> dict[str, Any]:
+    return {name: value for name, value in zip(RARE, request[FIRST_RARE:], strict=True) if value is not None}
+
+
+def brought_by(registered: Any) -> dict[str, Any]:
+    return {name: value for name in (*RARE, "unique_key") if (value := getattr(registered, name, None)) is not None}
+
+
+def apply_rare(task: Task, wishes: dict[str, Any]) -> None:
+    """Options that few calls have, after all others."""
+    brought_key, expires = wishes.pop("unique_key", None), wishes.pop("expires", None)
+    task.unique_key = task.unique_key or checked_key(brought_key)
+    if expires is not None:
+        set_expiry(task, expires)
+    if wishes:
+        set_conflict(task, **wishes)
 
 
 def effective_policy(request: Request, policy: RetryPolicy, backend: str) -> dict[str, Any]:
@@ -247,15 +297,7 @@ def checked_priority(priority: int) -> int:
 
 
 def checked_eta(eta: datetime) -> datetime:
-    if not isinstance(eta, datetime) or (settings.USE_TZ and timezone.is_naive(eta)):
-        wanted = "an aware" if settings.USE_TZ else "a"
-        raise InvalidCall(
-            f"eta={eta!r}: give {wanted} datetime (USE_TZ is {settings.USE_TZ}), such as "
-            "timezone.now() + timedelta(minutes=5), or a timedelta."
-        )
-    if not FIRST_YEAR <= eta.year <= LAST_YEAR:
-        raise InvalidCall(f"eta={eta!r}: give a year from {FIRST_YEAR} to {LAST_YEAR}.")
-    return as_instant(eta)
+    return checked_instant("eta", eta)
 
 
 def checked_delay(delay: timedelta) -> float:

@@ -12,6 +12,7 @@ from ...errors import NotMigrated
 from ...models import Task
 from ..database_errors import is_missing_table
 from ..engines import Engine, engine_for
+from .conflicts import settle
 from .new_tasks import CHUNK, key_of
 from .wakeup import announce_work
 
@@ -29,8 +30,12 @@ def write(tasks: Sequence[Task], using: str) -> list[Task]:
     engine, in_order = engine_for(using), in_order_of_keys(tasks)
     try:
         with one_transaction(in_order, engine):
-            for start in range(0, len(in_order), CHUNK):
-                stored |= insert_chunk(in_order[start : start + CHUNK], engine)
+            plain = [task for task in in_order if task.conflict is None]
+            for start in range(0, len(plain), CHUNK):
+                stored |= insert_chunk(plain[start : start + CHUNK], engine)
+            for task in in_order:
+                if task.conflict is not None:
+                    stored[task.id] = settle(task, engine)
     except DatabaseError as error:
         if is_missing_table(error):
             raise NotMigrated(using) from error
@@ -40,7 +45,11 @@ def write(tasks: Sequence[Task], using: str) -> list[Task]:
 
 def one_transaction(tasks: Sequence[Task], engine: Engine) -> AbstractContextManager[None]:
     """A single statement is a transaction by itself, without two more round trips to the server."""
-    return nullcontext() if engine.writes_at_once(tasks) else transaction.atomic(using=engine.using, savepoint=False)
+    if engine.writes_at_once(tasks):
+        return nullcontext()
+    # A call that is refused because its key is taken must leave the caller's transaction as it was.
+    may_be_refused = any(task.conflict is not None for task in tasks)
+    return transaction.atomic(using=engine.using, savepoint=may_be_refused)
 
 
 def insert_chunk(tasks: Sequence[Task], engine: Engine) -> dict[UUID, Task]:

@@ -18,7 +18,8 @@ FIRST_YEAR, LAST_YEAR = 1900, 9000
 CHUNK = 2000
 """Tasks that are written at once."""
 
-NEW_COLUMNS = tuple(name for name in (*ORIGIN_COLUMNS, *CALL_COLUMNS, *PLACE_COLUMNS) if name != "created_at")
+GIVEN = (*ORIGIN_COLUMNS, *CALL_COLUMNS, *PLACE_COLUMNS, "waits_for")
+NEW_COLUMNS = tuple(name for name in GIVEN if name != "created_at")
 """What may be given for a new task; all else is the same for every one."""
 
 BLANK: dict[str, Any] = dict.fromkeys(field.attname for field in Task._meta.concrete_fields)
@@ -46,7 +47,15 @@ def as_dated(task: Task, moment: datetime, using: str) -> Task:
     """As it was written at this moment."""
     eta = task.eta or moment + timedelta(seconds=task.due_in)
     slot = task.slot or (eta if task.interval else None)
-    return as_stored(task, {"eta": eta, "slot": slot, "created_at": moment, "updated_at": moment}, using)
+    dates = {"eta": eta, "slot": slot, "created_at": moment, "updated_at": moment}
+    if task.expires_in is not None:
+        dates["expires_at"] = moment + timedelta(seconds=task.expires_in)
+    return as_stored(task, dates, using)
+
+
+def has_own(task: Task) -> bool:
+    """Whether it is asked with something that most tasks are not asked with."""
+    return task.expires_at is not None or task.expires_in is not None or task.follows_id is not None
 
 
 def as_stored(task: Task, values: Mapping[str, Any], using: str) -> Task:

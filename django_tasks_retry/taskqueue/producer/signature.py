@@ -18,7 +18,6 @@ UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'")
 OPTIONS_ELSEWHERE = {
     "countdown": "eta=timedelta(seconds=…)",
     "delay": "eta=timedelta(seconds=…)",
-    "expires": "",
     "headers": "metadata",
     "max_retries": "max_attempts",
     "queue_name": "queue",
@@ -57,6 +56,14 @@ class Callee(NamedTuple):
             self.signature.bind(*args, **kwargs)
         except TypeError as misfit:
             raise WrongArguments(self.explain(str(misfit))) from None
+
+    def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A call that fits, by the names of the parameters; by name alone where those cannot be known."""
+        if self.signature is None:
+            return kwargs
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
 
     def explain(self, misfit: str) -> str:
         call = f"{self.path}{shown(self.signature)}"

@@ -33,9 +33,13 @@ logger = logging.getLogger("django_tasks_retry.wakeup")
 
 
 class Kind(StrEnum):
-    """What a message is about. What stands behind it is a queue, a task id, or a listener's token."""
+    """What a message is about. What stands behind it is a queue, a task id, or a listener's token.
+
+    MORE is about a queue as WORK is, with a number before it: how many workers are asked.
+    """
 
     WORK = "work"
+    MORE = "more"
     CANCELLED = "cancelled"
     TEST = "test"
 
@@ -43,15 +47,16 @@ class Kind(StrEnum):
 class WakeUp(NamedTuple):
     kind: Kind
     subject: str
+    sender: int = 0  # the session that sent it, the same for all who hear it
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.subject}"
 
 
-def read_message(text: str) -> WakeUp | None:
+def read_message(text: str, sender: int = 0) -> WakeUp | None:
     """The message behind a text of the channel; None for one of another version."""
     kind, _, subject = text.partition(":")
-    return WakeUp(Kind(kind), subject) if kind in set(Kind) else None
+    return WakeUp(Kind(kind), subject, sender) if kind in set(Kind) else None
 
 
 def announce_work(queues: Iterable[str], using: str) -> None:
@@ -68,6 +73,12 @@ def notify_work(queues: Iterable[str], using: str) -> None:
     """The same at once and by this connection: for processes that start no thread."""
     with left_to_polling():
         engine_for(using).notify(CHANNEL, sorted(str(WakeUp(Kind.WORK, queue)) for queue in queues))
+
+
+def notify_more(workers: int, queue: str, using: str) -> None:
+    """Ask so many workers, at once and by this connection: those who were asked first cannot take all there is."""
+    with left_to_polling():
+        engine_for(using).notify(CHANNEL, [str(WakeUp(Kind.MORE, f"{workers}:{queue}"))])
 
 
 def announce(messages: Iterable[WakeUp], using: str) -> None:

@@ -1,14 +1,20 @@
 -- Claim: lanes in order of urgency, each one bounded range of dtr_lanes; locked, updated and recorded in one statement.
 -- What was locked is found again by where it lies, which took a quarter off the statement; a row that moved after the
--- statement began stays for the next claim. The LIMITs make PostgreSQL lock row by row, so that nothing is locked that is not taken.
+-- statement began stays for the next claim. What is limited or paused as a whole (a queue, a function, a lane) is passed
+-- over by whoever does not hold its row; the COALESCE keeps the planner from guessing at how many tasks that leaves, and
+-- sorting them. The LIMITs make PostgreSQL lock row by row, so that nothing is locked that is not taken.
 WITH lane AS (
     SELECT l.*
     FROM unnest(
-        %(queues)s::text[], %(priorities)s::smallint[], %(floor_etas)s::timestamptz[], %(floor_ids)s::uuid[]
-    ) WITH ORDINALITY AS l (queue, priority, floor_eta, floor_id, n)
+        %(queues)s::text[], %(priorities)s::smallint[], %(floor_etas)s::timestamptz[], %(floor_ids)s::uuid[]$arrays
+    ) WITH ORDINALITY AS l (queue, priority, floor_eta, floor_id$names, n)
     WHERE NOT EXISTS (
         SELECT 1 FROM django_tasks_retry_queue AS q WHERE q.name = l.queue AND q.paused_at IS NOT NULL
     )
+        AND NOT EXISTS (
+            SELECT 1 FROM django_tasks_retry_lanestate AS s
+            WHERE $is_state AND s.kind || ':' || s.name <> ALL (%(held)s::text[])
+        )
     ORDER BY l.n
 ), due AS MATERIALIZED (
     SELECT task.place
@@ -18,12 +24,22 @@ WITH lane AS (
         WHERE t.status = 'PENDING'
             AND t.queue = lane.queue
             AND t.priority = lane.priority
+            AND $in_lane
             AND (t.eta, t.id) >= (lane.floor_eta, lane.floor_id)
             AND t.eta <= django_tasks_retry_now()
             AND t.func_path = ANY (%(known)s::text[])
+            AND NOT COALESCE(t.func_path = ANY (ARRAY(
+                SELECT s.name FROM django_tasks_retry_lanestate AS s
+                WHERE s.kind = 'function' AND 'function:' || s.name <> ALL (%(held)s::text[])
+            )), FALSE)
             AND t.backend = %(backend)s::text
+            AND $whom
+            AND (t.expires_at IS NULL OR t.expires_at > django_tasks_retry_now() OR t.attempts > t.refunds)
+            AND (t.follows_id IS NULL OR (
+                SELECT 1 FROM django_tasks_retry_task AS h WHERE h.id = t.follows_id AND h.finished_at IS NULL
+            ) IS NULL)
         ORDER BY t.eta, t.id
-        LIMIT %(limit)s::int
+        LIMIT $quota
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS task
     LIMIT %(limit)s::int
@@ -36,6 +52,7 @@ WITH lane AS (
         moved_by = %(worker)s::text || ':' || (t.attempts + 1) || '+',
         started_at = COALESCE(t.started_at, django_tasks_retry_now()),
         last_attempt_at = django_tasks_retry_now(),
+        waits_for = NULL,
         updated_at = django_tasks_retry_now()
     FROM due
     WHERE t.ctid = due.place

@@ -1,17 +1,17 @@
 -- Depths: every (queue, priority) lane with its oldest task, how many are due, counted up to a cap, and which functions
--- the first of them call. One index probe per lane plus a bounded range of dtr_lanes. For both databases, so without
--- LATERAL.
+-- the first of them call. One index probe per lane plus a bounded range of dtr_lanes; or, of tasks that have a
+-- lane of their own, of dtr_keyed_due. For both databases, so without LATERAL.
 WITH RECURSIVE lane (id) AS (
     SELECT (
-        SELECT id FROM django_tasks_retry_task
-        WHERE status = 'PENDING'
-        ORDER BY queue, priority, eta, id
+        SELECT t.id FROM django_tasks_retry_task AS t
+        WHERE t.status = 'PENDING' AND $in_lane
+        ORDER BY t.queue, t.priority, t.eta, t.id
         LIMIT 1
     )
     UNION ALL
     SELECT (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND (t.queue, t.priority) > (head.queue, head.priority)
+        WHERE t.status = 'PENDING' AND $in_lane AND (t.queue, t.priority) > (head.queue, head.priority)
         ORDER BY t.queue, t.priority, t.eta, t.id
         LIMIT 1
     )
@@ -21,7 +21,7 @@ SELECT head.queue, head.priority,
     CASE WHEN head.eta BETWEEN %(first)s AND %(last)s THEN head.eta END AS eta, head.backend, (
     SELECT count(capped.id) FROM (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND t.queue = head.queue AND t.priority = head.priority
+        WHERE t.status = 'PENDING' AND $in_lane AND t.queue = head.queue AND t.priority = head.priority
             AND t.eta <= django_tasks_retry_now()
         ORDER BY t.eta, t.id
         LIMIT %(cap)s
@@ -30,7 +30,7 @@ SELECT head.queue, head.priority,
     SELECT $collect(called.func_path) FROM (
         SELECT first.func_path FROM (
             SELECT t.func_path FROM django_tasks_retry_task AS t
-            WHERE t.status = 'PENDING' AND t.queue = head.queue AND t.priority = head.priority
+            WHERE t.status = 'PENDING' AND $in_lane AND t.queue = head.queue AND t.priority = head.priority
                 AND t.eta <= django_tasks_retry_now()
             ORDER BY t.eta, t.id
             LIMIT %(cap)s

@@ -12,8 +12,8 @@ WITH report AS (
     SELECT r.*
     FROM ROWS FROM (json_to_recordset(%(reports)s::json) AS (
         id uuid, worker text, attempt int, moved_by text, status text, delay float8, refund int, error jsonb,
-        fingerprint text, result text, next_id uuid
-    )) WITH ORDINALITY AS r (id, worker, attempt, moved_by, status, delay, refund, error, fingerprint, result, next_id, n)
+        fingerprint text, result text, next_id uuid, waits_for text
+    )) WITH ORDINALITY AS r (id, worker, attempt, moved_by, status, delay, refund, error, fingerprint, result, next_id, waits_for, n)
 ), accepted AS MATERIALIZED (
     SELECT r.*, mine.place
     FROM report AS r CROSS JOIN LATERAL (
@@ -29,15 +29,19 @@ WITH report AS (
 ), moved AS (
     UPDATE django_tasks_retry_task AS t
     SET status = r.status,
-        eta = CASE r.status WHEN 'PENDING' THEN django_tasks_retry_now() + r.delay * interval '1 second' ELSE t.eta END,
+        eta = CASE r.status WHEN 'PENDING' THEN COALESCE(
+            django_tasks_retry_now() + r.delay * interval '1 second', GREATEST(t.eta, '1900-01-01')
+        ) ELSE t.eta END,
         refunds = t.refunds + COALESCE(r.refund, 0),
         locked_by = NULL,
         lock_expires_at = NULL,
         moved_by = r.moved_by,
+        waits_for = r.waits_for,
         last_error = CASE WHEN r.error IS NULL THEN t.last_error ELSE r.error || jsonb_build_object(
             'ts', django_tasks_retry_now(),
             'next_eta', CASE r.status WHEN 'PENDING' THEN django_tasks_retry_now() + r.delay * interval '1 second' END
         ) END,
+        crashes = CASE WHEN r.status = 'PENDING' AND r.refund = 0 THEN NULL ELSE t.crashes END,
         fingerprint = COALESCE(r.fingerprint, t.fingerprint),
         updated_at = django_tasks_retry_now(),
         finished_at = CASE r.status WHEN 'PENDING' THEN NULL ELSE django_tasks_retry_now() END

@@ -4,14 +4,14 @@
 WITH RECURSIVE lane (id) AS (
     SELECT (
         SELECT id FROM django_tasks_retry_task
-        WHERE status = 'PENDING'
+        WHERE status = 'PENDING' AND lane = ''
         ORDER BY queue, priority, eta, id
         LIMIT 1
     )
     UNION ALL
     SELECT (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND (t.queue, t.priority) > (+head.queue, +head.priority)
+        WHERE t.status = 'PENDING' AND t.lane = '' AND (t.queue, t.priority) > (+head.queue, +head.priority)
         ORDER BY t.queue, t.priority, t.eta, t.id
         LIMIT 1
     )

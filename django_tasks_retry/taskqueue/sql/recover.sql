@@ -20,6 +20,7 @@ WITH lost AS MATERIALIZED (
             'ts', django_tasks_retry_now(), 'attempt', t.attempts, 'max_attempts', t.max_attempts,
             'terminal', true, 'backoff_ms', NULL, 'next_eta', NULL
         ) END,
+        crashes = CASE WHEN lost.has_budget AND %(crashed)s::bool THEN COALESCE(t.crashes, 0) + 1 ELSE t.crashes END,
         fingerprint = CASE WHEN lost.has_budget THEN t.fingerprint ELSE %(fingerprint)s::text END,
         updated_at = django_tasks_retry_now(),
         finished_at = CASE WHEN lost.has_budget THEN NULL ELSE django_tasks_retry_now() END
@@ -34,7 +35,7 @@ WITH lost AS MATERIALIZED (
     SELECT m.id, e.kind, django_tasks_retry_now(), m.attempts, %(actor)s::text, e.data
     FROM moved AS m CROSS JOIN LATERAL (
         SELECT 1 AS n, 'task.lease_lost' AS kind,
-            jsonb_build_object('cause', %(cause)s::text, 'worker', m.locked_by) AS data
+            jsonb_build_object('cause', %(cause)s::text, 'worker', m.locked_by) || %(facts)s::jsonb AS data
         UNION ALL
         SELECT 2, 'task.failed', jsonb_build_object('terminal', true, 'error', %(failure)s::jsonb)
         WHERE m.status = 'FAILED'

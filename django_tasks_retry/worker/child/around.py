@@ -89,5 +89,5 @@ def ending_of(report: Report) -> Ending:
         status=report.move.target,
         error=report.error,
         fingerprint=report.fingerprint,
-        delay=report.delay,
+        delay=report.delay or 0.0,
     )

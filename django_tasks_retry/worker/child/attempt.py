@@ -40,12 +40,14 @@ from ...taskqueue import (
     report_of,
 )
 from ...taskqueue.producer.signature import Callee, callee_of
+from ...taskqueue.workflows.memory import Memory
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
 from .attempt_logs import take, with_log
 
 logger = logging.getLogger(__name__)
 INFINITY = float("inf")
+MOST_LEFT_BEHIND = 20
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +69,7 @@ class Attempt:
     traceback: TracebackType | None = None
     """Where it failed, for receivers of signals: lines of code only, what they held is gone."""
     result: bridge.AnyResult | None = None
+    memory: Memory | None = None
 
     def __post_init__(self) -> None:
         self.is_async = is_coroutine(self.lease.func_path)
@@ -134,6 +137,7 @@ def begin(attempt: Attempt) -> Call | Outcome:
     except Error:
         return Released(lease, "its earlier attempts could not be looked up", delay=1.0)
     context = (bridge.context_of(lease, result_of(attempt, task)),) if task.takes_context else ()
+    attempt.memory = context[0].memory if context else None
     args = (*context, *lease.args)
     try:
         check_call(task, args, lease.kwargs)
@@ -254,11 +258,18 @@ def conclude(attempt: Attempt, outcome: Outcome) -> Report:
     log = take(attempt.lease)
     try:
         outcome = explained(attempt, outcome)
-        report = report_of(outcome)
+        report = with_left_behind(report_of(outcome), attempt.memory)
         keep_traceback(attempt, outcome)
     except BaseException as error:
         report = report_of(explained(attempt, Failed(attempt.lease, unreportable(attempt, error))))
     return with_log(report, log)
+
+
+def with_left_behind(report: Report, memory: Memory | None) -> Report:
+    """A completion tells which steps were remembered and are no longer in the code."""
+    if memory is None or report.result is None or not (names := memory.left_behind):
+        return report
+    return report._replace(data=({"left_behind": names[:MOST_LEFT_BEHIND]},))
 
 
 def keep_traceback(attempt: Attempt, outcome: Outcome) -> None:

@@ -17,7 +17,7 @@ from ...taskqueue import Lease, database
 from ..options import WorkerOptions
 from ..shared.channel import Channel
 from ..shared.database import DatabaseCaller
-from ..shared.inflight import InFlightTable
+from ..shared.inflight import InFlightTable, Room
 from ..shared.messages import (
     ClaimNow,
     Goodbye,
@@ -25,12 +25,14 @@ from ..shared.messages import (
     LeasesRenewed,
     Leaving,
     Message,
+    MoreDue,
     Ping,
     Pong,
     Stop,
 )
 from ..shared.outcomes import OutcomeRecorder, Recorded
 from ..shared.stats import StatsSender
+from ..shared.timer import Every
 from .attempt import Attempt
 from .attempt_logs import keep_lines
 from .finished_signals import FinishedSignals
@@ -44,6 +46,7 @@ from .watch import EXIT_FENCED, Watch
 LONGEST_WAIT = 1.0
 FENCE_SECONDS = 0.25
 LONG_LINE, LINGER_SECONDS = 50, 0.002
+MORE_SECONDS, LONGEST_MORE = 0.05, 1.0
 
 
 class Child:
@@ -72,6 +75,7 @@ class Child:
         self.loop = LoopExecutor(inflight, lease, self.inbox.put)
         self.intake = Intake(worker_id, options, self.database, self.attempts, careful=careful)
         self.watch = Watch(self.attempts, inflight, lease, self.threads, self.loop, self.outbox, self.intake)
+        self.telling_more = Every(MORE_SECONDS)
         self.is_stopping = self.has_drained = self.has_recorded = False
 
     def run(self) -> None:
@@ -105,6 +109,7 @@ class Child:
     def collect(self) -> None:
         """Wait for something to do, then take all there is."""
         timeout = self.wait_timeout()
+        self.inflight.note_room(Room.NONE if self.is_stopping else self.intake.room)
         self.inflight.promise_return(monotonic() + timeout)
         ended: list[Attempt] = []
         try:
@@ -160,6 +165,7 @@ class Child:
             if attempt.receipt is None:
                 continue
             self.has_recorded = True
+            self.intake.note_ended(attempt)
             self.intake.careful.note_answered()
             if not (attempt.is_revoked and attempt.receipt.lost):  # else whoever revoked it has told
                 reason = attempt.report.reason if attempt.report else ""
@@ -182,8 +188,17 @@ class Child:
         if last_look:
             self.intake.claim_now()
         self.intake.claim(self.start_attempts)
+        self.tell_more()
         if self.is_idle and self.database.is_available and (last_look or self.intake.tasks_left == 0):
             self.is_stopping = self.has_drained = True
+
+    def tell_more(self) -> None:
+        """That there may be work for others: less and less often while it goes on, as they are at work by then."""
+        if self.is_idle:
+            self.telling_more.seconds = MORE_SECONDS
+        if self.intake.left_some and self.telling_more.is_due():
+            self.channel.send(MoreDue())
+            self.telling_more.seconds = min(LONGEST_MORE, self.telling_more.seconds * 2)
 
     def start_attempts(self, leases: list[Lease], claimed: float) -> None:
         for lease in leases:

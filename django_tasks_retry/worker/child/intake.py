@@ -9,6 +9,7 @@ from ... import registry
 from ...taskqueue import Lease
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller
+from ..shared.inflight import Room
 from .attempt import Attempt, is_coroutine
 from .claimer import Claimer
 from .prefetch import Prefetch
@@ -50,6 +51,7 @@ class Intake:
         self.prefetch = Prefetch(options.threads)
         self.careful = CarefulMode(wanted=careful)
         self.tasks_left = options.max_tasks
+        self.left_some = False
         self.loop_rests_until = float("-inf")
         self.loop_rest = LOOP_REST
 
@@ -59,15 +61,35 @@ class Intake:
 
     def claim(self, start: Callable[[list[Lease], float], None]) -> None:
         """Claim for every kind that has room, and hand over what was claimed."""
+        self.left_some = False
         for claimer, room in ((self.functions, self.function_room), (self.coroutines, self.coroutine_room)):
             claimer.release_unanswered(self.attempts)
             limit = self.limited(room())
             if limit > 0 and claimer.is_due and self.database.is_available:
                 asked = monotonic()  # leases run from before the answer arrives
-                leases = claimer.claim(limit)
+                leases = claimer.claim(limit, self.free_slots(claimer))
+                self.left_some |= len(leases) == limit
                 if self.tasks_left is not None:
                     self.tasks_left -= len(leases)
                 start(leases, asked)
+
+    @property
+    def room(self) -> Room:
+        functions = Room.FUNCTIONS if self.limited(self.function_room()) > 0 else Room.NONE
+        free = not self.knows_coroutines or self.limited(self.coroutine_room()) > 0
+        return functions | (Room.COROUTINES if free else Room.NONE)
+
+    def free_slots(self, claimer: Claimer) -> int:
+        """How many would start at once."""
+        if self.careful:
+            return 0 if self.attempts else 1
+        if claimer is self.coroutines:
+            return self.options.async_slots - self.coroutines_in_flight()
+        return max(0, self.options.threads - len(self.attempts) + self.coroutines_in_flight())
+
+    def note_ended(self, attempt: Attempt) -> None:
+        if attempt.lease.lane or self.functions.lanes.closed_until or self.coroutines.lanes.closed_until:
+            (self.coroutines if attempt.is_async else self.functions).note_ended(attempt.lease)
 
     def limited(self, room: int) -> int:
         return room if self.tasks_left is None else min(room, self.tasks_left)
@@ -75,7 +97,11 @@ class Intake:
     def function_room(self) -> int:
         if self.careful:
             return 0 if self.attempts else 1
-        return self.prefetch.room(len(self.attempts) - self.coroutines_in_flight(), monotonic())
+        in_flight = len(self.attempts) - self.coroutines_in_flight()
+        if self.functions.lanes.wants_slots:
+            # Nothing is claimed ahead, or tasks that must start at once would never find a free slot.
+            return max(0, self.options.threads - in_flight)
+        return self.prefetch.room(in_flight, monotonic())
 
     def coroutine_room(self) -> int:
         if not self.knows_coroutines or monotonic() < self.loop_rests_until:

@@ -18,7 +18,7 @@ from .deadline import Deadline
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-LONGEST_PAUSE = 5.0
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 LOCK_MILLISECONDS = 1000
 CONNECT_SECONDS = 10.0
 
@@ -40,6 +40,7 @@ class DatabaseCaller:
         self.promise = promise
         self.failures = 0
         self.try_after = 0.0
+        self.began = 0.0
 
     @cached_property
     def longest_call(self) -> float:
@@ -67,7 +68,8 @@ class DatabaseCaller:
         raise AssertionError("the last try answers or raises")
 
     def call_once(self, verb: Callable[[], T]) -> T:
-        self.promise(monotonic() + self.longest_call)
+        self.began = monotonic()
+        self.promise(self.began + self.longest_call)
         self.connect()
         with self.deadline.running():
             answer = verb()
@@ -88,10 +90,12 @@ class DatabaseCaller:
     def note_failure(self, error: BaseException) -> None:
         self.failures += 1
         wait = min(LONGEST_PAUSE, 0.05 * 2 ** min(self.failures, 10)) * random.uniform(0.5, 1.0)  # noqa: S311
-        self.try_after = monotonic() + wait
+        # From the beginning of the try: a connection to hosts that do not answer has taken its time already.
+        self.try_after = max(monotonic() + SHORTEST_PAUSE, self.began + wait)
         # Not only closed: what failed in the middle of a transaction may have left Django believing that it is in one.
         discard(connections[self.using])
         level = logging.WARNING if self.failures in {1, 10, 100} else logging.DEBUG
+        wait = self.try_after - monotonic()
         logger.log(level, "database unavailable: %s · trying again in %.1fs", self.reason(error), wait)
 
     def reason(self, error: BaseException) -> str:

@@ -11,7 +11,7 @@ import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from uuid import UUID
 
 from ...taskqueue import Lease
@@ -20,8 +20,17 @@ from ...taskqueue import Lease
 ENTRY = struct.Struct("@i i i i 16s d d d d d")
 NUMBER, TIME, TIMES, COUNT = (struct.Struct(form) for form in ("@i", "@d", "@d d", "@q"))
 REVOKED_AT, STARTED_AT, ENDED_AT, RENEWED_AT = 8, 40, 56, 64
-HEADER = struct.Struct("@q q d d")
-CLAIMS_AT, ANSWERED_AT, ASKED_AT, BACK_BY_AT = 0, 8, 16, 24
+HEADER = struct.Struct("@q q d d q")
+CLAIMS_AT, ANSWERED_AT, ASKED_AT, BACK_BY_AT, ROOM_AT = 0, 8, 16, 24, 32
+
+
+class Room(IntFlag):
+    """What kind of tasks a child has free slots for."""
+
+    NONE = 0
+    FUNCTIONS = 1
+    COROUTINES = 2
+    ALL = 3
 
 
 class State(IntEnum):
@@ -75,6 +84,9 @@ class InFlightTable:
         """The child's main thread will be back in its loop by then."""
         TIME.pack_into(self.memory, BACK_BY_AT, moment)
 
+    def note_room(self, room: Room) -> None:
+        COUNT.pack_into(self.memory, ROOM_AT, room)
+
     def claim(self, lease: Lease, now: float) -> int:
         """The place of its entry, until it is cleared."""
         COUNT.pack_into(self.memory, CLAIMS_AT, self.claims + 1)
@@ -115,6 +127,16 @@ class InFlightTable:
         return float(TIME.unpack_from(self.memory, BACK_BY_AT)[0])
 
     @property
+    def room(self) -> Room:
+        """As the child last told, before it began to wait."""
+        return Room(COUNT.unpack_from(self.memory, ROOM_AT)[0])
+
+    @property
+    def load(self) -> int:
+        """How many leases the child holds."""
+        return self.claims - self.answered
+
+    @property
     def renewals_asked_at(self) -> float:
         """When the supervisor last asked for renewals and got an answer, whichever leases it was about."""
         return float(TIME.unpack_from(self.memory, ASKED_AT)[0])
@@ -130,6 +152,8 @@ class InFlightTable:
         NUMBER.pack_into(self.memory, self.offset(entry.place) + REVOKED_AT, 1)
 
     def entries(self, *states: State) -> Iterator[Entry]:
+        if not self.load:
+            return  # the supervisor looks at all its children several times a second, and most of them rest
         for place in range(self.size):
             state, attempts, revoked, _, task_id, *times = ENTRY.unpack_from(self.memory, self.offset(place))
             if state != State.FREE and (not states or state in states):

@@ -55,6 +55,11 @@ class Pong:
 
 
 @dataclass(frozen=True, slots=True)
+class MoreDue:
+    """The child claimed as many as it could: there may be more, for others."""
+
+
+@dataclass(frozen=True, slots=True)
 class Leaving:
     """The child stops by its own decision and wants to be replaced."""
 
@@ -82,9 +87,10 @@ class Counted:
     """How many fell into each bucket of taskqueue/operator/histogram.py."""
 
 
-Message: TypeAlias = ClaimNow | LeasesRenewed | LeasesLost | Stop | Ping | Pong | Leaving | Goodbye | Counted
+Message: TypeAlias = ClaimNow | LeasesRenewed | LeasesLost | Stop | Ping | Pong | MoreDue | Leaving | Goodbye | Counted
 KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (ClaimNow, LeasesRenewed, LeasesLost, Stop, Ping, Pong, Leaving, Goodbye, Counted)
+    kind.__name__: kind
+    for kind in (ClaimNow, LeasesRenewed, LeasesLost, Stop, Ping, Pong, MoreDue, Leaving, Goodbye, Counted)
 }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connections
@@ -18,12 +19,31 @@ from django.db import connections
 from ..child.child import Child
 from ..child.prefetch import MOST_AHEAD
 from ..child.process import run_child
+from ..child.watch import EXIT_FENCED
 from ..options import WorkerOptions
 from ..shared.channel import Channel, channel_pair
 from ..shared.inflight import Entry, InFlightTable, State
 from ..shared.messages import Message, Stop
 
 SILENT_SECONDS = 5.0
+
+
+class Death(NamedTuple):
+    """How a process ended that nobody asked to: by a signal or with a code, and how large it was at the most."""
+
+    signal: str | None
+    exit_code: int | None
+    peak_memory: int
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What events tell of it."""
+        return {"process": self._asdict()}
+
+    @property
+    def is_crash(self) -> bool:
+        """Not where it fenced itself off: for that it is the database that was away."""
+        return self.exit_code != EXIT_FENCED
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +65,11 @@ class ChildProcess:
     given_up: set[UUID] = field(default_factory=set)
     """Tasks whose attempt here counts no more, whatever still runs of it."""
     share: int | None = None
+    woken_at: float = 0.0
+    is_alone: bool = False
+    """It runs one task that has killed its process before, and ends."""
+    death: Death | None = None
+    """How its process ended by itself."""
 
     def entries(self, *states: State) -> list[Entry]:
         return list(self.inflight.entries(*states))
@@ -122,4 +147,6 @@ def start_child(
         channel.close()
     for channel in (ours, our_stats):
         channel.socket.settimeout(0)
-    return ChildProcess(pid, worker_id, ours, our_stats, inflight, share=options.max_tasks)
+    return ChildProcess(
+        pid, worker_id, ours, our_stats, inflight, share=options.max_tasks, is_alone=options.only is not None
+    )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from ... import __version__, registry
 from ...conf import options
-from ...taskqueue import deregister_worker, heartbeat, listed_names, register_worker, sync_schedules
+from ...taskqueue import Peer, deregister_worker, heartbeat, listed_names, register_worker, sync_schedules
 from ..identity import installed_versions
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
@@ -49,12 +50,15 @@ class Heartbeat:
             with suppress(OSError):  # who watches the file will notice
                 Path(self.options.heartbeat_file).touch()
 
-    def beat(self, running: int) -> tuple[bool, int] | None:
-        """Where it is due: whether an operator asked the worker to stop, and how many workers are alive."""
+    def beat(self, count_running: Callable[[], int], *, listening: bool) -> list[Peer] | None:
+        """Where it is due: the workers that are alive."""
         if not self.database.is_available or not self.beating.is_due():
             return None
+        running = count_running()
         try:
-            return self.database.call(lambda: heartbeat(self.worker_id, self.options.backend, running))
+            return self.database.call(
+                lambda: heartbeat(self.worker_id, self.options.backend, running, listening=listening)
+            )
         except Unavailable:
             return None
 

@@ -8,11 +8,12 @@ from time import monotonic
 from uuid import UUID
 
 from ...rules.failure import Code, Failure
+from ...rules.transitions import SUSPECT
 from ...taskqueue import Failed, Lease, Outcome, Receipt, Released, finish, leases_of, recover
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.inflight import State
 from ..shared.outcomes import OutcomeRecorder, Recorded
-from .child_process import ChildProcess
+from .child_process import ChildProcess, Death
 
 SECOND_LOOK_SECONDS = 2.0
 MOST_AT_ONCE = 500
@@ -31,6 +32,8 @@ class OrphanRecovery:
     def __init__(self, supervisor_id: str, backend: str, database: DatabaseCaller, recorder: OutcomeRecorder) -> None:
         self.actor, self.backend, self.database, self.recorder = supervisor_id, backend, database, recorder
         self.dead: list[DeadChild] = []
+        self.has_crashed = False
+        """A process has died since somebody last asked, so there may be a task to run alone."""
 
     def add(self, child: ChildProcess, cause: str) -> None:
         self.dead.append(DeadChild(child, cause))
@@ -61,11 +64,26 @@ class OrphanRecovery:
         begun = set() if child.is_killed else {entry.task_id for entry in child.entries(State.STARTED, State.ENDED)}
         self.record([Released(lease, cause, actor=self.actor) for lease in leases if lease.id not in begun], child)
         if any(lease.id in begun for lease in leases):
-            lost = self.database.call(
-                lambda: recover(backend=self.backend, actor=self.actor, dead=child.id, cause=cause)
-            )
-            self.tell(lost, child)
+            self.recover_begun([lease for lease in leases if lease.id in begun], child, cause)
         return len(leases)
+
+    def recover_begun(self, leases: list[Lease], child: ChildProcess, cause: str) -> None:
+        """Each of them was there when the process died. What killed also the process that it had for itself fails."""
+        death = child.death if child.death and child.death.is_crash else None
+        if child.is_alone and death:
+            crashed: list[Outcome] = [
+                Failed(lease, crash_of(cause, death), self.actor, death.facts) for lease in leases
+            ]
+            self.record(crashed, child)
+            return
+        facts = death.facts if death else {}
+        lost = self.database.call(
+            lambda: recover(
+                backend=self.backend, actor=self.actor, dead=child.id, cause=cause, crashed=bool(death), facts=facts
+            )
+        )
+        self.tell(lost, child)
+        self.has_crashed = self.has_crashed or bool(death)
 
     def record_timeouts(self, child: ChildProcess) -> None:
         """Functions that did not yield: fail their attempts in their name."""
@@ -86,7 +104,7 @@ class OrphanRecovery:
         for start in range(0, len(outcomes), MOST_AT_ONCE):
             part = outcomes[start : start + MOST_AT_ONCE]
             receipts = self.database.call(lambda part=part: finish(part))  # type: ignore[misc]
-            reasons = [outcome.reason if isinstance(outcome, Released) else "did not yield" for outcome in part]
+            reasons = [reason_of(outcome) for outcome in part]
             self.tell(receipts, child, reasons)
 
     def tell(self, receipts: list[Receipt], child: ChildProcess, reasons: list[str] | None = None) -> None:
@@ -97,6 +115,20 @@ class OrphanRecovery:
         for receipt, reason in zip(receipts, reasons or [r.cause for r in receipts], strict=True):
             if receipt.accepted:
                 self.recorder.recorded(Recorded(receipt, reason, ran.get(receipt.lease.id, 0.0)), receipt)
+
+
+def reason_of(outcome: Outcome) -> str:
+    if isinstance(outcome, Released):
+        return outcome.reason
+    return "it killed its process" if isinstance(outcome, Failed) and outcome.facts else "did not yield"
+
+
+def crash_of(cause: str, death: Death) -> Failure:
+    message = (
+        f"It killed its process {SUSPECT} times, ran alone in a process of its own, and killed that too: {cause}. "
+        f"Peak memory: {death.peak_memory / 1024**2:.0f} MiB."
+    )
+    return Failure(message, Code.CRASHED, exception="", traceback="")
 
 
 def timeout_of(lease: Lease) -> Failure:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from math import ceil
 from time import monotonic
+from typing import NamedTuple
 
+from ...models import Task
 from ..identity import child_id
 from ..options import WorkerOptions
-from .child_process import ChildProcess, start_child
+from .child_process import ChildProcess, Death, start_child
 
 logger = logging.getLogger(__name__)
 CALM_SECONDS = 10.0
 LONGEST_BACKOFF = 1.0
 FORK_AGAIN_SECONDS = 1.0
+MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 
 
 class ChildPool:
@@ -34,7 +38,7 @@ class ChildPool:
 
     @property
     def working(self) -> list[ChildProcess]:
-        return [child for child in self.children if child.stop_reason is None]
+        return [child for child in self.children if child.stop_reason is None and not child.is_alone]
 
     def fill(self) -> list[ChildProcess]:
         """Start as many children as are missing, unless they keep crashing."""
@@ -54,12 +58,23 @@ class ChildPool:
     def start(self) -> ChildProcess | None:
         """None where the system refuses a process: the others work on, and it is tried again."""
         # After a crash one task at a time until some have gone well: a task that kills its process dies alone.
-        careful, options = self.crashes > 0, self.share()
+        return self.start_with(self.share(), careful=self.crashes > 0)
+
+    def start_alone(self, task: Task) -> ChildProcess | None:
+        """A child of its own for one task. One at a time; None where there is one, or no room for a process."""
+        if any(child.is_alone for child in self.children):
+            return None
+        alone = replace(self.options, threads=1, async_slots=1, max_tasks=1, drain=True, only=task)
+        child = self.start_with(alone, careful=False)
+        self.children += [child] if child else []
+        return child
+
+    def start_with(self, options: WorkerOptions, *, careful: bool) -> ChildProcess | None:
         name = child_id(self.supervisor_id, self.forked + 1)
         try:
             child = start_child(name, options, self.close_in_child, careful=careful)
         except OSError as error:
-            if self.tasks_left is not None and options.max_tasks is not None:
+            if self.tasks_left is not None and options.max_tasks is not None and options.only is None:
                 self.tasks_left += options.max_tasks
             self.start_after = monotonic() + FORK_AGAIN_SECONDS
             logger.warning("no process for a child (%s); trying again in %gs", error.strerror, FORK_AGAIN_SECONDS)
@@ -75,7 +90,7 @@ class ChildPool:
         self.tasks_left -= part
         return replace(self.options, max_tasks=part)
 
-    def reap(self, statuses: dict[int, int]) -> list[tuple[ChildProcess, str]]:
+    def reap(self, statuses: dict[int, Ended]) -> list[tuple[ChildProcess, str]]:
         """The children among the processes that have ended, each with the cause."""
         ended = [child for child in self.children if child.pid in statuses]
         self.children = [child for child in self.children if child.pid not in statuses]
@@ -83,8 +98,14 @@ class ChildPool:
             self.crashes = 0
         return [(child, self.record_exit(child, statuses[child.pid])) for child in ended]
 
-    def record_exit(self, child: ChildProcess, status: int) -> str:
+    def record_exit(self, child: ChildProcess, ended: Ended) -> str:
         """Take the child's end into account. Returns the cause."""
+        status, child.death = ended.status, None if child.is_killed else death_of(ended)
+        if child.is_alone and not child.is_killed and status:
+            logger.error("child %s, alone with one task, ended: %s", child.id, cause_of(status))
+            return cause_of(status)
+        if child.is_alone:
+            return child.stop_reason or "the worker was stopped"
         if self.tasks_left is not None and child.share is not None:
             self.tasks_left += child.share - child.inflight.claims
         if child.has_drained:
@@ -105,13 +126,26 @@ class ChildPool:
         return min(LONGEST_BACKOFF, 0.05 * 2 ** (self.crashes - 2)) if self.crashes > 1 else 0.0
 
 
-def ended_processes() -> dict[int, int]:
-    """Wait statuses by pid. As PID 1 of a container we inherit processes that tasks left behind, and reap those too."""
-    statuses: dict[int, int] = {}
+class Ended(NamedTuple):
+    """How a process ended, and how many bytes it took at the most."""
+
+    status: int
+    peak_memory: int
+
+
+def ended_processes() -> dict[int, Ended]:
+    """By pid. As PID 1 of a container we inherit processes that tasks left behind, and reap those too."""
+    statuses: dict[int, Ended] = {}
     with suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            statuses[ended[0]] = ended[1]
+        while (ended := os.wait4(-1, os.WNOHANG))[0]:
+            statuses[ended[0]] = Ended(ended[1], ended[2].ru_maxrss * MAXRSS_BYTES)
     return statuses
+
+
+def death_of(ended: Ended) -> Death:
+    if os.WIFSIGNALED(ended.status):
+        return Death(signal.Signals(os.WTERMSIG(ended.status)).name, None, ended.peak_memory)
+    return Death(None, os.WEXITSTATUS(ended.status), ended.peak_memory)
 
 
 def cause_of(status: int) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from time import monotonic, sleep
 
 from ...conf import options as queue_options
-from ...rules.queues import serves
 from ...signals import worker_started
 from ...taskqueue import database
 from ...taskqueue.producer.wakeup import Kind
@@ -23,7 +22,7 @@ from ..logs import log_exception
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.lifecycle import announce
-from ..shared.messages import ClaimNow, Counted, Goodbye, Leaving, Message
+from ..shared.messages import Counted, Goodbye, Leaving, Message, MoreDue
 from ..shared.outcomes import OutcomeRecorder
 from ..shared.stats import StatsWriter
 from ..shared.timer import Every
@@ -31,12 +30,14 @@ from .autoreload import Autoreloader
 from .child_process import ChildProcess
 from .finished_signals import SignalProcess
 from .heartbeat import Heartbeat
+from .isolation import Isolation
 from .leases import LeaseRenewal
-from .listener import Listener
 from .maintenance import Maintenance
 from .orphans import OrphanRecovery
 from .pool import ChildPool, ended_processes
 from .signal_handling import SignalInbox
+from .wakeup.arrivals import Arrivals
+from .wakeup.listener import Listener
 from .watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,8 @@ class Supervisor:
         self.watchdog = Watchdog(options.backend, self.database, self.leases, self.orphans)
         self.heartbeat = Heartbeat(self.id, options, self.database)
         self.pool = ChildPool(self.id, options, self.close_in_child)
+        self.arrivals = Arrivals(self.id, options, self.database, self.pool)
+        self.isolation = Isolation(options, self.database, self.pool)
         self.autoreloader = Autoreloader(wanted=options.reload)
         self.selector = selectors.DefaultSelector()
         self.signals = SignalInbox()
@@ -104,6 +107,7 @@ class Supervisor:
             self.watch_children,
             self.maintain,
             self.send_heartbeat,
+            self.arrivals.poll,
             self.stats.tick,
             self.finished_signals.tick,
             self.staff_or_stop,
@@ -123,6 +127,9 @@ class Supervisor:
 
     def recover_orphans(self) -> None:
         self.wake_children(self.orphans.tick())
+        if self.orphans.has_crashed:
+            self.orphans.has_crashed = False
+            self.isolation.looking.hurry()
 
     def renew_leases(self) -> None:
         self.leases.tick(self.pool.children)
@@ -135,12 +142,16 @@ class Supervisor:
 
     def send_heartbeat(self) -> None:
         self.heartbeat.touch_file()
-        answer = self.heartbeat.beat(sum(len(child.running()) for child in self.pool.children))
-        if answer is not None:
-            asked_to_stop, alive = answer
-            self.maintenance.share_with(alive)
-            if asked_to_stop:
+        listening = self.listener.connection is not None
+        alive = self.heartbeat.beat(self.count_running, listening=listening)
+        if alive is not None:
+            self.arrivals.learn(alive, listening=listening)
+            self.maintenance.share_with(len(alive), is_pruner=self.arrivals.peers.is_first)
+            if any(peer.id == self.id and peer.stop_asked_at for peer in alive):
                 self.stop("asked by an operator")
+
+    def count_running(self) -> int:
+        return sum(len(child.running()) for child in self.pool.children)
 
     def staff_or_stop(self) -> None:
         if self.stop_by is not None:
@@ -148,6 +159,7 @@ class Supervisor:
                 self.kill_children()
             return
         self.fill_pool()
+        self.register_child(self.isolation.tick())
         if self.is_out_of_time:
             self.stop("--max-time is over")
         changed = self.autoreloader.changed_file()
@@ -166,6 +178,10 @@ class Supervisor:
 
     def fill_pool(self) -> None:
         for child in self.pool.fill():
+            self.register_child(child)
+
+    def register_child(self, child: ChildProcess | None) -> None:
+        if child is not None:
             self.selector.register(child.channel.socket, selectors.EVENT_READ, child)
 
     # Events: messages of children, wake-ups and signals
@@ -186,9 +202,12 @@ class Supervisor:
             self.read_stats(child)
 
     def wait_timeout(self) -> float:
-        """Seconds to wait: not past the moment at which the database may be tried again."""
-        wait = self.database.try_after - monotonic()
-        return min(TICK_SECONDS, wait) if wait > 0 else TICK_SECONDS
+        """Seconds to wait: not past the moment at which the database may be tried again, or is to be asked."""
+        if not self.database.is_available:
+            return min(TICK_SECONDS, max(0.0, self.database.try_after - monotonic()))
+        if self.maintenance.is_pruning:
+            return 0.0
+        return min(TICK_SECONDS, max(0.0, self.arrivals.polling.next - monotonic()))
 
     def read_messages(self, child: ChildProcess) -> None:
         for message in child.channel.receive():
@@ -200,6 +219,8 @@ class Supervisor:
 
     def handle_message(self, child: ChildProcess, message: Message) -> None:
         match message:
+            case MoreDue():
+                self.arrivals.note_more()
             case Leaving(reason):
                 child.stop_reason = child.stop_reason or reason
             case Goodbye(drained):
@@ -218,15 +239,11 @@ class Supervisor:
         if any(message.kind is Kind.CANCELLED for message in messages):
             # Which task it is does not matter: renewal is how a lost lease is learnt, and the message only hurries it.
             self.leases.renewing.hurry()
-        self.wake_children(sum(message.kind is Kind.WORK and self.serves(message.subject) for message in messages))
-
-    def serves(self, queue: str) -> bool:
-        return serves(queue, self.options.queues, self.options.exclude)
+        self.arrivals.hear(messages)
 
     def wake_children(self, tasks: int) -> None:
         if tasks:
-            for child in self.pool.working:
-                child.send(ClaimNow())
+            self.arrivals.wake(1)
 
     # Signals: the first asks, the second insists
 
@@ -247,13 +264,12 @@ class Supervisor:
         if self.stop_by is not None:
             return
         self.stop_by = monotonic() + self.options.grace
-        running = sum(len(child.running()) for child in self.pool.children)
         for child in self.pool.children:
             child.ask_to_stop("the worker shut down")
         logger.info(
             "%s: stopping · %d running, waiting up to %gs (again to hand them back now)",
             why,
-            running,
+            self.count_running(),
             self.options.grace,
         )
 
@@ -275,12 +291,13 @@ class Supervisor:
                 sleep(max(0.0, patient.database.try_after - monotonic()))
 
     def reap_children(self) -> None:
-        statuses = ended_processes()
+        ended = ended_processes()
+        statuses = {pid: each.status for pid, each in ended.items()}
         if self.finished_signals.pid in statuses:
             self.finished_signals.note_exit(statuses[self.finished_signals.pid])
         if self.autoreloader.passed_trial(statuses):
             self.restart("SIGHUP")
-        for child, cause in self.pool.reap(statuses):
+        for child, cause in self.pool.reap(ended):
             if not child.channel.closed:
                 self.read_messages(child)
             if not child.channel.closed:

@@ -14,6 +14,7 @@ from .leaks import *
 from .marks import *
 from .plain import *
 from .stuck import *
+from .workflows import *
 
 if "EXTRA_MODULE" in os.environ:
     import_module(os.environ["EXTRA_MODULE"])

@@ -11,10 +11,10 @@ from typing import Any
 from django.db import connections
 from django.db.utils import Error
 
-from ...taskqueue.engines import engine_for
-from ...taskqueue.producer.wakeup import CHANNEL, Kind, WakeUp, read_message
-from ..shared.deadline import Deadline
-from ..shared.timer import Every
+from ....taskqueue.engines import engine_for
+from ....taskqueue.producer.wakeup import CHANNEL, Kind, WakeUp, read_message
+from ...shared.deadline import Deadline
+from ...shared.timer import Every
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Listener:
         try:
             self.connection.pgconn.consume_input()
             notes = iter(self.connection.pgconn.notifies, None)
-            return {message for note in notes if (message := read_message(note.extra.decode()))}
+            return {message for note in notes if (message := read_message(note.extra.decode(), note.be_pid))}
         except Exception as error:
             logger.debug("lost the connection for wake-ups: %s", error)
             self.close()

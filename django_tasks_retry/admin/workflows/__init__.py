@@ -1,0 +1,1 @@
+"""Steps, batches and runs on the pages of the console."""

@@ -1,0 +1,1 @@
+"""Pure decisions about lanes: limits, templates, windows of starts, shares."""

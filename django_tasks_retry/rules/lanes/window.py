@@ -1,0 +1,48 @@
+"""Starts within a sliding window, remembered in a few buckets: never fewer than there were.
+
+A bucket is the instant at which it ends, and a count. A start is counted in a bucket that ends after it, and a bucket
+counts until it has left the window as a whole; so whatever the buckets' width, no window of that length ever holds more
+starts than are counted. The price is at most one bucket's width, a 64th of the window, in which fewer may start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+Buckets: TypeAlias = list[tuple[float, int]]
+BUCKETS = 64
+
+
+def in_window(recent: Sequence[Sequence[float]], per: float, now: float) -> Buckets:
+    """The buckets that still count, the oldest first. Times are seconds of the queue's clock."""
+    return sorted((float(end), int(count)) for end, count in recent if end > now - per)
+
+
+def room(recent: Sequence[Sequence[float]], starts: int, per: float, now: float) -> int:
+    """How many may start now."""
+    return max(0, starts - sum(count for _, count in in_window(recent, per, now)))
+
+
+def opens_in(recent: Sequence[Sequence[float]], starts: int, per: float, now: float) -> float:
+    """Seconds until one may start."""
+    buckets = in_window(recent, per, now)
+    over = sum(count for _, count in buckets) - starts + 1
+    for end, count in buckets:
+        if over <= 0:
+            break
+        over -= count
+        if over <= 0:
+            return max(0.0, end + per - now)
+    return 0.0
+
+
+def with_starts(recent: Sequence[Sequence[float]], count: int, per: float, now: float) -> Buckets:
+    """The buckets after so many starts, none of them later than `now`."""
+    width = per / BUCKETS
+    end = math.ceil(now / width) * width
+    end = end if end > now else end + width
+    buckets = dict(in_window(recent, per, now))
+    buckets[end] = buckets.get(end, 0) + count
+    return sorted(buckets.items())

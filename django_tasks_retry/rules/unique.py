@@ -1,0 +1,39 @@
+"""What happens to a call whose unique key is taken, and which keys stand for one another."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+SUFFIX = ":again"
+"""A key has two places: its own, and this one for the task that runs once more after the one that runs."""
+
+CLOSE_ENOUGH = 0.05
+"""The share of `debounce` by which a waiting task is not worth moving: a burst writes twenty moves, not a thousand."""
+
+
+class OnConflict(StrEnum):
+    """`keep` gives the caller the one that is there, `replace` takes its place, `again` follows it, `raise` refuses."""
+
+    KEEP = "keep"
+    REPLACE = "replace"
+    AGAIN = "again"
+    RAISE = "raise"
+
+
+class Conflict(NamedTuple):
+    """How a call wants a taken key to be handled. Times are seconds."""
+
+    mode: OnConflict
+    key: str
+    debounce: float | None = None
+    debounce_max: float | None = None
+
+
+def places_of(key: str) -> tuple[str, str]:
+    return key, f"{key}{SUFFIX}"
+
+
+def other_place(key: str, taken: str) -> str:
+    first, second = places_of(key)
+    return second if taken == first else first

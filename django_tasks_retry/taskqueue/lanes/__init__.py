@@ -1,0 +1,1 @@
+"""Lanes of tasks: their limits, claims under them, and what people decide about them."""

@@ -1,0 +1,99 @@
+"""How lanes stand: what runs, what waits, what is full or paused; at a cost that is bounded for each lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import F, Q
+
+from ...clock import now
+from ...models import LaneState, Task
+from ...models.lanes import LANE
+from ...rules.lanes import window
+from ...rules.lanes.limits import Limit
+from ..database import database
+from ..operator.summaries import depths
+from .limits import decided, limit_of
+from .states import COLUMNS, count_running
+
+MOST_SHOWN = 50
+MOST_WAITING = 1000
+MOST_RUNNING = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSummary:
+    """One lane, queue or function with what holds it back. `waiting` counts due tasks, up to MOST_WAITING + 1."""
+
+    state: LaneState
+    limit: Limit
+    running: int
+    waiting: int
+    started: int
+    opens_in: float
+
+    @property
+    def label(self) -> str:
+        return self.state.label
+
+    @property
+    def is_paused(self) -> bool:
+        return self.state.paused_at is not None
+
+    @property
+    def is_full(self) -> bool:
+        most = 1 if self.state.probing_since else self.limit.most_running
+        return most is not None and self.running >= most
+
+    @property
+    def is_throttled(self) -> bool:
+        return self.limit.starts is not None and self.started >= self.limit.starts
+
+
+def summarize_lanes(backend: str, search: str = "") -> list[LaneSummary]:
+    """Those with a row, the paused and decided ones first."""
+    using = database(backend)
+    states = LaneState.objects.using(using).filter(name__contains=search) if search else LaneState.objects.using(using)
+    order = [F("paused_at").desc(nulls_last=True), F("decided_by").desc(), "kind", "name"]
+    return summarize(list(states.order_by(*order)[:MOST_SHOWN]), backend)
+
+
+def summarize(states: Sequence[LaneState], backend: str) -> list[LaneSummary]:
+    using = database(backend)
+    running, waiting, moment = count_running([s.label for s in states], using), in_line(using), now(using)
+    return [summary_of(state, running[state.label], waiting, moment, backend) for state in states]
+
+
+def summary_of(state: LaneState, running: int, in_line: Q, moment: datetime, backend: str) -> LaneSummary:
+    limit, time = decided(state, limit_of(state.label, backend)), moment.timestamp()
+    due = Task.objects.using(database(backend)).due().filter(in_line, **{COLUMNS[state.kind]: state.name})
+    if state.kind == LANE:
+        due = due.filter(lane__gt="")
+    started, opens_in = 0, 0.0
+    if limit.starts is not None:
+        started = sum(count for _, count in window.in_window(state.recent, limit.per, time))
+        opens_in = window.opens_in(state.recent, limit.starts, limit.per, time)
+    return LaneSummary(state, limit, running, due[: MOST_WAITING + 1].count(), started, opens_in)
+
+
+def in_line(using: str) -> Q:
+    """The queues and priorities in which tasks wait: said for the sake of the index."""
+    found = Q(pk__in=[])
+    for depth in depths(using):
+        found |= Q(queue=depth.queue, priority=depth.priority)
+    return found
+
+
+def summary_for(label: str, backend: str) -> LaneSummary | None:
+    """None where it has no row, and so nothing holds it back."""
+    state = LaneState.objects.using(database(backend)).among([label]).first()
+    return summarize([state], backend)[0] if state else None
+
+
+def running_in(lane: str, using: str) -> list[UUID]:
+    """Some of those that run in a lane."""
+    running = Task.objects.using(using).running().filter(lane=lane, lane__gt="")
+    return list(running.order_by("pk").values_list("pk", flat=True)[:MOST_RUNNING])

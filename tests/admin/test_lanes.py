@@ -1,0 +1,70 @@
+"""The page of lanes."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_tasks_retry import taskqueue
+from django_tasks_retry.models import LaneState, OperatorEvent, Task
+from tests import tasks
+
+BASE = "/admin/django_tasks_retry/lanestate/"
+NASTY = "<script>alert(1)</script>'\"&"
+
+
+def shown(client, **query) -> str:
+    response = client.get(BASE, query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+@pytest.fixture
+def full(database):
+    Task.objects.enqueue_many([(tasks.sync, [7]) for _ in range(3)])
+    assert len(taskqueue.claim("w/1", limit=5)) == 2
+
+
+@pytest.mark.usefixtures("full")
+def test_it_tells_what_is_full_who_waits_and_who_paused_what(operator):
+    taskqueue.pause_lane("stripe", by="ann", reason="API down")
+    page = shown(operator)
+    for text in ("tenant-7", "2 / 2", "full", "stripe", "paused by ann", "API down"):
+        assert text in page
+
+
+def test_a_lane_is_paused_limited_and_resumed_with_a_reason(operator):
+    operator.post(f"{BASE}pause/", {"lane": "stripe", "reason": "API down"})
+    operator.post(f"{BASE}limit/", {"lane": "stripe", "running": "3", "starts": "", "per": "", "reason": "agreed"})
+    state = LaneState.objects.get()
+    assert (state.paused_at is not None, state.reason, state.running, state.decided_for) == (
+        True,
+        "API down",
+        3,
+        "agreed",
+    )
+    operator.post(f"{BASE}resume/", {"lane": "stripe", "reason": "back"})
+    assert LaneState.objects.get().paused_at is None
+    kinds = OperatorEvent.objects.order_by("id").values_list("kind", "reason")
+    assert list(kinds) == [("lane.paused", "API down"), ("lane.limited", "agreed"), ("lane.resumed", "back")]
+
+
+@pytest.mark.parametrize("wrong", [{"lane": ""}, {"lane": "queue:crm"}, {"lane": "a" * 200}])
+def test_what_names_no_lane_changes_nothing(operator, wrong):
+    assert operator.post(f"{BASE}pause/", wrong).status_code == 302
+    assert operator.post(f"{BASE}limit/", {"lane": "a", "running": "-1"}).status_code == 302
+    assert not LaneState.objects.exists()
+
+
+def test_who_may_only_look_changes_nothing(session_with):
+    client = session_with("view_lanestate")
+    assert "Pause or limit" not in shown(client)
+    assert client.post(f"{BASE}pause/", {"lane": "a"}).status_code == 403
+
+
+def test_who_may_not_view_lanes_is_refused(session_with):
+    assert session_with("view_task").get(BASE).status_code == 403
+
+
+def test_names_and_reasons_are_texts(operator):
+    taskqueue.pause_lane(NASTY, by="ann", reason=NASTY)
+    assert NASTY not in shown(operator, q="<script>")

@@ -1,0 +1,176 @@
+"""The console shows what a task remembers and waits for, a batch, and a run as a tree."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from django_tasks_retry import signal, taskqueue
+from django_tasks_retry.display.explain import explain
+from django_tasks_retry.display.scope import Scope, current_scope
+from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue.workflows.memory import Kind, Memory
+from django_tasks_retry.testing import Tasks
+from django_tasks_retry.testing.inline import run_inline
+from tests.steps import claim_one, now_of
+from tests.workflows import tasks
+
+
+@pytest.fixture
+def kit(database: str):
+    tasks.calls.clear()
+    kit = Tasks()
+    yield kit
+    kit.close()
+
+
+def run_one() -> None:
+    run_inline(claim_one("console"))
+
+
+def page(client: Any, view: str, *args: Any, status: int = 200) -> str:
+    answer = client.get(reverse(f"admin:django_tasks_retry_task_{view}", args=args))
+    assert answer.status_code == status
+    return answer.content.decode()
+
+
+def why(task: Task) -> str:
+    scope: Scope = current_scope()
+    return explain(now_of(task), [], scope, can_see_payload=True).sentence
+
+
+def members() -> list[Task]:
+    return list(Task.objects.filter(batch__isnull=False).order_by("pk"))
+
+
+def test_the_page_of_a_task_shows_its_steps_and_marks_them_on_the_timeline(operator, kit):
+    task = Task.objects.enqueue(tasks.steps, ["split", "stock"])
+    kit.run_due()
+    text = page(operator, "change", task.pk)
+    assert "step split" in text
+    assert text.count('class="dtr-mark"') == 2
+    assert "&quot;stock&quot;" in text
+
+
+def test_results_of_steps_need_the_permission_to_see_payloads(session_with, kit):
+    task = Task.objects.enqueue(tasks.steps, ["secret result"])
+    kit.run_due()
+    text = page(session_with("view_task"), "change", task.pk)
+    assert "secret result" in text, "its name"
+    assert "&quot;secret result&quot;" not in text
+
+
+def test_why_tells_how_many_tasks_are_waited_for(operator, kit):
+    task = Task.objects.enqueue(tasks.fan_out, [[1, 2, 3]])
+    run_one()
+    run_one()
+    assert why(task) == "It waits for 2 of 3 tasks."
+    assert "1 done, 0 failed, 2 open" in page(operator, "change", task.pk)
+
+
+def test_why_tells_which_signal_is_waited_for_and_until_when(kit):
+    endless, bounded = (Task.objects.enqueue(tasks.approval, args) for args in (["approved:41"], ["approved:42", 3600]))
+    kit.run_due()
+    assert why(endless) == "It waits for the signal approved:41."
+    assert re.fullmatch(r"It waits for the signal approved:42 until \d{4}-\d\d-\d\d .*\.", why(bounded))
+
+
+def test_the_page_of_a_batch_tells_done_failed_and_open_and_who_waits(operator, kit):
+    task = Task.objects.enqueue(tasks.fan_out, [[1, -2, 3]])
+    for _ in range(3):
+        run_one()
+    [batch] = {member.batch for member in members()}
+    text = page(operator, "batch", batch)
+    assert "2 of 3 tasks have ended." in text
+    assert str(task.pk) in text
+    assert "Retry the failed" in text
+    listed = operator.get(reverse("admin:django_tasks_retry_task_changelist"), {"q": f"batch:{batch} status:failed"})
+    assert listed.context["cl"].result_list[0].pk == members()[1].pk
+
+
+def test_the_failed_of_a_batch_are_retried_together(operator, kit):
+    Task.objects.enqueue(tasks.fan_out, [[-1, -2, 3]])
+    run_one()
+    for _ in range(2):
+        run_one()
+    batch = members()[0].batch
+    url = reverse("admin:django_tasks_retry_task_batch_retry", args=[batch])
+    asked = operator.post(url)
+    assert "2 tasks will be retried" in asked.content.decode()
+    other = operator.post(reverse("admin:django_tasks_retry_task_batch_cancel", args=[batch]))
+    assert "1 task will be cancelled" in other.content.decode()
+
+
+def test_a_batch_or_run_that_is_gone_says_so(operator, kit):
+    gone = "01890000-0000-7000-8000-000000000000"
+    assert "No such batch" in page(operator, "batch", gone, status=404)
+    assert "No such run" in page(operator, "run", gone, status=404)
+
+
+def test_a_run_is_drawn_as_a_tree_with_its_text_beside_it(operator, kit):
+    task = Task.objects.enqueue(tasks.tree, [2, 2])
+    kit.run_due()
+    text = page(operator, "run", task.run_id)
+    assert "7 of 7 tasks have ended." in text
+    assert (
+        text.count("<rect class=") == text.count("<li><a href=") - text.count("dtr-nav-item")
+        or text.count("<rect") == 7
+    )
+    assert text.count("level 2") == 4
+    assert text.count("<polyline") == 6 + 3, "a line to each, and one down from each that has any below it"
+
+
+@pytest.mark.parametrize("permissions", [(), ("view_task",)])
+def test_pages_of_batches_and_runs_need_permissions(session_with, kit, permissions):
+    task = Task.objects.enqueue(tasks.fan_out, [[1]])
+    run_one()
+    batch = members()[0].batch
+    if not permissions:
+        client = session_with("view_queue")
+        page(client, "run", task.run_id, status=403)
+        page(client, "batch", batch, status=403)
+        return
+    viewer = session_with(*permissions)
+    assert "Retry the failed" not in page(viewer, "batch", batch)
+    assert viewer.post(reverse("admin:django_tasks_retry_task_batch_retry", args=[batch])).status_code == 403
+
+
+@pytest.mark.parametrize(("given", "steps"), [({}, 0), ({"resume": "1"}, 2)])
+def test_a_retry_resumes_where_it_is_asked_to(operator, kit, given, steps):
+    task = Task.objects.enqueue(tasks.steps, ["a", "b"], {"fail_at": "b"}, max_attempts=1)
+    kit.run_due()
+    assert "Go on from the steps" in page(operator, "change", task.pk)
+    operator.post(reverse("admin:django_tasks_retry_task_retry", args=[task.pk]), given)
+    again = Task.objects.get(retry_of=task.pk)
+    assert again.steps.count() == steps
+
+
+def test_a_signal_that_came_is_shown_with_its_step(operator, kit):
+    signal("approved:1", {"by": 7})
+    task = Task.objects.enqueue(tasks.approval, ["approved:1"])
+    kit.run_due()
+    assert "approved:1" in page(operator, "change", task.pk)
+    assert taskqueue.signal("approved:1") is False
+
+
+def test_steps_that_the_code_no_longer_comes_to_are_shown_as_left_behind(operator, kit):
+    task = Task.objects.enqueue(tasks.steps, ["a"])
+    lease = claim_one("another release")
+    Memory(lease).remember("renamed since", Kind.STEP, 1)
+    taskqueue.release_task(lease, "it is deployed")
+    assert "left behind" not in page(operator, "change", task.pk)
+    kit.run_due()
+    assert page(operator, "change", task.pk).count("left behind") == 1
+
+
+def test_the_list_says_that_a_task_waits(operator, kit):
+    Task.objects.enqueue(tasks.fan_out, [[1]])
+    run_one()
+    Task.objects.enqueue(tasks.approval, ["x"], priority=9)
+    run_one()
+    text = page(operator, "changelist")
+    assert "waiting for tasks" in text
+    assert "waiting for a signal" in text

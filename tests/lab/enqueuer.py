@@ -1,0 +1,33 @@
+"""Enqueues one task after the other, and writes down which of them were acknowledged, and when."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from pathlib import Path
+
+import django
+from django.db import DEFAULT_DB_ALIAS, connections
+
+PAUSE = 0.04
+
+
+def main() -> None:
+    django.setup()
+    from tests.lab.tasks import leave_line
+
+    queue = os.environ["LAB_QUEUE"]
+    with Path(os.environ["LAB_ACKNOWLEDGED"]).open("a", buffering=1) as acknowledged:
+        for number in itertools.count():
+            try:
+                stored = leave_line.using(queue_name=queue).enqueue(number)
+                acknowledged.write(f"{number} {time.monotonic()} {stored.id}\n")
+            except Exception as error:  # noqa: BLE001 - the database is away: whatever it says
+                print(f"{time.monotonic():.1f} {type(error).__name__}: {error}", flush=True)  # noqa: T201
+                connections[DEFAULT_DB_ALIAS].close()
+            time.sleep(PAUSE)
+
+
+if __name__ == "__main__":
+    main()

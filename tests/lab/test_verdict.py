@@ -1,0 +1,55 @@
+"""The lab's own arithmetic, and that it says why where it cannot be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .load import read
+from .programs import why_not
+from .verdict import Outage, longest_gap, outages
+
+
+class Written:
+    """What one host has written down."""
+
+    def __init__(self, reach: str, acknowledged: list[float], runs: list[float], folder: Path) -> None:
+        self.reach, self.folder = reach, folder
+        self.lines: dict[str, list[float]] = {"acknowledged": acknowledged, "runs": runs}
+
+    def acknowledged(self) -> Any:
+        return self.told("acknowledged")
+
+    def runs(self) -> Any:
+        return self.told("runs")
+
+    def told(self, name: str) -> Any:
+        file = self.folder / f"{self.reach}-{name}"
+        file.write_text("".join(f"{number} {at}\n" for number, at in enumerate(self.lines[name])) + "99 3")
+        return read(file)
+
+
+def test_the_longest_gap_reaches_to_the_ends_of_what_was_watched():
+    assert longest_gap([1.0, 2.0, 5.0], 0.5, 6.0).seconds == 3.0
+    assert longest_gap([1.0, 2.0], 0.5, 9.0).seconds == 7.0
+    assert longest_gap([], 0.0, 4.0).seconds == 4.0
+
+
+def test_execution_is_late_by_what_passes_after_the_first_write_by_anybody(tmp_path):
+    first = Written("haproxy", [0.1, 10.0, 10.5], [0.2, 12.0, 12.5], tmp_path)
+    second = Written("multihost", [0.1, 11.0, 11.5], [0.2, 0.5, 0.9, 1.3], tmp_path)
+    assert outages([first, second], 0.0, 13.0)[0] == Outage("haproxy", 9.9, 11.8, 2.0)  # type: ignore[list-item]
+
+
+def test_a_line_that_is_still_being_written_is_not_read(tmp_path):
+    (tmp_path / "runs").write_text("1 2.5\n2 3")
+    assert [line.number for line in read(tmp_path / "runs")] == [1]
+    assert read(tmp_path / "none") == []
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may build the lab")
+def test_without_root_the_lab_says_what_it_needs():
+    assert "root" in str(why_not())

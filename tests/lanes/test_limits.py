@@ -1,0 +1,122 @@
+"""Of one lane, never more run at once than its limit says; whatever else waits is not held up by it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_tasks_retry import clock, taskqueue
+from django_tasks_retry.models import LaneState, Task
+from django_tasks_retry.taskqueue import Completed, Lanes
+from tests import tasks
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+def test_a_template_is_filled_in_from_the_arguments_of_the_call():
+    by_place, by_name = Task.objects.enqueue(tasks.sync, args=[7, 1]), tasks.sync.enqueue(tenant=8)
+    assert by_place.lane == "tenant-7"
+    assert Task.objects.get(pk=by_name.id).lane == "tenant-8"
+
+
+def test_a_function_without_a_template_is_one_lane(claim, enqueue):
+    assert Task.objects.enqueue(tasks.heavy).lane == "tests.tasks.heavy"
+    enqueue(tasks.heavy, 5)
+    assert len(claim()) == 3
+
+
+def test_no_more_run_than_the_limit_says(claim, enqueue):
+    enqueue(tasks.sync, 5, 1)
+    first = claim()
+    assert len(first) == 2
+    assert claim(worker="worker/2") == []
+    taskqueue.finish([Completed(first[0])])
+    assert len(claim(worker="worker/2")) == 1
+
+
+def test_a_full_lane_holds_up_no_other(claim, enqueue):
+    enqueue(tasks.sync, 5, 1)
+    enqueue(tasks.sync, 1, 2)
+    enqueue(tasks.noop, 3)
+    assert sorted(lease.lane for lease in claim()) == ["", "", "", "tenant-1", "tenant-1", "tenant-2"]
+
+
+def test_a_lane_is_one_over_queues_and_priorities(claim, enqueue):
+    for queue, priority in (("default", 0), ("emails", 0), ("default", 5)):
+        enqueue(tasks.sync, 2, 1, queue=queue, priority=priority)
+    assert len(claim()) == 2
+
+
+@pytest.mark.fault("F262")
+def test_an_expired_lease_holds_its_permit_until_it_is_taken_back(database, claim, enqueue):
+    enqueue(tasks.sync, 4, 1)
+    claim()
+    clock.shift(timedelta(seconds=61), database)
+    assert claim(worker="worker/2") == []
+    assert len(taskqueue.recover(actor="worker/2")) == 2
+    assert len(claim(worker="worker/2")) == 2
+
+
+def test_a_call_may_name_its_lane_or_leave_it():
+    assert Task.objects.enqueue(tasks.noop, lane="stripe").lane == "stripe"
+    assert Task.objects.enqueue(tasks.sync, args=[1], lane="").lane == ""
+
+
+def test_only_what_starts_at_once_is_claimed_from_a_limited_lane(enqueue):
+    enqueue(tasks.heavy, 3)
+    enqueue(tasks.noop, 3)
+    lanes, leases = Lanes(), []
+    for _ in range(3):
+        lanes.closed_until.clear()
+        lanes.looked_at = float("-inf")
+        leases += taskqueue.claim("worker/1", limit=10 - len(leases), lanes=lanes, at_once=0 if leases else 1)
+    assert sum(lease.lane != "" for lease in leases) <= 1
+
+
+def test_what_has_no_limit_has_no_row(claim, enqueue):
+    enqueue(tasks.noop, 3, lane="stripe")
+    enqueue(tasks.noop, 3)
+    assert len(claim()) == 6
+    assert not LaneState.objects.exists()
+
+
+def test_a_whole_queue_and_a_whole_function_are_limited_by_settings(claim, enqueue, settings):
+    limits = {"queue:emails": {"running": 2}, "function:tests.tasks.add": {"running": 1}}
+    settings.TASKS = with_lanes(settings.TASKS, limits)
+    enqueue(tasks.noop, 4, queue="emails")
+    enqueue(tasks.sync, 4, 1, queue="emails")
+    enqueue(tasks.add, 4, 1, 2)
+    enqueue(tasks.noop, 2)
+    leases = claim(limit=20)
+    assert sorted((lease.queue, lease.func_path) for lease in leases if lease.queue == "default") == [
+        ("default", "tests.tasks.add"), ("default", "tests.tasks.noop"), ("default", "tests.tasks.noop"),
+    ]  # fmt: skip
+    assert sum(lease.queue == "emails" for lease in leases) == 2
+
+
+def test_a_limit_of_the_settings_stands_before_that_of_the_code_and_a_decision_before_both(claim, enqueue, settings):
+    settings.TASKS = with_lanes(settings.TASKS, {"tenant-*": {"running": 3}})
+    enqueue(tasks.sync, 9, 1)
+    assert len(claim()) == 3
+    taskqueue.limit_lane("tenant-1", running=5, by="ann", reason="they paid")
+    assert len(claim()) == 2
+    taskqueue.limit_lane("tenant-1", by="ann", reason="no longer")
+    assert claim() == []
+
+
+def with_lanes(configured, lanes, **options):
+    default = configured["default"]
+    return {**configured, "default": {**default, "OPTIONS": {**default.get("OPTIONS", {}), "LANES": lanes, **options}}}
+
+
+def test_the_row_of_a_lane_that_nobody_uses_any_more_is_forgotten(claim, enqueue, database):
+    enqueue(tasks.sync, 1, 1)
+    enqueue(tasks.sync, 1, 2)
+    [first, second] = claim()
+    taskqueue.finish([Completed(first)])
+    taskqueue.pause_lane("stripe")
+    assert taskqueue.forget_idle() == 0
+    clock.shift(timedelta(days=32), database)
+    assert taskqueue.forget_idle() == 1
+    assert sorted(LaneState.objects.values_list("name", flat=True)) == sorted([second.lane, "stripe"])

@@ -1,0 +1,50 @@
+"""In no window of the given length do more tasks of a lane start than its rate says."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_tasks_retry import clock, taskqueue
+from django_tasks_retry.taskqueue import Lanes, Released
+from tests import tasks
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+def test_so_many_start_and_the_next_when_the_window_has_passed(claim, enqueue, database):
+    enqueue(tasks.call_api, 12, "a")
+    first = claim(limit=20)
+    assert len(first) == 5
+    clock.shift(timedelta(seconds=30), database)
+    assert claim(limit=20) == []
+    clock.shift(timedelta(seconds=62), database)
+    assert len(claim(limit=20)) == 5
+
+
+def test_a_start_that_was_given_back_counts(claim, enqueue):
+    enqueue(tasks.call_api, 5, "a")
+    leases = claim()
+    taskqueue.finish([Released(lease, "shut down") for lease in leases])
+    assert claim() == []
+
+
+def test_a_claimer_knows_when_the_window_opens(enqueue):
+    enqueue(tasks.call_api, 6, "a")
+    lanes = Lanes()
+    assert len(taskqueue.claim("worker/1", limit=10, lanes=lanes)) == 5
+    lanes.came_short = True
+    assert taskqueue.claim("worker/1", limit=10, lanes=lanes) == []
+    assert lanes.is_closed("api-a")
+    assert not lanes.wants_slots
+
+
+def test_starts_spread_over_time_never_exceed_the_rate_in_any_window(claim, enqueue, database):
+    enqueue(tasks.call_api, 30, "a")
+    started = []
+    for second in range(0, 150, 7):
+        clock.shift(timedelta(seconds=second), database)
+        started += [lease.last_attempt_at for lease in claim(limit=1 + second % 3)]
+    window = timedelta(seconds=60)
+    assert max(sum(begin <= each < begin + window for each in started) for begin in started) == 5

@@ -1,0 +1,65 @@
+"""Why a task of a lane does not run, in one sentence."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_tasks_retry import registry, taskqueue
+from django_tasks_retry.clock import now
+from django_tasks_retry.display.explain import explain
+from django_tasks_retry.display.scope import Scope
+from django_tasks_retry.rules.failure import capture
+from tests import tasks
+
+
+@pytest.fixture
+def why(database):
+    identity = {"host": "h", "pid": 1, "version": "1", "processes": 1, "slots": 1}
+    taskqueue.register_worker("w", "default", **identity)
+    taskqueue.heartbeat("w", "default", 0)
+    from django_tasks_retry.models import Worker
+
+    Worker.objects.update(tasks=registry.known_paths(), queues=["*"])
+
+    def why(task):
+        scope = Scope("default", database, now(database) + timedelta(seconds=1))
+        return explain(task, [], scope, can_see_payload=True).sentence
+
+    return why
+
+
+def test_of_a_full_lane_it_tells_who_runs_and_who_waits(why, enqueue, claim):
+    first, second, third, last = enqueue(tasks.sync, 4, 42)
+    claim()
+    assert why(last) == f"Lane tenant-42 runs 2 of 2: {first.pk}, {second.pk}. 1 waits before it."
+    assert third.lane == "tenant-42"
+
+
+def test_of_a_rate_it_tells_when_the_next_may_start(why, enqueue, claim):
+    *_, last = enqueue(tasks.call_api, 6, "a")
+    claim()
+    assert why(last).startswith("Of lane api-a 5 started in the last 1 min; the next may start in ")
+
+
+def test_of_a_pause_it_tells_who_paused_it_and_why(why, enqueue):
+    [lane, function] = [*enqueue(tasks.noop, 1, lane="a"), *enqueue(tasks.add, 1, 1, 2)]
+    taskqueue.pause_lane("a", by="ann", reason="API down")
+    taskqueue.pause_lane("function:tests.tasks.add", by="ann", reason="broken")
+    assert why(lane).startswith("Lane a was paused by ann at ")
+    assert "(API down). The task waits." in why(lane)
+    assert why(function).startswith("Function tests.tasks.add was paused by ann at ")
+
+
+def test_of_strict_order_it_tells_what_it_waits_for(why, enqueue, claim):
+    first, second = enqueue(tasks.post, 2, 1, 1)
+    [lease] = claim()
+    taskqueue.fail_task(lease, capture(ValueError("not yet")))
+    assert why(second) == f"Lane account-1 keeps its order: {first.pk} was begun before it and has not finished."
+
+
+def test_with_room_it_tells_how_many_are_ahead_in_its_lane(why, enqueue):
+    *_, last = enqueue(tasks.noop, 3, lane="a")
+    enqueue(tasks.noop, 5)
+    assert why(last) == "2 tasks are ahead of it in lane a."

@@ -1,0 +1,96 @@
+"""Bugs about lanes: permits, windows, shares and pauses."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import PG, Edit, Mutant
+
+GATE, STATES, WINDOW = "taskqueue/lanes/gate.py", "taskqueue/lanes/states.py", "rules/lanes/window.py"
+STRICT, GRAPHS = "taskqueue/lanes/order.py", "tests/workflows/test_lanes.py::"
+LIMITS, RATES, ORDER = (f"tests/lanes/test_{name}.py::" for name in ("limits", "rates", "order"))
+RACES, RULES, CONTROL = "tests/races/test_lanes.py::", "tests/rules/test_lanes.py::", "tests/lanes/test_control.py::"
+RACE = RACES + "test_eight_claimers_never_hold_more_leases_of_a_lane_than_its_limit"
+
+LANES = (
+    Mutant(
+        "the leases of a lane are counted before its lock",
+        (
+            Edit(
+                GATE,
+                "        held, using = hold(labels, self.engine.using), self.engine.using\n",
+                "        using = self.engine.using\n        running = count_running(labels, using)\n"
+                "        held = hold(labels, using)\n",
+            ),
+            Edit(GATE, "        running = count_running(held.keys(), using)\n", ""),
+        ),
+        (RACE,),
+        on=PG,
+    ),
+    Mutant(
+        "the row of a lane is not locked",
+        (Edit(STATES, "states.select_for_update(skip_locked=True)", "states"),),
+        (RACE,),
+        on=PG,
+    ),
+    Mutant(
+        "a permit is counted twice",
+        (Edit(STATES, 'running[f"{prefix}{name}"] = count', 'running[f"{prefix}{name}"] = 2 * count'),),
+        (LIMITS + "test_no_more_run_than_the_limit_says",),
+    ),
+    Mutant(
+        "an expired lease is no permit",
+        (
+            Edit(
+                STATES,
+                "Task.objects.using(using).running().filter(**",
+                "Task.objects.using(using).running().filter(lock_expires_at__gt=Now(), **",
+            ),
+        ),
+        (LIMITS + "test_an_expired_lease_holds_its_permit_until_it_is_taken_back",),
+    ),
+    Mutant(
+        "limited tasks are claimed ahead",
+        (Edit("taskqueue/consumer/turns.py", "min(left, self.at_once - self.limited)", "left"),),
+        (LIMITS + "test_only_what_starts_at_once_is_claimed_from_a_limited_lane",),
+    ),
+    Mutant(
+        "a window begins anew at its boundary",
+        (
+            Edit(
+                WINDOW,
+                "for end, count in recent if end > now - per)",
+                "for end, count in recent if end > now // per * per)",
+            ),
+        ),
+        (RULES + "test_no_window_ever_holds_more_starts_than_are_allowed",),
+    ),
+    Mutant(
+        "starts are not counted",
+        (Edit(GATE, '            self.state.save(update_fields=["recent"])\n', ""),),
+        (RATES + "test_so_many_start_and_the_next_when_the_window_has_passed",),
+    ),
+    Mutant(
+        "strict order forgets what was begun",
+        (Edit(STRICT, "    begun = begun_in(lane.key, using)\n", "    begun: Task | None = None\n"),),
+        (ORDER + "test_the_head_blocks_while_it_waits_for_its_retry",),
+    ),
+    Mutant(
+        "in strict order members wait for the one that waits for them",
+        (Edit(STRICT, "        batch = awaited_by(begun)\n", "        batch = None\n"),),
+        (GRAPHS + "test_in_strict_order_members_go_before_the_one_that_waits_for_them",),
+    ),
+    Mutant(
+        "strict order is open while one waits for its members",
+        (Edit(STRICT, "        in_line = in_line.filter(batch=batch)\n", ""),),
+        (GRAPHS + "test_in_strict_order_nothing_else_begins_while_one_waits_for_its_members",),
+    ),
+    Mutant(
+        "a lane with a row is claimed from without its lock",
+        (
+            Edit("taskqueue/sql/claim.sql", "WHERE $is_state AND s.kind", "WHERE FALSE AND $is_state AND s.kind"),
+            Edit(
+                "taskqueue/engines/sqlite.py", "        unheld = rows - set(terms.held)\n", "        unheld = set()\n"
+            ),
+        ),
+        (CONTROL + "test_a_pause_holds_for_a_claimer_that_has_not_looked_since",),
+    ),
+)

@@ -1,0 +1,85 @@
+"""Bugs about steps, batches and signals."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import PG, SQLITE, Edit, Mutant
+
+STEPS = "tests/workflows/test_steps.py::"
+BATCHES = "tests/workflows/test_batches.py::"
+RACES = "tests/workflows/test_races.py::"
+WAKE = "taskqueue/workflows/wake.py"
+FENCE = """\
+        AND t.locked_by = %(worker)s::text
+        AND t.attempts = %(attempt)s::int
+        AND t.lock_expires_at > django_tasks_retry_now()
+"""
+INTERVENE = "taskqueue/operator/intervene.py"
+
+WORKFLOWS = (
+    Mutant(
+        "who ends a member wakes before its commit",
+        (
+            Edit(
+                WAKE,
+                "transaction.on_commit(partial(try_to_wake, keys, using), using=using, robust=True)",
+                "try_to_wake(keys, using)",
+            ),
+        ),
+        (RACES + "test_of_two_last_members_the_later_to_commit_wakes",),
+        on=PG,
+    ),
+    Mutant(
+        "nobody sweeps",
+        (Edit("worker/supervisor/maintenance.py", "            self.wake_waiting,\n", ""),),
+        (BATCHES + "test_every_worker_sweeps",),
+    ),
+    Mutant(
+        "a step is remembered whoever holds the lease",
+        (Edit("taskqueue/sql/remember.sql", FENCE, ""),),
+        (STEPS + "test_nothing_is_remembered_without_the_lease",),
+        guarded=True,
+        on=PG,
+    ),
+    Mutant(
+        "a step is remembered after the lease on SQLite",
+        (Edit("taskqueue/engines/workflows.py", "if not leased_by(lease).exists():", "if lease is None:"),),
+        (STEPS + "test_nothing_is_remembered_without_the_lease",),
+        guarded=True,
+        on=SQLITE,
+    ),
+    Mutant(
+        "a retried member is lost to its batch",
+        (Edit(INTERVENE, "schedule_id=task.schedule_id, batch=task.batch, ", "schedule_id=task.schedule_id, "),),
+        (BATCHES + "test_a_retry_of_a_failed_member_lets_the_whole_go_on",),
+    ),
+    Mutant(
+        "a cancelled parent leaves its batch running",
+        (
+            Edit(
+                INTERVENE, "        cancel(members_below(done, using), by=actor, reason=reason, backend=backend)\n", ""
+            ),
+        ),
+        (BATCHES + "test_a_cancelled_parent_takes_its_batches_along_level_by_level",),
+    ),
+    Mutant(
+        "a wake that comes late cuts a backoff short",
+        (
+            Edit(
+                WAKE,
+                "locked(Task.objects.using(using).suspended().filter(waits_for__in=list(keys)), ids, wait=False)",
+                "locked(Task.objects.using(using).pending(), ids, wait=False)",
+            ),
+        ),
+        (BATCHES + "test_a_wake_that_comes_late_leaves_a_backoff_alone",),
+    ),
+    Mutant(
+        "who begins to wait does not look again",
+        (Edit(WAKE, "for batch in ended if batch), *begun]", "for batch in ended if batch)]"),),
+        (RACES + "test_a_signal_that_comes_while_a_task_is_about_to_wait_is_not_missed",),
+    ),
+    Mutant(
+        "members are pruned before anybody has asked for their results",
+        (Edit("taskqueue/operator/prune.py", " | still_needed(past, using)", ""),),
+        (BATCHES + "test_members_are_kept_while_somebody_may_ask_for_their_results",),
+    ),
+)

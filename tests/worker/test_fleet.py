@@ -1,0 +1,313 @@
+"""Many workers at one database: a wake-up is for few of them, the first one prunes, and each looks for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connections
+
+from django_tasks_retry import taskqueue
+from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue import Lanes, Peer, Request
+from django_tasks_retry.taskqueue.consumer.lanes import LANES_A_PAGE
+from django_tasks_retry.taskqueue.producer.wakeup import Kind, WakeUp
+from django_tasks_retry.worker.options import WorkerOptions
+from django_tasks_retry.worker.shared.channel import Channel, channel_pair
+from django_tasks_retry.worker.shared.database import DatabaseCaller
+from django_tasks_retry.worker.shared.inflight import InFlightTable, Room
+from django_tasks_retry.worker.shared.messages import ClaimNow
+from django_tasks_retry.worker.supervisor.child_process import ChildProcess
+from django_tasks_retry.worker.supervisor.maintenance import Maintenance
+from django_tasks_retry.worker.supervisor.pool import ChildPool
+from django_tasks_retry.worker.supervisor.wakeup.arrivals import Arrivals
+from django_tasks_retry.worker.supervisor.wakeup.children import wake
+from django_tasks_retry.worker.supervisor.wakeup.peers import Peers
+from tests import tasks
+from tests.steps import begin, enqueue
+
+OPEN: list[Channel] = []
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _close_channels() -> Iterator[None]:
+    yield
+    while OPEN:
+        OPEN.pop().close()
+
+
+def peer(name: str, **facts: Any) -> Peer:
+    known = {"queues": ["*"], "exclude": [], "listening": True, "started_at": NOON, "heartbeat_at": NOON}
+    return Peer(**{"id": name, "stop_asked_at": None, **known, **facts})
+
+
+def fleet(*members: Peer) -> list[Peers]:
+    views = [Peers(member.id) for member in members]
+    for view in views:
+        view.learn(members)
+    return views
+
+
+class Child:
+    """A child as its supervisor sees it, and what it was told."""
+
+    def __init__(self, name: str, room: Room = Room.ALL, load: int = 0) -> None:
+        ours, self.end = channel_pair()
+        stats, other_end = channel_pair()
+        OPEN.extend([ours, self.end, stats, other_end])
+        table = InFlightTable(8)
+        table.note_room(room)
+        for _ in range(load):
+            table.claim(lease_like(), 1.0)
+        self.process = ChildProcess(0, name, ours, stats, table)
+
+    @property
+    def told(self) -> int:
+        self.end.socket.setblocking(False)
+        return sum(isinstance(message, ClaimNow) for message in self.end.receive_all())
+
+
+def lease_like() -> Any:
+    return SimpleNamespace(attempts=1, id=SimpleNamespace(bytes=b"x" * 16))
+
+
+def told_by(children: list[Child]) -> list[int]:
+    return [child.told for child in children]
+
+
+def arrivals(children: list[Child], using: str = "default", **options: Any) -> Arrivals:
+    chosen = WorkerOptions(**options)
+    pool = ChildPool("me", chosen, lambda: None)
+    pool.children = [child.process for child in children]
+    return Arrivals("me", chosen, DatabaseCaller(using, 5.0), pool)
+
+
+# Which workers
+
+
+@pytest.mark.fault("F350")
+def test_a_message_is_for_two_of_many_workers_and_all_agree_on_them():
+    views = fleet(*(peer(f"w{number}") for number in range(20)))
+    asked = [sorted(view.rank("default", sender) for view in views) for sender in range(50)]
+    assert asked == [list(range(20))] * 50
+    first = {min(views, key=lambda view: view.rank("default", sender)).worker_id for sender in range(50)}
+    assert len(first) > 5, "one worker would get all the work"
+
+
+@pytest.mark.fault("F350")
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"listening": False},
+        {"stop_asked_at": NOON},
+        {"queues": ["bulk"]},
+        {"exclude": ["default"]},
+        {"heartbeat_at": NOON - timedelta(seconds=13)},
+    ],
+    ids=lambda facts: next(iter(facts)),
+)
+def test_a_worker_that_would_not_answer_is_not_counted_on(facts):
+    me, _ = fleet(peer("me"), peer("other", **facts))
+    assert me.others("default") == set()
+    assert [me.rank("default", sender) for sender in range(20)] == [0] * 20
+
+
+def test_a_worker_that_knows_of_no_others_answers_every_message():
+    assert Peers("me").rank("default", 7) == 0
+
+
+def test_the_worker_that_started_first_prunes():
+    views = fleet(peer("b"), peer("a", started_at=NOON + timedelta(seconds=1)))
+    assert [view.is_first for view in views] == [True, False]
+    assert not Peers("new").is_first
+
+
+# Which children
+
+
+@pytest.mark.fault("F350")
+def test_a_lone_arrival_wakes_one_child():
+    children = [Child(str(number)) for number in range(16)]
+    arrivals(children).hear([WakeUp(Kind.WORK, "default", 1)])
+    assert sum(told_by(children)) == 1
+
+
+def test_an_arrival_for_others_wakes_nobody():
+    children = [Child("1")]
+    one = arrivals(children, queues=("emails",))
+    one.hear([WakeUp(Kind.WORK, "default", 1), WakeUp(Kind.CANCELLED, "x", 1), WakeUp(Kind.MORE, "nonsense", 1)])
+    assert told_by(children) == [0]
+
+
+def test_the_least_busy_child_with_room_is_woken():
+    children = [Child("1", load=2), Child("2", load=1), Child("3", Room.FUNCTIONS)]
+    assert wake([child.process for child in children], 1)
+    assert told_by(children) == [0, 1, 0]
+
+
+def test_a_child_that_took_all_it_could_has_two_others_woken():
+    children = [Child(str(number)) for number in range(4)]
+    one = arrivals(children)
+    one.hear([WakeUp(Kind.WORK, "default", 1)])
+    first = told_by(children)
+    one.note_more()
+    then = told_by(children)
+    assert (sum(first), sum(then)) == (1, 2)
+    assert [a + b for a, b in zip(first, then, strict=True)].count(1) == 3
+
+
+def test_where_no_child_has_room_each_claims_once_it_has():
+    children = [Child(str(number), Room.NONE) for number in range(3)]
+    assert not wake([child.process for child in children], 1)
+    assert told_by(children) == [1, 1, 1]
+
+
+def test_work_that_is_found_again_wakes_another_child(database):
+    enqueue()
+    children = [Child(str(number)) for number in range(3)]
+    one = arrivals(children, database)
+    for _ in range(3):
+        one.polling.hurry()
+        one.poll()
+    assert told_by(children) == [1, 1, 1]
+
+
+def test_while_children_claim_the_supervisor_looks_every_other_time(database):
+    enqueue()
+    children = [Child("1", load=1), Child("2")]
+    one, woken = arrivals(children, database), []
+    for _ in range(4):
+        one.polling.hurry()
+        one.poll()
+        woken.append(sum(told_by(children)))
+        children[0].process.inflight.claim(lease_like(), 1.0)
+    assert woken == [0, 1, 0, 1]
+
+
+@pytest.mark.fault("F351")
+def test_a_worker_without_room_hands_the_message_on_to_more(committed):
+    if committed != "postgresql":
+        pytest.skip("SQLite workers poll")
+    one = arrivals([Child("1", Room.NONE)], committed)
+    one.learn([peer(name) for name in ("me", "b", "c", "d")], listening=True)
+    heard: list[str] = []
+    sender = next(number for number in range(100) if one.peers.rank("default", number) == 0)
+    with listening(committed) as connection:
+        one.hear([WakeUp(Kind.WORK, "default", sender)])
+        heard += [note.payload for note in connection.notifies(timeout=5, stop_after=1)]
+        one.hear([WakeUp(Kind.WORK, "default", sender)])  # at once again: not passed on
+        heard += [note.payload for note in connection.notifies(timeout=0.05)]
+    assert heard == ["more:4:default"]
+
+
+def listening(alias: str) -> Any:
+    place = connections[alias].get_connection_params()
+    known = {name: place[name] for name in ("dbname", "user", "password", "host", "port") if place.get(name)}
+    connection = psycopg.connect(**known, autocommit=True)
+    connection.execute("LISTEN django_tasks_retry")
+    return connection
+
+
+# One for all
+
+
+@pytest.mark.fault("F352")
+def test_only_the_elected_worker_prunes(database, travel):
+    _, lease = begin()
+    taskqueue.complete_task(lease)
+    travel(400 * 86_400)
+    one = Maintenance("me", "default", DatabaseCaller(database, 5.0), None, lambda ids: None)
+    one.share_with(2, is_pruner=False)
+    one.prune_a_batch()
+    assert Task.objects.count() == 1
+    one.share_with(2, is_pruner=True)
+    one.prune_a_batch()
+    assert one.is_pruning, "the next page follows at once"
+    assert Task.objects.count() == 0
+
+
+# Places in line
+
+
+@pytest.mark.parametrize(
+    "give_back",
+    [
+        lambda lease: taskqueue.release_task(lease, "shutdown"),
+        lambda lease: taskqueue.recover(dead=lease.locked_by, actor="house"),
+    ],
+    ids=["released", "recovered"],
+)
+@pytest.mark.fault("F354")
+def test_a_task_that_is_given_back_keeps_its_place_in_line(database, give_back):
+    first, lease = begin("house/1")
+    waiting = [enqueue() for _ in range(3)]
+    give_back(lease)
+    assert [lease.id for lease in taskqueue.claim("w", limit=4)] == [first.pk, *(task.pk for task in waiting)]
+
+
+def test_a_task_that_snoozes_goes_behind_those_that_wait(database):
+    first, lease = begin()
+    waiting = enqueue()
+    taskqueue.release_task(lease, "snoozed", 0)
+    assert [lease.id for lease in taskqueue.claim("w", limit=2)] == [waiting.pk, first.pk]
+
+
+# Many queues
+
+
+@pytest.fixture
+def tenants(settings) -> list[str]:
+    """More queues than fit on a page."""
+    queues = [f"tenant-{number:04}" for number in range(LANES_A_PAGE + 40)]
+    settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": []}}
+    return queues
+
+
+def fill(queues: list[str]) -> None:
+    taskqueue.enqueue_many([Request(tasks.noop, queue=queue) for queue in queues])
+
+
+@pytest.mark.fault("F353")
+def test_more_queues_than_fit_on_a_page_are_all_served(database, tenants):
+    fill(tenants)
+    lanes, served = Lanes(), set()
+    while leases := taskqueue.claim("w", limit=100, lanes=lanes):
+        served |= {lease.queue for lease in leases}
+    assert served == set(tenants)
+
+
+@pytest.mark.fault("F353")
+def test_one_queue_is_found_among_more_than_fit_on_a_page(database, tenants):
+    fill(tenants)
+    lanes = Lanes([tenants[-10]])
+    for _ in range(2):
+        [lease] = taskqueue.claim("w", limit=5, lanes=lanes)
+        assert taskqueue.claim("w", limit=5, lanes=lanes) == []
+        taskqueue.release_task(lease, "again")
+
+
+# Connections
+
+
+def test_threads_are_started_as_far_as_connections_allow():
+    options = WorkerOptions(processes=4, threads=8, max_connections=40)
+    assert options.connections == 3 + 4 * (8 + 4)
+    assert (options.bounded().threads, options.bounded().connections) == (5, 39)
+    assert WorkerOptions(threads=3, max_connections=40).bounded().threads == 3
+
+
+def test_a_bound_that_not_even_one_thread_fits_under_is_refused():
+    with pytest.raises(ValueError, match=r"--max-connections 20 is not enough for --processes 4: .* up to 23"):
+        WorkerOptions(processes=4, max_connections=20).bounded()
+
+
+def test_a_worker_says_how_many_connections_it_may_open(start, committed):
+    worker = start("--processes", "2", "--threads", "8", "--max-connections", "15", "--drain")
+    assert worker.exit_code() == 0
+    if committed == "postgresql":
+        assert "2 x (2 threads + 100 async) · at most 15 connections = 3 + 2 x (2 threads + 4)" in worker.output

@@ -10,6 +10,8 @@ from typing import Any
 
 from django.db import connections, transaction
 
+from django_tasks_retry.taskqueue.engines.functions import STATEMENTS, StoredStatement
+
 TASK = "django_tasks_retry_task"
 
 
@@ -69,7 +71,13 @@ def explained(using: str) -> Iterator[list[Plan]]:
         if many or sql.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK", "EXPLAIN")):
             return execute(sql, params, many, context)
         with transaction.atomic(using=using):
-            execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", params, many, context)
+            explainable, given = sql, params
+            for stored in STATEMENTS.values():
+                if f"FROM {stored.name}(" in sql:
+                    explainable, given = as_in_its_function(
+                        stored, params, lambda text: execute(text, None, False, context)
+                    )
+            execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {explainable}", given, many, context)
             [(answer,)] = context["cursor"].fetchall()
             transaction.set_rollback(True, using=using)
         [whole] = json.loads(answer) if isinstance(answer, str) else answer
@@ -78,6 +86,16 @@ def explained(using: str) -> Iterator[list[Plan]]:
 
     with connections[using].execute_wrapper(explain):
         yield plans
+
+
+def as_in_its_function(stored: StoredStatement, params: Any, execute: Any) -> tuple[str, dict[str, Any]]:
+    """What a function runs cannot be explained from outside: the same text, prepared, planned with its settings."""
+    for setting, value in stored.settings.items():
+        execute(f"SET LOCAL {setting} = {value}")
+    execute("DEALLOCATE ALL")
+    execute(f"PREPARE explained ({', '.join(stored.types.values())}) AS {stored.body}")
+    given = ", ".join(f"%({name})s::{kind}" for name, kind in stored.types.items())
+    return f"EXECUTE explained ({given})", params
 
 
 @contextmanager

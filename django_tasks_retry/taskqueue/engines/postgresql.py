@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -33,13 +33,22 @@ from ..lease import COLUMNS as LEASE_COLUMNS
 from ..lease import EARLIEST, LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
 from ..producer.new_tasks import CHUNK, as_dated, as_stored
 from .base import Loss, Moved, Terms
+from .functions import Functions, StoredStatement, like_task
 from .postgresql_insert import RETURNED, listed, statement
 from .statements import read_sql
 from .workflows import PostgreSQLWorkflows
 
 COPIED = [name for name in (*CALL_COLUMNS, "queue", "priority") if name != "slot"]
 HOLDERS = read_sql("holders")
-LANES = read_sql("lanes")
+LANE_COLUMNS = {
+    **like_task(["queue"]),
+    "priority": "int",
+    "eta": "timestamptz",
+    "now": "timestamptz",
+    "has_keyed": "bool",
+    "states": "text[]",
+}
+LANES = StoredStatement("lanes", read_sql("lanes"), LANE_COLUMNS)
 KEYED_LANES = read_sql("keyed_lanes")
 CLAIMED = {"lease": listed(LEASE_COLUMNS, "t.{}")}
 IS_QUEUE = "s.kind = 'queue' AND s.name = l.queue"
@@ -52,17 +61,29 @@ KEYED = {
     "quota": "LEAST(lane.quota, %(limit)s::int)",
 }
 UNSUSPECTED, ONE = f"(t.crashes IS NULL OR t.crashes < {SUSPECT})", "t.id = %(only)s::uuid"
-CLAIM, CLAIM_ONE = (read_sql("claim", **CLAIMED, **PLAIN, whom=whom) for whom in (UNSUSPECTED, ONE))
-CLAIM_KEYED, CLAIM_KEYED_ONE = (read_sql("claim", **CLAIMED, **KEYED, whom=whom) for whom in (UNSUSPECTED, ONE))
+# By whether the lanes have keys, and whether one task alone is wanted.
+CLAIM = {
+    (keyed, one): StoredStatement(
+        f"claim{'_keyed' * keyed}{'_one' * one}",
+        read_sql("claim", **CLAIMED, **(KEYED if keyed else PLAIN), whom=ONE if one else UNSUSPECTED),
+        like_task(LEASE_COLUMNS),
+    )
+    for keyed in (True, False)
+    for one in (True, False)
+}
 SKIP_LOCKED = " SKIP LOCKED"
 REPEAT = read_sql("repeat", copied=listed(COPIED), copied_from=listed(COPIED, "t.{}"))
 # By whether it waits for locks, and whether tasks repeat: planning that clause costs a batch without any 3 µs a task.
 FINISH = {
-    (waits, repeats): read_sql(
-        "finish",
-        skip_locked="" if waits else SKIP_LOCKED,
-        place="t.id" if waits else "t.ctid",
-        repeat=REPEAT if repeats else "",
+    (waits, repeats): StoredStatement(
+        f"finish{'_waiting' * waits}{'_repeating' * repeats}",
+        read_sql(
+            "finish",
+            skip_locked="" if waits else SKIP_LOCKED,
+            place="t.id" if waits else "t.ctid",
+            repeat=REPEAT if repeats else "",
+        ),
+        {"n": "bigint", "eta": "timestamptz", "ts": "timestamptz"},
     )
     for waits in (True, False)
     for repeats in (True, False)
@@ -103,19 +124,23 @@ class PostgreSQL(PostgreSQLWorkflows):
 
     def __init__(self, using: str) -> None:
         self.using = using
+        self.functions = Functions(using)
 
     def fetch(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         return fetch(sql, parameters, self.using)
 
-    def fetch_past_strays(self, sql: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def call(self, statement: StoredStatement, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        return self.functions.run(statement, parameters)
+
+    def past_strays(self, statement: Callable[[], list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
         """Where a result was left beside a running task, it is cleared away: it must not stop the whole batch."""
         try:
-            return fetch_any(sql, parameters, self.using)
+            return statement()
         except IntegrityError as error:
             if RESULT_KEY not in str(error) or connections[self.using].in_atomic_block:
                 raise
         self.fetch(CLEAR_STRAYS)
-        return fetch_any(sql, parameters, self.using)
+        return statement()
 
     # New tasks
 
@@ -149,7 +174,7 @@ class PostgreSQL(PostgreSQLWorkflows):
     # Leases
 
     def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes:
-        rows = fetch_any(LANES, {"queue": after[0], "priority": after[1], "most": LANES_A_PAGE}, self.using)
+        rows = self.call(LANES, {"queue": after[0], "priority": after[1], "most": LANES_A_PAGE})
         lanes = [Lane(queue, int(priority), eta, as_moment(now)) for queue, priority, eta, now, *_ in rows if queue]
         [(*_, has_keyed, states)] = [row for row in rows if not row[0]]
         return DueLanes(lanes, is_true(has_keyed), frozenset(states or ()))
@@ -176,23 +201,23 @@ class PostgreSQL(PostgreSQLWorkflows):
             "backend": terms.backend,
             "worker": terms.worker_id,
             "lease": terms.seconds,
+            "only": terms.only,
         }
-        sql = CLAIM if terms.only is None else CLAIM_ONE
-        if lanes[0].key:
+        keyed = bool(lanes[0].key)
+        if keyed:
             quotas = [limit if lane.quota is None else lane.quota for lane in lanes]
-            sql = CLAIM_KEYED if terms.only is None else CLAIM_KEYED_ONE
             parameters |= {
                 "keys": as_array([lane.key for lane in lanes]),
                 "quotas": as_array(quotas),
                 "singles": as_array([lane.only for lane in lanes]),
             }
-        return read_claimed(fetch_any(sql, parameters | {"only": terms.only}, self.using), read_lease)
+        return read_claimed(self.call(CLAIM[keyed, terms.only is not None], parameters), read_lease)
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
         rows, events = [row_of(report) for report in reports], list(event_rows(reports))
         parameters = {"reports": as_text(rows), "events": as_text(events)}
-        sql = FINISH[wait, any(report.next_id for report in reports)]
-        return {n: Moved(eta, ts) for n, eta, ts in self.fetch_past_strays(sql, parameters)}
+        statement = FINISH[wait, any(report.next_id for report in reports)]
+        return {n: Moved(eta, ts) for n, eta, ts in self.past_strays(lambda: self.call(statement, parameters))}
 
     def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None) -> set[Fence]:
         # In the order of their ids, so that two that write about the same tasks cannot deadlock.
@@ -230,7 +255,7 @@ class PostgreSQL(PostgreSQLWorkflows):
         }
         return [
             Receipt(lease, Status(status), lease.eta, as_moment(ts), error and json.loads(error), cause=loss.cause)
-            for status, ts, error, *columns in self.fetch_past_strays(RECOVER, parameters)
+            for status, ts, error, *columns in self.past_strays(lambda: fetch_any(RECOVER, parameters, self.using))
             for lease in [lean_lease(columns)]
         ]
 

@@ -22,3 +22,8 @@ def named(text: str) -> str:
         return text
     word, rest = text[heading.end() :].split(maxsplit=1)
     return f"{word} {heading[1]}\n{rest}"
+
+
+def heading_of(sql: str) -> str:
+    """The line that tells its name."""
+    return sql.partition(" ")[2].partition("\n")[0]

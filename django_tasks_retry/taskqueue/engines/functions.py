@@ -1,0 +1,119 @@
+"""Statements that PostgreSQL keeps planned, as functions of the database.
+
+Planning took half of a claim of one task, and half of its report. A prepared statement would keep the plan as well, but
+not behind a pooler, which gives every transaction another session; a function's plan is kept by whichever session runs
+it. Its settings pin the plan, so that one made while the table was empty is as good after a burst.
+
+A name ends in the text's own hash: while a new version is rolled out, the functions of both are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.db import ProgrammingError, connections, router
+
+from ...models import Task
+from ..database import fetch, fetch_any
+from .statements import heading_of
+
+PARAMETER = re.compile(r"%\((\w+)\)s::(\w+(?:\[\])?)")
+UNDEFINED_FUNCTION = "42883"
+KEPT_PLAN = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off"}
+CREATE = """\
+CREATE OR REPLACE FUNCTION {name}({arguments}) RETURNS TABLE ({columns}) LANGUAGE plpgsql {settings} AS $function$
+#variable_conflict use_column
+BEGIN
+RETURN QUERY
+{body};
+END $function$"""
+OF_OURS = """
+SELECT p.proname, p.oid::regprocedure::text, obj_description(p.oid, 'pg_proc')
+FROM pg_proc p
+WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname ~ '^dtr_[a-z_]+_[0-9a-f]{12}$'
+ORDER BY 3 DESC NULLS LAST
+"""
+ARE_THERE = "SELECT bool_and(to_regproc(name) IS NOT NULL) FROM unnest(%(names)s::text[]) AS name"
+STATEMENTS: dict[str, StoredStatement] = {}
+"""By the name of their function."""
+
+
+class StoredStatement:
+    """One statement, by its text and as a call of its function."""
+
+    def __init__(self, name: str, text: str, columns: Mapping[str, str], **settings: str) -> None:
+        self.kind, self.text = f"dtr_{name}", text
+        self.types = dict(PARAMETER.findall(text))
+        self.settings = KEPT_PLAN | settings
+        self.columns = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+        self.name = f"{self.kind}_{hashlib.sha256(self.definition('').encode()).hexdigest()[:12]}"
+        given = ", ".join(f"%({parameter})s::{kind}" for parameter, kind in self.types.items())
+        self.call = f"SELECT {heading_of(text)}\n* FROM {self.name}({given})"
+        STATEMENTS[self.name] = self
+
+    @property
+    def body(self) -> str:
+        """The statement with numbered parameters, as a function or PREPARE takes it."""
+        places = {name: f"${place}" for place, name in enumerate(self.types, 1)}
+        return PARAMETER.sub(lambda found: f"{places[found[1]]}", self.text).replace("%%", "%")
+
+    def definition(self, name: str) -> str:
+        return CREATE.format(
+            name=name,
+            arguments=", ".join(self.types.values()),
+            columns=self.columns,
+            settings=" ".join(f"SET {setting} = {value}" for setting, value in self.settings.items()),
+            body=self.body,
+        )
+
+
+class Functions:
+    """Calls the functions of this version. Where they are not there, as before `migrate`, the texts do."""
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+        self.are_there: bool | None = None
+
+    def run(self, statement: StoredStatement, parameters: Any) -> list[tuple[Any, ...]]:
+        if self.are_there is None:
+            [[self.are_there]] = fetch(ARE_THERE, {"names": list(STATEMENTS)}, self.using)
+        if not self.are_there:
+            return fetch_any(statement.text, parameters, self.using)
+        try:
+            return fetch_any(statement.call, parameters, self.using)
+        except ProgrammingError as error:
+            if getattr(error.__cause__, "sqlstate", None) != UNDEFINED_FUNCTION:
+                raise
+            self.are_there = None  # dropped since, so the next statement asks anew
+            if connections[self.using].in_atomic_block:
+                raise
+        return fetch_any(statement.text, parameters, self.using)
+
+
+def install_after_migrate(using: str, **_: Any) -> None:
+    """Receiver of `post_migrate`. Of each kind the newest other function stays, for workers that still call it."""
+    connection = connections[using]
+    if connection.vendor != "postgresql" or not router.allow_migrate_model(using, Task):
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(OF_OURS)
+        there = cursor.fetchall()
+        for statement in STATEMENTS.values():
+            if statement.name not in {name for name, *_ in there}:
+                cursor.execute(statement.definition(statement.name))
+                cursor.execute(f"DO $$ BEGIN EXECUTE format('COMMENT ON FUNCTION {statement.name} IS %L', now()); END $$")
+            others = [full for name, full, _ in there if is_another(name, statement)]
+            for full in others[1:]:
+                cursor.execute(f"DROP FUNCTION {full}")
+
+
+def like_task(names: Iterable[str]) -> dict[str, str]:
+    """Columns of the same types as those of the table."""
+    return {name: f"{Task._meta.db_table}.{name}%TYPE" for name in names}
+
+
+def is_another(name: str, statement: StoredStatement) -> bool:
+    return name != statement.name and name.rpartition("_")[0] == statement.kind

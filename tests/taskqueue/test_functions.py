@@ -1,0 +1,95 @@
+"""Statements that PostgreSQL keeps planned: installed by `migrate`, missed by nobody."""
+
+from __future__ import annotations
+
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+
+from django_tasks_retry import taskqueue
+from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue.engines import engine_for
+from django_tasks_retry.taskqueue.engines.functions import STATEMENTS, install_after_migrate
+from django_tasks_retry.taskqueue.engines.postgresql import CLAIM
+from tests import tasks
+
+pytestmark = [pytest.mark.parametrize("on", ["postgresql"], indirect=True)]
+PLAIN = CLAIM[False, False]
+
+
+def execute(using, sql):
+    with connections[using].cursor() as cursor:
+        cursor.execute(sql)
+        return cursor.fetchall() if cursor.description else []
+
+
+def functions(using, kind):
+    found = execute(using, f"SELECT proname FROM pg_proc WHERE proname ~ '^{kind}_[0-9a-f]{{12}}$'")
+    return {name for [name] in found}
+
+
+@pytest.fixture(autouse=True)
+def asks_anew():
+    yield
+    engine_for("postgresql").functions.are_there = None
+
+
+def drop(using):
+    for [function] in execute(using, "SELECT oid::regprocedure FROM pg_proc WHERE proname ~ '^dtr_[a-z_]+_[0-9a-f]{12}$'"):
+        execute(using, f"DROP FUNCTION {function}")
+
+
+def claimed_by(using):
+    """The names of the statements that one claim sent."""
+    sent = []
+
+    def note(execute, sql, params, many, context):
+        sent.append(sql)
+        return execute(sql, params, many, context)
+
+    Task.objects.enqueue(tasks.noop)
+    with connections[using].execute_wrapper(note):
+        [lease] = taskqueue.claim("worker/1")
+    taskqueue.finish([taskqueue.Completed(lease)])
+    return [sql for sql in sent if "-- Claim" in sql]
+
+
+def test_migrate_installs_a_function_for_each_statement(database):
+    drop(database)
+    call_command("migrate", database=database, verbosity=0)
+    assert {name for statement in STATEMENTS.values() for name in functions(database, statement.kind)} == set(STATEMENTS)
+    assert claimed_by(database) == [PLAIN.call]
+
+
+def test_without_its_functions_a_worker_sends_the_texts(database):
+    """New code may run before `migrate` does."""
+    drop(database)
+    engine_for(database).functions.are_there = None
+    assert claimed_by(database) == [PLAIN.text]
+
+
+def test_a_function_that_is_dropped_meanwhile_is_done_without(committed):
+    assert claimed_by(committed) == [PLAIN.call]
+    try:
+        drop(committed)
+        assert claimed_by(committed) == [PLAIN.text]
+    finally:
+        install_after_migrate(committed)
+
+
+def test_workers_of_the_last_version_find_theirs_and_older_ones_go(database):
+    for number, day in enumerate(("2026-01-01", "2026-01-03", "2026-01-02")):
+        name = f"dtr_claim_{number:012d}"
+        execute(database, f"CREATE FUNCTION {name}() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+        execute(database, f"COMMENT ON FUNCTION {name} IS '{day}'")
+    install_after_migrate(database)
+    assert functions(database, "dtr_claim") == {PLAIN.name, "dtr_claim_000000000001"}
+
+
+def test_installing_twice_changes_nothing(database):
+    before = execute(database, "SELECT oid, xmin FROM pg_proc WHERE proname LIKE 'dtr\\_%' ORDER BY 1")
+    install_after_migrate(database)
+    assert execute(database, "SELECT oid, xmin FROM pg_proc WHERE proname LIKE 'dtr\\_%' ORDER BY 1") == before
+
+

@@ -73,7 +73,8 @@ def any_of(conditions: Iterable[Q]) -> Q:
 
 def status_condition(status: str) -> Q:
     """By the statuses that people see, in which PENDING is split by what the task waits for."""
-    first, pending = Q(attempts=F("refunds")), Q(status=Status.PENDING)
+    # The two indexes of tasks that wait part them by their lane. It has one or none, but that must be said for both to serve.
+    first, pending = Q(attempts=F("refunds")), Q(status=Status.PENDING) & (Q(lane="") | Q(lane__gt=""))
     match status.lower():
         case "ready":
             return pending & Q(eta__lte=Now()) & first
@@ -81,7 +82,7 @@ def status_condition(status: str) -> Q:
             return pending & Q(eta__gt=Now()) & first
         case "retrying":
             # The second condition follows from the first; it is said for the sake of the index.
-            return pending & Q(attempts__gt=F("refunds")) & Q(attempts__gt=0)
+            return Q(status=Status.PENDING) & Q(attempts__gt=F("refunds")) & Q(attempts__gt=0)
         case other:
             return Q(status=other.upper())
 

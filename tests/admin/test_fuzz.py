@@ -17,6 +17,7 @@ from tests.admin.conftest import make_user
 from tests.admin.test_bulk import act, ask_about_all
 
 BASE = "/admin/django_tasks_retry"
+NOBODY = "00000000-0000-0000-0000-000000000000"
 HOSTILE = {
     "nul": "\x00",
     "nul inside": "a\x00b", "surrogate": "\u00ed\u00a0\u0080", "markup": "'\"><script>",
@@ -52,6 +53,8 @@ def addresses(text: str) -> list[str]:
             for name in ("object_id", "fingerprint", "name", "worker_id"):
                 for kind in ("path", "str"):
                     route = route.replace(f"<{kind}:{name}>", quote(text, safe=""))
+            for name in ("batch", "run"):  # other texts than ids are no such address
+                route = route.replace(f"<uuid:{name}>", NOBODY)
             found.append(f"{BASE}/{model_admin.opts.model_name}/{route}")
     return found
 

@@ -203,8 +203,8 @@ def test_a_task_leads_to_its_queue_worker_and_run(database, operator):
     [again] = taskqueue.retry([first.pk])
     member = operator.get(f"{BASE}/task/{again.pk}/change/").content.decode()
     [link] = re.findall(rf'<dd><a href="([^"]*)">{str(first.pk)[:18]}</a></dd>', member)
-    run = operator.get(html.unescape(link)).context["cl"].result_list
-    assert {task.pk for task in run} == {first.pk, again.pk}
+    run = operator.get(html.unescape(link)).content.decode()
+    assert all(f"{BASE}/task/{task.pk}/change/" in run for task in (first, again))
 
 
 def test_a_search_for_an_error_says_that_it_means_failed_tasks(database, operator):

@@ -190,6 +190,7 @@ FAULTS = {
 }
 DOES_NOT_APPLY: dict[str, str] = {}
 ON_POSTGRESQL_ALONE = {
+    "F350": "SQLite has no wake-ups",
     "F14": "a file has no connections",
     "F20": "SQLite's clock is the host's, for all workers the same",
     "F21": "SQLite has no server",

@@ -13,7 +13,7 @@ from django_tasks_retry.worker.options import WorkerOptions
 from django_tasks_retry.worker.shared.channel import channel_pair
 from django_tasks_retry.worker.shared.inflight import InFlightTable
 from django_tasks_retry.worker.supervisor.child_process import ChildProcess
-from django_tasks_retry.worker.supervisor.pool import ChildPool
+from django_tasks_retry.worker.supervisor.pool import ChildPool, Ended
 
 from . import tasks
 from .harness import wait_for, wait_until_finished
@@ -26,7 +26,7 @@ def pool() -> ChildPool:
 
 def crash(pool: ChildPool, inflight: InFlightTable) -> None:
     ours, theirs = channel_pair()
-    pool.record_exit(ChildProcess(0, "supervisor/1", ours, ours, inflight), signal.SIGKILL)
+    pool.record_exit(ChildProcess(0, "supervisor/1", ours, ours, inflight), Ended(signal.SIGKILL, peak_memory=0))
     for end in (ours, theirs):
         end.close()
 

@@ -73,7 +73,7 @@ def any_of(conditions: Iterable[Q]) -> Q:
 
 def status_condition(status: str) -> Q:
     """By the statuses that people see, in which PENDING is split by what the task waits for."""
-    # The two indexes of tasks that wait part them by their lane. It has one or none, but that must be said for both to serve.
+    # Two indexes part the tasks that wait: with a lane, and without. Both serve only where that is said.
     first, pending = Q(attempts=F("refunds")), Q(status=Status.PENDING) & (Q(lane="") | Q(lane__gt=""))
     match status.lower():
         case "ready":

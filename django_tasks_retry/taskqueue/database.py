@@ -36,8 +36,16 @@ def as_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def as_array(values: Sequence[Any]) -> str:
     """Values as the text of an array. The driver would take forty microseconds to look at their types first."""
-    quoted = (str(value).replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return '{"' + '","'.join(quoted) + '"}' if values else "{}"
+    return "{" + ",".join([quoted(value) for value in values]) + "}"
+
+
+def quoted(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    text = str(value)
+    if "\\" in text or '"' in text:
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 def as_moment(value: Any) -> datetime:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 from django.core.management import call_command
 from django.db import connections
@@ -36,7 +35,9 @@ def asks_anew():
 
 
 def drop(using):
-    for [function] in execute(using, "SELECT oid::regprocedure FROM pg_proc WHERE proname ~ '^dtr_[a-z_]+_[0-9a-f]{12}$'"):
+    for [function] in execute(
+        using, "SELECT oid::regprocedure FROM pg_proc WHERE proname ~ '^dtr_[a-z_]+_[0-9a-f]{12}$'"
+    ):
         execute(using, f"DROP FUNCTION {function}")
 
 
@@ -58,7 +59,9 @@ def claimed_by(using):
 def test_migrate_installs_a_function_for_each_statement(database):
     drop(database)
     call_command("migrate", database=database, verbosity=0)
-    assert {name for statement in STATEMENTS.values() for name in functions(database, statement.kind)} == set(STATEMENTS)
+    assert {name for statement in STATEMENTS.values() for name in functions(database, statement.kind)} == set(
+        STATEMENTS
+    )
     assert claimed_by(database) == [PLAIN.call]
 
 
@@ -91,5 +94,3 @@ def test_installing_twice_changes_nothing(database):
     before = execute(database, "SELECT oid, xmin FROM pg_proc WHERE proname LIKE 'dtr\\_%' ORDER BY 1")
     install_after_migrate(database)
     assert execute(database, "SELECT oid, xmin FROM pg_proc WHERE proname LIKE 'dtr\\_%' ORDER BY 1") == before
-
-

@@ -51,7 +51,7 @@ class StoredStatement:
         self.columns = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
         self.name = f"{self.kind}_{hashlib.sha256(self.definition('').encode()).hexdigest()[:12]}"
         given = ", ".join(f"%({parameter})s::{kind}" for parameter, kind in self.types.items())
-        self.call = f"SELECT {heading_of(text)}\n* FROM {self.name}({given})"
+        self.call = f"SELECT {heading_of(text)}\n* FROM {self.name}({given})"  # noqa: S608 - names of our own
         STATEMENTS[self.name] = self
 
     @property
@@ -104,7 +104,9 @@ def install_after_migrate(using: str, **_: Any) -> None:
         for statement in STATEMENTS.values():
             if statement.name not in {name for name, *_ in there}:
                 cursor.execute(statement.definition(statement.name))
-                cursor.execute(f"DO $$ BEGIN EXECUTE format('COMMENT ON FUNCTION {statement.name} IS %L', now()); END $$")
+                cursor.execute(
+                    f"DO $$ BEGIN EXECUTE format('COMMENT ON FUNCTION {statement.name} IS %L', now()); END $$"
+                )
             others = [full for name, full, _ in there if is_another(name, statement)]
             for full in others[1:]:
                 cursor.execute(f"DROP FUNCTION {full}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -27,11 +27,12 @@ from ..consumer.lanes import (
 )
 from ..consumer.receipts import Receipt
 from ..consumer.report import LOST_FINGERPRINT, Report
-from ..database import as_array, as_moment, as_text, fetch, fetch_any, run
+from ..database import as_array, as_moment, fetch, fetch_any, run
 from ..events import cancellation
 from ..lease import COLUMNS as LEASE_COLUMNS
 from ..lease import EARLIEST, LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
 from ..producer.new_tasks import CHUNK, as_dated, as_stored
+from . import finish_parts
 from .base import Loss, Moved, Terms
 from .functions import Functions, StoredStatement, like_task
 from .postgresql_insert import RETURNED, listed, statement
@@ -82,12 +83,18 @@ FINISH = {
             skip_locked="" if waits else SKIP_LOCKED,
             place="t.id" if waits else "t.ctid",
             repeat=REPEAT if repeats else "",
+            **finish_parts.ANY,
         ),
         {"n": "bigint", "eta": "timestamptz", "ts": "timestamptz"},
     )
     for waits in (True, False)
     for repeats in (True, False)
 }
+COMPLETE = StoredStatement(
+    "complete",
+    read_sql("finish", skip_locked=SKIP_LOCKED, place="t.ctid", repeat="", **finish_parts.PLAIN),
+    {"accepted": "bigint[]", "ts": "timestamptz"},
+)
 RENEW = read_sql("renew")
 RENEW_WORKERS = read_sql("renew_workers")
 # The lease as it was before it was lost.
@@ -214,10 +221,16 @@ class PostgreSQL(PostgreSQLWorkflows):
         return read_claimed(self.call(CLAIM[keyed, terms.only is not None], parameters), read_lease)
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
-        rows, events = [row_of(report) for report in reports], list(event_rows(reports))
-        parameters = {"reports": as_text(rows), "events": as_text(events)}
+        if not wait and finish_parts.are_plain(reports):
+            return self.complete(reports)
         statement = FINISH[wait, any(report.next_id for report in reports)]
+        parameters = finish_parts.any_parameters(reports)
         return {n: Moved(eta, ts) for n, eta, ts in self.past_strays(lambda: self.call(statement, parameters))}
+
+    def complete(self, reports: Sequence[Report]) -> dict[int, Moved]:
+        parameters = finish_parts.plain_parameters(reports)
+        [(accepted, ts)] = self.past_strays(lambda: self.call(COMPLETE, parameters))
+        return {n: Moved(reports[n].lease.eta, ts) for n in accepted or ()}
 
     def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None) -> set[Fence]:
         # In the order of their ids, so that two that write about the same tasks cannot deadlock.
@@ -294,38 +307,3 @@ class PostgreSQL(PostgreSQLWorkflows):
 
     def notify(self, channel: str, messages: Sequence[str]) -> None:
         self.fetch(NOTIFY, {"channel": channel, "messages": as_array(messages)})
-
-
-def row_of(report: Report) -> dict[str, Any]:
-    """What it leaves out is NULL: most reports are completions that say little more than that."""
-    lease = report.lease
-    row: dict[str, Any] = {
-        "id": lease.id.hex,
-        "worker": lease.locked_by,
-        "attempt": lease.attempts,
-        "moved_by": report.moved_by,
-        "status": report.move.target,
-    }
-    if report.result is not None and report.result != "null":  # which is SQL's NULL, as the ORM writes it
-        row["result"] = report.result
-    if report.next_id is not None:
-        row["next_id"] = report.next_id.hex
-    if report.move.target is Status.PENDING:
-        row |= {"delay": report.delay, "refund": report.move.refunds}
-    if report.waits_for is not None:
-        row["waits_for"] = report.waits_for
-    if report.error is not None:
-        row |= {"error": report.error, "fingerprint": report.fingerprint}
-    return row
-
-
-def event_rows(reports: Sequence[Report]) -> Iterator[dict[str, Any]]:
-    """As `row_of` does: the actor is the worker unless it says otherwise, and most events hold no data."""
-    for n, report in enumerate(reports):
-        for kind, data in report.events:
-            row: dict[str, Any] = {"of": n, "kind": kind}
-            if report.actor != report.lease.locked_by:
-                row["actor"] = report.actor
-            if data:
-                row["data"] = data
-            yield row

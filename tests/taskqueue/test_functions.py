@@ -72,6 +72,18 @@ def test_without_its_functions_a_worker_sends_the_texts(database):
     assert claimed_by(database) == [PLAIN.text]
 
 
+def test_a_role_that_may_call_no_functions_sends_the_texts(database):
+    """PostgreSQL lets everybody call them, but an owner may have revoked that."""
+    execute(database, "CREATE ROLE dtr_reluctant")
+    execute(database, "GRANT ALL ON ALL TABLES IN SCHEMA public TO dtr_reluctant")
+    execute(database, "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO dtr_reluctant")
+    execute(database, f"REVOKE EXECUTE ON FUNCTION {PLAIN.name} FROM PUBLIC")
+    engine_for(database).functions.are_there = None
+    execute(database, "SET LOCAL ROLE dtr_reluctant")
+    assert claimed_by(database) == [PLAIN.text]
+    execute(database, "RESET ROLE")
+
+
 def test_a_function_that_is_dropped_meanwhile_is_done_without(committed):
     assert claimed_by(committed) == [PLAIN.call]
     try:

@@ -43,7 +43,10 @@ def are_plain(reports: Sequence[Report]) -> bool:
     """Whether each is a completion by the one worker that holds all of their leases."""
     worker = reports[0].lease.locked_by
     return all(
-        report.move is COMPLETE and report.actor == worker and report.lease.locked_by == worker and report.next_id is None
+        report.move is COMPLETE
+        and report.actor == worker
+        and report.lease.locked_by == worker
+        and report.next_id is None
         for report in reports
     )
 

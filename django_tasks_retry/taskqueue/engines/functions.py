@@ -36,7 +36,10 @@ FROM pg_proc p
 WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname ~ '^dtr_[a-z_]+_[0-9a-f]{12}$'
 ORDER BY 3 DESC NULLS LAST
 """
-ARE_THERE = "SELECT bool_and(to_regproc(name) IS NOT NULL) FROM unnest(%(names)s::text[]) AS name"
+ARE_THERE = """
+SELECT bool_and(COALESCE(has_function_privilege(to_regproc(name)::oid, 'EXECUTE'), FALSE))
+FROM unnest(%(names)s::text[]) AS name
+"""
 STATEMENTS: dict[str, StoredStatement] = {}
 """By the name of their function."""
 
@@ -71,7 +74,7 @@ class StoredStatement:
 
 
 class Functions:
-    """Calls the functions of this version. Where they are not there, as before `migrate`, the texts do."""
+    """Calls the functions of this version. Where they are not there, or not for us, the texts do."""
 
     def __init__(self, using: str) -> None:
         self.using = using

@@ -29,9 +29,10 @@ ANY = {
 }
 PLAIN = {
     "reports": """SELECT r.id, %(worker)s::text AS worker, r.attempt, %(worker)s::text || ':' || r.attempt AS moved_by,
-        'SUCCESS' AS status, NULL::float8 AS delay, NULL::int AS refund, NULL::jsonb AS error, NULL::text AS fingerprint,
-        r.result, NULL::uuid AS next_id, NULL::text AS waits_for, r.n
-    FROM unnest(%(ids)s::uuid[], %(attempts)s::int[], %(results)s::text[]) WITH ORDINALITY AS r (id, attempt, result, n)""",
+        'SUCCESS' AS status, NULL::float8 AS delay, NULL::int AS refund, NULL::jsonb AS error,
+        NULL::text AS fingerprint, r.result, NULL::uuid AS next_id, NULL::text AS waits_for, r.n
+    FROM unnest(%(ids)s::uuid[], %(attempts)s::int[], %(results)s::text[])
+        WITH ORDINALITY AS r (id, attempt, result, n)""",
     "events": """SELECT id, 'task.completed', finished_at, attempts, worker, '{}' FROM moved""",
     "answer": "SELECT array_agg(n), django_tasks_retry_now() FROM moved",
 }

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
+from zlib import crc32
 
 from django.db import IntegrityError, connections
 
@@ -176,6 +177,8 @@ class PostgreSQL(PostgreSQLWorkflows):
             "backend": terms.backend,
             "worker": terms.worker_id,
             "lease": terms.seconds,
+            "places": terms.places,
+            "head": head_of(lanes[0]),
         }
         sql = CLAIM if terms.only is None else CLAIM_ONE
         if lanes[0].key:
@@ -186,7 +189,10 @@ class PostgreSQL(PostgreSQLWorkflows):
                 "quotas": as_array(quotas),
                 "singles": as_array([lane.only for lane in lanes]),
             }
-        return read_claimed(fetch_any(sql, parameters | {"only": terms.only}, self.using), read_lease)
+        rows = fetch_any(sql, parameters | {"only": terms.only}, self.using)
+        if rows and rows[0][0] is None:
+            return Claimed(turned_away=True)
+        return read_claimed(rows, read_lease)
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
         rows, events = [row_of(report) for report in reports], list(event_rows(reports))
@@ -269,6 +275,11 @@ class PostgreSQL(PostgreSQLWorkflows):
 
     def notify(self, channel: str, messages: Sequence[str]) -> None:
         self.fetch(NOTIFY, {"channel": channel, "messages": as_array(messages)})
+
+
+def head_of(lane: Lane) -> int:
+    """The lane as the first half of an advisory lock. Two that share a number share their places."""
+    return crc32(f"{lane.queue} {lane.priority}".encode()) - 2**31
 
 
 def row_of(report: Report) -> dict[str, Any]:

@@ -184,11 +184,12 @@ class Child:
     def claim(self) -> None:
         if self.is_stopping or not self.database.is_available:
             return
-        last_look = self.options.drain and self.is_idle
+        last_look = self.options.drain and self.is_idle and not self.intake.is_turned_away
         if last_look:
             self.intake.claim_now()
         self.intake.claim(self.start_attempts)
         self.tell_more()
+        last_look = last_look and not self.intake.is_turned_away
         if self.is_idle and self.database.is_available and (last_look or self.intake.tasks_left == 0):
             self.is_stopping = self.has_drained = True
 

@@ -20,6 +20,7 @@ from ..shared.database import DatabaseCaller
 from ..shared.inflight import InFlightTable, Room
 from ..shared.messages import (
     ClaimNow,
+    DatabaseAway,
     Goodbye,
     LeasesLost,
     LeasesRenewed,
@@ -150,10 +151,17 @@ class Child:
                 self.intake.claim_now()
             case LeasesRenewed():
                 self.database.try_after = 0.0  # the supervisor has just reached the database
+            case DatabaseAway():
+                self.look_for_database()
             case LeasesLost(tasks, cancelled):
                 self.watch.interrupt_lost(tasks, cancelled)
             case Stop(reason, abandoned):
                 self.stop(reason, abandoned)
+
+    def look_for_database(self) -> None:
+        """Though idle: else it would learn with the first task after a failover that its old server is gone."""
+        self.database.forget_connection()
+        self.intake.claim_now()
 
     # What goes out
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
 NOBODY = "65534"
 BRIDGE = "br0"
+MEND_SECONDS = 5.0
 
 
 def ip(*words: str) -> None:
@@ -77,8 +79,14 @@ class Host:
         subprocess.run(["bridge", "link", "set", "dev", self.cable, "state", "0"], check=True)
 
     def mend(self) -> None:
+        """A link that comes up carries packets a moment later; only then does the bridge take it back."""
         ip("link", "set", self.cable, "up")
-        subprocess.run(["bridge", "link", "set", "dev", self.cable, "state", "3"], check=True)
+        forward = ["bridge", "link", "set", "dev", self.cable, "state", "3"]
+        deadline = time.monotonic() + MEND_SECONDS
+        while subprocess.run(forward, check=False, capture_output=True).returncode:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the cable of {self.name} stays cut")
+            time.sleep(0.05)
 
 
 def is_zombie(pid: int) -> bool:

@@ -4,11 +4,49 @@ from __future__ import annotations
 
 from tests.mutants.mutant import CLAIMS, INTERLEAVED, MODEL, OPERATORS, PG, PROMISES, SQLITE, Edit, Mutant
 
+CROWD = "tests/races/test_crowd.py::"
+
 CLAIMING = (
     Mutant(
         "no SKIP LOCKED: claimers wait for each other",
         (Edit("taskqueue/sql/claim.sql", "        FOR NO KEY UPDATE SKIP LOCKED\n", "        FOR UPDATE\n"),),
         (CLAIMS + "test_a_claimer_passes_by_what_another_is_claiming_and_does_not_wait",),
+        on=PG,
+    ),
+    Mutant(
+        "a claim is turned away without being told",
+        (
+            Edit(
+                "taskqueue/engines/postgresql.py",
+                "            return Claimed(turned_away=True)\n",
+                "            rows = []\n",
+            ),
+        ),
+        (CROWD + "test_a_claimer_without_a_place_takes_nothing_and_knows_when_to_come_back",),
+        on=PG,
+    ),
+    Mutant(
+        "places that stay taken keep a claimer away for good",
+        (Edit("taskqueue/consumer/crowd.py", "            self.insists_until = now + INSIST_SECONDS\n", ""),),
+        (CROWD + "test_places_that_stay_taken_keep_nobody_away_for_good",),
+        on=PG,
+    ),
+    Mutant(
+        "who is turned away takes what is less urgent",
+        (Edit("taskqueue/consumer/turns.py", "self.turned_away or len(", "len("),),
+        (CROWD + "test_a_claim_in_parts_ends_where_it_finds_no_place",),
+        on=PG,
+    ),
+    Mutant(
+        "a claim keeps its place",
+        (Edit("taskqueue/sql/claim.sql", "pg_try_advisory_xact_lock", "pg_try_advisory_lock"),),
+        (CROWD + "test_a_place_is_free_again_once_the_claim_is_committed",),
+        on=PG,
+    ),
+    Mutant(
+        "a worker that was turned away believes that the queue is drained",
+        (Edit("worker/child/child.py", "        last_look = last_look and not self.intake.is_turned_away\n", ""),),
+        ("tests/worker/test_fleet.py::test_a_worker_that_drains_does_not_take_a_crowd_for_the_end",),
         on=PG,
     ),
     Mutant(

@@ -28,7 +28,9 @@ from django_tasks_retry.worker.supervisor.wakeup.arrivals import Arrivals
 from django_tasks_retry.worker.supervisor.wakeup.children import wake
 from django_tasks_retry.worker.supervisor.wakeup.peers import Peers
 from tests import tasks
-from tests.steps import begin, enqueue
+from tests.races.test_crowd import taken
+from tests.steps import begin, enqueue, now_of
+from tests.worker.tasks import canary
 
 OPEN: list[Channel] = []
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -311,3 +313,12 @@ def test_a_worker_says_how_many_connections_it_may_open(start, committed):
     assert worker.exit_code() == 0
     if committed == "postgresql":
         assert "2 x (2 threads + 100 async) · at most 15 connections = 3 + 2 x (2 threads + 4)" in worker.output
+
+
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+def test_a_worker_that_drains_does_not_take_a_crowd_for_the_end(start, committed, effects):
+    """It is turned away, comes back, and claims without a place in the end."""
+    enqueued = [enqueue(canary) for _ in range(3)]
+    with taken(committed):
+        assert start("--drain").exit_code() == 0
+    assert [now_of(task).status for task in enqueued] == ["SUCCESS"] * 3

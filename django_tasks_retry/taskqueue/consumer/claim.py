@@ -47,14 +47,14 @@ def claim(
     engine, lanes = engine_for(database(backend)), lanes or Lanes(queues)
     seconds = options(backend).lease if lease is None else lease
     known = registry.known_paths() if lanes.paths is None else lanes.paths
-    terms = Terms(worker_id, backend, seconds, known)
+    terms = Terms(worker_id, backend, seconds, known, places=lanes.crowd.places())
     lanes.hops = max(HOPS, min(limit, MOST_HOPS))
     lanes.patience, starting = options(backend).patience, limit if at_once is None else at_once
     lanes.forget_opened()
     if not lanes.are_stale():
         claimed = take(lanes, limit, starting, terms, engine)
         lanes.came_short = 0 < len(claimed) < limit
-        if claimed or not lanes.may_look():
+        if claimed or claimed.turned_away or not lanes.may_look():
             return claimed.leases
     return take(lanes, limit, starting, terms, engine).leases if lanes.look(engine, backend) else []
 
@@ -90,8 +90,11 @@ def take(lanes: Lanes, limit: int, at_once: int, terms: Terms, engine: Engine) -
     else:
         claimed = engine.claim(lanes.in_order(), limit, terms)
     claimed.leases.sort(key=urgency)
-    came_to_the_end = len(claimed) < limit and not in_parts
-    lanes.note_claim(claimed.leases, time.monotonic() - began, came_to_the_end=came_to_the_end)
+    if claimed.turned_away:
+        lanes.note_turned_away(claimed.leases)
+    else:
+        came_to_the_end = len(claimed) < limit and not in_parts
+        lanes.note_claim(claimed.leases, time.monotonic() - began, came_to_the_end=came_to_the_end)
     if claimed.unreadable:
         fail_unreadable(claimed.unreadable)
     return claimed

@@ -35,6 +35,7 @@ from ..database import as_moment
 from ..lanes.limits import has_wholes, limit_of
 from ..lanes.states import make
 from ..lease import EARLIEST, Lease
+from .crowd import Crowd
 
 REMEMBER_SECONDS = 1.0
 REMEMBER_KEYED_SECONDS = 0.25
@@ -44,6 +45,7 @@ LANES_A_PAGE = 128
 FIRST_LANE = ("", 0)  # which sorts before all: no queue is without a name
 HOPS, MOST_HOPS = 64, 256  # of lanes with a key, in one look
 FRESH_SECONDS = 5.0
+CROWD = "crowd:"  # the label of what is closed to a claimer that was turned away
 SHARE_OF_TIME = 0.05  # that a claimer may spend on looking where it is slow
 
 Cursors: TypeAlias = Mapping[tuple[str, int], str]
@@ -134,6 +136,7 @@ class Lanes:
     cursors: dict[tuple[str, int], str] = field(default_factory=dict)
     accounts: Accounts = field(default_factory=Accounts)
     closed_until: dict[str, float] = field(default_factory=dict)  # of what was full, by label
+    crowd: Crowd = field(default_factory=Crowd)
 
     def serves(self, queue: str) -> bool:
         return serves(queue, self.queues, self.exclude)
@@ -232,6 +235,7 @@ class Lanes:
     def note_claim(self, leases: Sequence[Lease], seconds: float, *, came_to_the_end: bool) -> None:
         """Where the next claim begins, after one that took `seconds`, and whether it read all that was due."""
         now = time.monotonic()
+        self.crowd.note_claim(seconds)
         if self.reads_all:
             steadily, self.read_seconds = min(seconds, self.read_seconds), seconds
             self.keep_floors_until = now + steadily / SHARE_OF_TIME if steadily > self.slow else now
@@ -240,6 +244,15 @@ class Lanes:
         if came_to_the_end and now < self.keep_floors_until:
             for lane in self.lanes:
                 lane.pass_over()
+
+    def note_turned_away(self, leases: Sequence[Lease]) -> None:
+        """After a claim that found all places taken, and these before it."""
+        self.raise_floors(leases)
+        self.close(CROWD, self.crowd.turned_away())
+
+    @property
+    def is_turned_away(self) -> bool:
+        return self.is_closed(CROWD)
 
     def raise_floors(self, leases: Sequence[Lease]) -> None:
         reached = {(lease.queue, lease.priority, lease.lane): (lease.eta, lease.id) for lease in leases}

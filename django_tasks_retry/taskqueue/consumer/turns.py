@@ -33,26 +33,31 @@ class Turns:
         ungated = set(self.functions)
         self.terms = replace(terms, known=[path for path in terms.known if path not in ungated])
         self.engine, self.gate = engine, Gate(lanes, self.terms, engine)
-        self.taken, self.limited, self.was_cut = Claimed(), 0, False
+        self.taken, self.limited, self.was_cut, self.turned_away = Claimed(), 0, False, False
 
     def claim(self) -> Claimed:
         for _, group in groupby(self.lanes.in_order(), key=self.lanes.rank):
             level = list(group)
             self.share(level)
             self.claim_from(level)
-            if self.was_cut and len(self.taken) < self.limit:
+            if self.was_cut and not self.is_over:
                 # Others did not take their share: it goes to who could use it, before any lower priority.
                 for lane in level:
                     lane.quota = None
                 self.claim_from(level)
-            if len(self.taken) >= self.limit:
+            if self.is_over:
                 break
-        return self.taken
+        return replace(self.taken, turned_away=self.turned_away)
+
+    @property
+    def is_over(self) -> bool:
+        """Who is turned away takes nothing that is less urgent."""
+        return self.turned_away or len(self.taken) >= self.limit
 
     def claim_from(self, level: Sequence[Lane]) -> None:
         self.was_cut = False
         for part in self.parts(level):
-            if len(self.taken) < self.limit:
+            if not self.is_over:
                 self.add(part)
 
     def parts(self, level: Sequence[Lane]) -> Iterator[Part]:
@@ -87,6 +92,7 @@ class Turns:
             self.limited += len(claimed)
         else:
             claimed = self.engine.claim(part.lanes, min(left, quota_of(part.lanes, left)), self.terms)
+        self.turned_away = claimed.turned_away
         self.taken.leases.extend(claimed.leases)
         self.taken.unreadable.extend(claimed.unreadable)
         reached = Counter((lease.queue, lease.priority, lease.lane) for lease in claimed.everything)

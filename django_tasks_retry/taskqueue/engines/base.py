@@ -26,6 +26,8 @@ class Terms:
     held: Sequence[str] = ()
     only: UUID | None = None
     """This very task, also where others must leave it to a process of its own."""
+    places: int = 0
+    """How many may claim from the head of the first lane at once; 0 means: as many as like."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
+from zlib import crc32
 
 from django.db import IntegrityError, connections
 
@@ -209,6 +210,8 @@ class PostgreSQL(PostgreSQLWorkflows):
             "worker": terms.worker_id,
             "lease": terms.seconds,
             "only": terms.only,
+            "places": terms.places,
+            "head": head_of(lanes[0]),
         }
         keyed = bool(lanes[0].key)
         if keyed:
@@ -218,7 +221,10 @@ class PostgreSQL(PostgreSQLWorkflows):
                 "quotas": as_array(quotas),
                 "singles": as_array([lane.only for lane in lanes]),
             }
-        return read_claimed(self.call(CLAIM[keyed, terms.only is not None], parameters), read_lease)
+        rows = self.call(CLAIM[keyed, terms.only is not None], parameters)
+        if rows and rows[0][0] is None:
+            return Claimed(turned_away=True)
+        return read_claimed(rows, read_lease)
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
         if not wait and finish_parts.are_plain(reports):
@@ -307,3 +313,8 @@ class PostgreSQL(PostgreSQLWorkflows):
 
     def notify(self, channel: str, messages: Sequence[str]) -> None:
         self.fetch(NOTIFY, {"channel": channel, "messages": as_array(messages)})
+
+
+def head_of(lane: Lane) -> int:
+    """The lane as the first half of an advisory lock. Two that share a number share their places."""
+    return crc32(f"{lane.queue} {lane.priority}".encode()) - 2**31

@@ -117,7 +117,8 @@ class Gate:
     def take(self, wanted: Sequence[Lane], limit: int, rooms: dict[str, Room], function: str | None) -> Claimed:
         """One statement for each queue: the room of a whole queue or function bounds all lanes of it together."""
         held = [held_label(room) for room in rooms.values()]
-        terms = replace(self.terms, known=[function] if function else self.terms.known, held=held)
+        known = [function] if function else self.terms.known
+        terms = replace(self.terms, known=known, held=held, places=0)  # who holds a lane's row has its place
         taken = Claimed()
         for queue, keyed in dict.fromkeys((lane.queue, bool(lane.key)) for lane in wanted):
             of_kind = [lane for lane in wanted if (lane.queue, bool(lane.key)) == (queue, keyed)]

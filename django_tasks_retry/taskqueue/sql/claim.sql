@@ -3,14 +3,19 @@
 -- statement began stays for the next claim. What is limited or paused as a whole (a queue, a function, a lane) is passed
 -- over by whoever does not hold its row; the COALESCE keeps the planner from guessing at how many tasks that leaves, and
 -- sorting them. The LIMITs make PostgreSQL lock row by row, so that nothing is locked that is not taken.
-WITH lane AS (
+-- Where all places at the head are taken, one row without an id says so, and nothing was claimed: of 64 claimers at one
+-- lane each read 104 buffers for a row before there were places.
+WITH place AS MATERIALIZED (
+    SELECT n FROM generate_series(1, %(places)s::int) AS n WHERE pg_try_advisory_xact_lock(%(head)s::int, n) LIMIT 1
+), lane AS (
     SELECT l.*
     FROM unnest(
         %(queues)s::text[], %(priorities)s::smallint[], %(floor_etas)s::timestamptz[], %(floor_ids)s::uuid[]$arrays
     ) WITH ORDINALITY AS l (queue, priority, floor_eta, floor_id$names, n)
-    WHERE NOT EXISTS (
-        SELECT 1 FROM django_tasks_retry_queue AS q WHERE q.name = l.queue AND q.paused_at IS NOT NULL
-    )
+    WHERE (%(places)s::int = 0 OR EXISTS (SELECT 1 FROM place))
+        AND NOT EXISTS (
+            SELECT 1 FROM django_tasks_retry_queue AS q WHERE q.name = l.queue AND q.paused_at IS NOT NULL
+        )
         AND NOT EXISTS (
             SELECT 1 FROM django_tasks_retry_lanestate AS s
             WHERE $is_state AND s.kind || ':' || s.name <> ALL (%(held)s::text[])
@@ -61,4 +66,5 @@ WITH lane AS (
     INSERT INTO django_tasks_retry_taskevent (task_id, kind, ts, attempt, actor, data)
     SELECT id, 'task.running', last_attempt_at, attempts, locked_by, '{}' FROM claimed
 )
-SELECT * FROM claimed
+SELECT claimed.*
+FROM claimed FULL JOIN (SELECT 1 WHERE %(places)s::int > 0 AND NOT EXISTS (SELECT 1 FROM place)) AS turned_away ON FALSE

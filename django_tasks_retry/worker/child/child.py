@@ -20,6 +20,7 @@ from ..shared.database import DatabaseCaller
 from ..shared.inflight import InFlightTable, Room
 from ..shared.messages import (
     ClaimNow,
+    DatabaseAway,
     Goodbye,
     LeasesLost,
     LeasesRenewed,
@@ -150,10 +151,17 @@ class Child:
                 self.intake.claim_now()
             case LeasesRenewed():
                 self.database.try_after = 0.0  # the supervisor has just reached the database
+            case DatabaseAway():
+                self.look_for_database()
             case LeasesLost(tasks, cancelled):
                 self.watch.interrupt_lost(tasks, cancelled)
             case Stop(reason, abandoned):
                 self.stop(reason, abandoned)
+
+    def look_for_database(self) -> None:
+        """Though idle: else it would learn with the first task after a failover that its old server is gone."""
+        self.database.forget_connection()
+        self.intake.claim_now()
 
     # What goes out
 
@@ -184,11 +192,12 @@ class Child:
     def claim(self) -> None:
         if self.is_stopping or not self.database.is_available:
             return
-        last_look = self.options.drain and self.is_idle
+        last_look = self.options.drain and self.is_idle and not self.intake.is_turned_away
         if last_look:
             self.intake.claim_now()
         self.intake.claim(self.start_attempts)
         self.tell_more()
+        last_look = last_look and not self.intake.is_turned_away
         if self.is_idle and self.database.is_available and (last_look or self.intake.tasks_left == 0):
             self.is_stopping = self.has_drained = True
 

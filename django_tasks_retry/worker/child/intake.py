@@ -74,6 +74,11 @@ class Intake:
                 start(leases, asked)
 
     @property
+    def is_turned_away(self) -> bool:
+        """Whether there may be work that others were claiming from."""
+        return self.functions.lanes.is_turned_away or self.coroutines.lanes.is_turned_away
+
+    @property
     def room(self) -> Room:
         functions = Room.FUNCTIONS if self.limited(self.function_room()) > 0 else Room.NONE
         free = not self.knows_coroutines or self.limited(self.coroutine_room()) > 0

@@ -103,6 +103,15 @@ class DatabaseCaller:
             return f"the server did not answer within {self.deadline.seconds:g} s"
         return " ".join(str(error).split())[:300]
 
+    @property
+    def is_away(self) -> bool:
+        """Not only a statement that failed: nor did the next one get anywhere."""
+        return self.failures > 1
+
+    def forget_connection(self) -> None:
+        """The next call opens a new one."""
+        discard(connections[self.using])
+
     def note_success(self) -> None:
         if self.failures:
             logger.warning("database is back after %d failed tries", self.failures)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from ...taskqueue.operator.histogram import EMPTY
 
@@ -23,6 +23,11 @@ class ClaimNow:
 @dataclass(frozen=True, slots=True)
 class LeasesRenewed:
     """The supervisor has just reached the database, so the child may try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseAway:
+    """The supervisor cannot reach the database, so the child's connection leads nowhere either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +92,10 @@ class Counted:
     """How many fell into each bucket of taskqueue/operator/histogram.py."""
 
 
-Message: TypeAlias = ClaimNow | LeasesRenewed | LeasesLost | Stop | Ping | Pong | MoreDue | Leaving | Goodbye | Counted
-KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (ClaimNow, LeasesRenewed, LeasesLost, Stop, Ping, Pong, MoreDue, Leaving, Goodbye, Counted)
-}
+Message: TypeAlias = (
+    ClaimNow | LeasesRenewed | DatabaseAway | LeasesLost | Stop | Ping | Pong | MoreDue | Leaving | Goodbye | Counted
+)
+KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def encode(message: Message) -> bytes:

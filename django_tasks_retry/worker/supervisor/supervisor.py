@@ -22,7 +22,7 @@ from ..logs import log_exception
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.lifecycle import announce
-from ..shared.messages import Counted, Goodbye, Leaving, Message, MoreDue
+from ..shared.messages import Counted, DatabaseAway, Goodbye, Leaving, Message, MoreDue
 from ..shared.outcomes import OutcomeRecorder
 from ..shared.stats import StatsWriter
 from ..shared.timer import Every
@@ -74,7 +74,7 @@ class Supervisor:
         self.signals = SignalInbox()
         self.complaining = Every(COMPLAIN_SECONDS)
         self.stop_by: float | None = None
-        self.exit_code = 0
+        self.exit_code, self.has_told_outage = 0, False
 
     def run(self) -> int:
         """Work until told to stop, or until there is nothing left to do. Returns the exit code."""
@@ -108,6 +108,7 @@ class Supervisor:
             self.maintain,
             self.send_heartbeat,
             self.arrivals.poll,
+            self.tell_outage,
             self.stats.tick,
             self.finished_signals.tick,
             self.staff_or_stop,
@@ -149,6 +150,13 @@ class Supervisor:
             self.maintenance.share_with(len(alive), is_pruner=self.arrivals.peers.is_first)
             if any(peer.id == self.id and peer.stop_asked_at for peer in alive):
                 self.stop("asked by an operator")
+
+    def tell_outage(self) -> None:
+        """Once for each outage: idle children then look for the database as we do, and claim when it is back."""
+        has_told, self.has_told_outage = self.has_told_outage, self.database.is_away
+        if self.has_told_outage and not has_told:
+            for child in self.pool.children:
+                child.send(DatabaseAway())
 
     def count_running(self) -> int:
         return sum(len(child.running()) for child in self.pool.children)

@@ -23,7 +23,7 @@ NEW_COLUMNS = tuple(name for name in GIVEN if name != "created_at")
 """What may be given for a new task; all else is the same for every one."""
 
 BLANK: dict[str, Any] = dict.fromkeys(field.attname for field in Task._meta.concrete_fields)
-BLANK |= {"status": Status.PENDING.value, "attempts": 0, "refunds": 0}
+BLANK |= {"status": Status.PENDING.value, "attempts": 0, "refunds": 0, "due_in": 0.0, "expires_in": None}
 
 
 def new_task(**given: Any) -> Task:
@@ -51,11 +51,6 @@ def as_dated(task: Task, moment: datetime, using: str) -> Task:
     if task.expires_in is not None:
         dates["expires_at"] = moment + timedelta(seconds=task.expires_in)
     return as_stored(task, dates, using)
-
-
-def has_own(task: Task) -> bool:
-    """Whether it is asked with something that most tasks are not asked with."""
-    return task.expires_at is not None or task.expires_in is not None or task.follows_id is not None
 
 
 def as_stored(task: Task, values: Mapping[str, Any], using: str) -> Task:

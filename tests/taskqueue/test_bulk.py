@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -88,3 +90,28 @@ def test_a_plain_call_names_no_column_that_it_leaves_empty():
     for column in ("retry_of_id", "parent_id", "schedule_id", "batch", "unique_key", "backoff", "waits_for", "run_id"):
         assert f"%({column})s" not in sql
     assert "expires_at" not in sql
+
+
+def calls_a_task(requests) -> float:
+    """How many functions Python enters for each, over what it enters once for all of them."""
+    counts = []
+    for some in (requests[: len(requests) // 2], requests):
+        entered = Counter()
+        sys.setprofile(lambda _frame, event, _argument, entered=entered: entered.update([event]))
+        try:
+            Task.objects.enqueue_many(some)
+        finally:
+            sys.setprofile(None)
+        counts.append(entered["call"])
+    return (counts[1] - counts[0]) / (len(requests) - len(requests) // 2)
+
+
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+@pytest.mark.parametrize(
+    ("requests", "most"),
+    [([(tasks.noop,)] * 800, 24), ([(tasks.noop, [n, "text"]) for n in range(800)], 40)],
+    ids=["without arguments", "with two"],
+)
+def test_a_call_of_a_bulk_is_walked_once(database, requests, most):
+    Task.objects.enqueue_many(requests)  # what is remembered from now on
+    assert calls_a_task(requests) <= most

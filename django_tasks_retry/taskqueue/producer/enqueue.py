@@ -32,7 +32,7 @@ from .announce import tell_enqueued
 from .around import canonical_metadata
 from .backlog import store
 from .expiry import checked_instant, set_expiry
-from .new_tasks import CHUNK, new_task
+from .new_tasks import BLANK, CHUNK, filled_in
 from .signature import Callee, callee_of, unknown_option
 from .unique import set_conflict
 
@@ -76,6 +76,8 @@ class Request(NamedTuple):
     @classmethod
     def read(cls, item: Any) -> Request:
         """A request from what `enqueue_many` takes."""
+        if type(item) is tuple:
+            return cls(*item)
         match item:
             case Request():
                 return item
@@ -140,7 +142,9 @@ class Common(NamedTuple):
     """Kept, so that no other object takes the identity of one of its options."""
     callee: Callee
     run_after: Any
+    backend: str
     columns: dict[str, Any]
+    """Of a new task, all of them."""
     lane: Declaration | None
     brought: dict[str, Any]
     """Options that few calls have, and that the task was made with."""
@@ -159,8 +163,9 @@ def common_to(request: Request) -> Common:
         **effective_policy(request, policy_of(registered.func), backend),
     }
     return Common(
-        request, callee, registered.run_after, columns, declaration_of(registered.func), brought_by(registered)
-    )
+        request, callee, registered.run_after, backend, BLANK | columns, declaration_of(registered.func),
+        brought_by(registered),
+    )  # fmt: skip
 
 
 def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Common:
@@ -171,9 +176,10 @@ def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Comm
     )  # fmt: skip
     if request.backoff is not None:
         return common_to(request)
-    if key not in common:
-        common[key] = common_to(request)
-    return common[key]
+    shared = common.get(key)
+    if shared is None:
+        shared = common[key] = common_to(request)
+    return shared
 
 
 def prepare_all(requests: Iterable[Request]) -> list[Task]:
@@ -184,21 +190,20 @@ def prepare_all(requests: Iterable[Request]) -> list[Task]:
 def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = None) -> Task:
     """Check everything that can be wrong with a call before anything is written."""
     shared = common_to(request) if common is None else shared_with(request, common)
-    backend = shared.columns["backend"]
-    args, kwargs = canonical_call(request, backend)
+    args, kwargs = canonical_call(request, shared.backend)
     shared.callee.check(args, kwargs)
     parent = current_lease.get()
     task_id = new_id()
-    task = new_task(
+    task = filled_in(
+        shared.columns,
         id=task_id,
         args=args,
         kwargs=kwargs,
         unique_key=checked_key(request.unique_key),
         lane=lane_of(request.lane, shared, args, kwargs),
-        metadata={} if request.metadata is NOTHING else canonical_metadata(request.metadata, backend),
+        metadata={} if request.metadata is NOTHING else canonical_metadata(request.metadata, shared.backend),
         run_id=parent.run_id if parent else task_id,
         parent_id=parent.id if parent else None,
-        **shared.columns,
     )
     eta: Any = shared.run_after if request.eta is None else request.eta
     if isinstance(eta, timedelta):
@@ -261,15 +266,23 @@ def effective_policy(request: Request, policy: RetryPolicy, backend: str) -> dic
 def canonical_call(request: Request, backend: str) -> tuple[list[Any], dict[str, Any]]:
     if request.kwargs is NOTHING and (request.args is NO_ARGUMENTS or request.args == []):
         return [], {}
-    if isinstance(request.args, str | bytes | Mapping) or not isinstance(request.args, Iterable):
-        raise InvalidPayload(f"args={request.args!r}: give a list or a tuple of arguments.")
-    if not isinstance(request.kwargs, Mapping):
-        raise InvalidPayload(f"kwargs={request.kwargs!r}: give a dictionary of arguments.")
+    check_containers(request)
     budget = Budget(options(backend).max_args_size, "The call's arguments")
-    args = [canonical(value, f"args[{i}]", budget) for i, value in enumerate(request.args)]
-    kwargs = canonical(request.kwargs or {}, "kwargs", budget)
-    check_size(dump([args, kwargs]), budget.limit, budget.what)
+    args = [canonical(value, ("args", i), budget) for i, value in enumerate(request.args)]
+    kwargs = canonical(request.kwargs, "kwargs", budget) if request.kwargs else {}
+    budget.spend(len(args))
+    if not budget.surely_holds():
+        check_size(dump([args, kwargs]), budget.limit, budget.what)
     return args, kwargs
+
+
+def check_containers(request: Request) -> None:
+    if type(request.args) not in {list, tuple} and (
+        isinstance(request.args, str | bytes | Mapping) or not isinstance(request.args, Iterable)
+    ):
+        raise InvalidPayload(f"args={request.args!r}: give a list or a tuple of arguments.")
+    if type(request.kwargs) is not dict and not isinstance(request.kwargs, Mapping):
+        raise InvalidPayload(f"kwargs={request.kwargs!r}: give a dictionary of arguments.")
 
 
 def checked_queue(queue: str, backend: str) -> str:

@@ -26,20 +26,33 @@ def insert(tasks: Sequence[Task], using: str) -> list[Task]:
 
 def write(tasks: Sequence[Task], using: str) -> list[Task]:
     """The same without a wake-up, which is sent from a thread."""
-    stored: dict[UUID, Task] = {}
-    engine, in_order = engine_for(using), in_order_of_keys(tasks)
+    engine = engine_for(using)
+    write_in = write_keyed if any(task.unique_key for task in tasks) else write_plain
     try:
-        with one_transaction(in_order, engine):
-            plain = [task for task in in_order if task.conflict is None]
-            for start in range(0, len(plain), CHUNK):
-                stored |= insert_chunk(plain[start : start + CHUNK], engine)
-            for task in in_order:
-                if task.conflict is not None:
-                    stored[task.id] = settle(task, engine)
+        with one_transaction(tasks, engine):
+            return write_in(tasks, engine)
     except DatabaseError as error:
         if is_missing_table(error):
             raise NotMigrated(using) from error
         raise
+
+
+def write_plain(tasks: Sequence[Task], engine: Engine) -> list[Task]:
+    """Tasks that nothing stands in the way of."""
+    chunks = (tasks[start : start + CHUNK] for start in range(0, len(tasks), CHUNK))
+    return [task for chunk in chunks for task in engine.insert(chunk)]
+
+
+def write_keyed(tasks: Sequence[Task], engine: Engine) -> list[Task]:
+    stored: dict[UUID, Task] = {}
+    # One order for everybody, so that two that enqueue the same keys cannot deadlock.
+    in_order = sorted(tasks, key=key_order)
+    unsettled = [task for task in in_order if task.conflict is None]
+    for start in range(0, len(unsettled), CHUNK):
+        stored |= insert_chunk(unsettled[start : start + CHUNK], engine)
+    for task in in_order:
+        if task.conflict is not None:
+            stored[task.id] = settle(task, engine)
     return [stored[task.id] for task in tasks]
 
 
@@ -63,11 +76,6 @@ def insert_chunk(tasks: Sequence[Task], engine: Engine) -> dict[UUID, Task]:
         stored |= {task.id: holders[key_of(task)] for task in waiting if key_of(task) in holders}
         waiting = [task for task in waiting if task.id not in stored]
     return stored
-
-
-def in_order_of_keys(tasks: Sequence[Task]) -> Sequence[Task]:
-    """One order for everybody, so that two that enqueue the same keys cannot deadlock."""
-    return sorted(tasks, key=key_order) if any(task.unique_key for task in tasks) else tasks
 
 
 def key_order(task: Task) -> tuple[str, str]:

@@ -109,7 +109,7 @@ def calls_a_task(requests) -> float:
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 @pytest.mark.parametrize(
     ("requests", "most"),
-    [([(tasks.noop,)] * 800, 24), ([(tasks.noop, [n, "text"]) for n in range(800)], 40)],
+    [([(tasks.noop,)] * 800, 20), ([(tasks.noop, [n, "text"]) for n in range(800)], 37)],
     ids=["without arguments", "with two"],
 )
 def test_a_call_of_a_bulk_is_walked_once(database, requests, most):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
+from types import NoneType
 from typing import Any, NamedTuple
 
 from ...models import OWN_COLUMNS, Task
@@ -25,6 +26,7 @@ ASKED = (*NEW_COLUMNS, *OWN_COLUMNS, "due_in", "expires_in")
 TYPE = {name: TYPES[FIELDS[name].get_internal_type()] if name in FIELDS else "float8" for name in ASKED}
 TIMES = ("eta", "slot", "expires_at", "due_in", "expires_in")
 JSON_COLUMNS = [name for name in ASKED if TYPE[name] == "jsonb"]
+EMPTY = {list: "[]", dict: "{}", NoneType: None}
 RETURNED = ("id", "eta", "slot", "created_at", "updated_at", *OWN_COLUMNS)
 
 ENQUEUE, ENQUEUE_ALIKE = read_template("enqueue"), read_template("enqueue_alike")
@@ -76,7 +78,7 @@ def columns_of(tasks: Sequence[Task]) -> dict[str, Sequence[Any]]:
     rows = [values_of(vars(task)) for task in tasks]
     columns: dict[str, Sequence[Any]] = dict(zip(ASKED, zip(*rows, strict=True), strict=True))
     for name in JSON_COLUMNS:
-        columns[name] = [None if value is None else dump(value) for value in columns[name]]
+        columns[name] = [dump(value) if value else EMPTY[type(value)] for value in columns[name]]
     columns["due_in"] = [seconds or None for seconds in columns["due_in"]]
     return columns
 

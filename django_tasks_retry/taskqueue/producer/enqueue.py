@@ -10,6 +10,7 @@ from functools import cache
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.db import transaction
 
@@ -25,7 +26,7 @@ from ...rules.lanes.templates import checked_name, filled
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
 from ..database import database
-from ..ids import new_id
+from ..ids import new_id, rising_ids
 from ..lease import current_lease
 from . import discovery
 from .announce import tell_enqueued
@@ -184,16 +185,16 @@ def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Comm
 
 def prepare_all(requests: Iterable[Request]) -> list[Task]:
     common: dict[tuple[int, ...], Common] = {}
-    return [prepare(request, common) for request in requests]
+    return [prepare(request, common, task_id) for request, task_id in zip(requests, rising_ids(), strict=False)]
 
 
-def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = None) -> Task:
+def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = None, task_id: UUID | None = None) -> Task:
     """Check everything that can be wrong with a call before anything is written."""
     shared = common_to(request) if common is None else shared_with(request, common)
     args, kwargs = canonical_call(request, shared.backend)
     shared.callee.check(args, kwargs)
     parent = current_lease.get()
-    task_id = new_id()
+    task_id = task_id or new_id()
     task = filled_in(
         shared.columns,
         id=task_id,
@@ -206,13 +207,18 @@ def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = Non
         parent_id=parent.id if parent else None,
     )
     eta: Any = shared.run_after if request.eta is None else request.eta
-    if isinstance(eta, timedelta):
-        task.due_in = checked_delay(eta)
-    elif eta is not None:
-        task.eta = checked_eta(eta)
+    if eta is not None:
+        set_eta(task, eta)
     if shared.brought or request[FIRST_RARE:] != NOTHING_RARE:
         apply_rare(task, shared.brought | rare_wishes(request))
     return task
+
+
+def set_eta(task: Task, eta: Any) -> None:
+    if isinstance(eta, timedelta):
+        task.due_in = checked_delay(eta)
+    else:
+        task.eta = checked_eta(eta)
 
 
 def lane_of(wished: str | None, shared: Common, args: list[Any], kwargs: dict[str, Any]) -> str:

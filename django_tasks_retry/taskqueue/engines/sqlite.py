@@ -104,6 +104,9 @@ class SQLite(SQLiteWorkflows):
         self.tasks.bulk_create(fresh)
         return fresh
 
+    def insert_each(self, chunks: Iterable[Sequence[Task]]) -> Iterator[list[Task]]:
+        return map(self.insert, chunks)
+
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
         queues, keys = {task.queue for task in tasks}, {task.unique_key for task in tasks}
         return self.tasks.filter(AS_IN_THE_INDEX, queue__in=queues, unique_key__in=keys)

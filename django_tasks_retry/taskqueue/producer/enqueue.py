@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import cache
@@ -25,13 +25,13 @@ from ...rules.lanes.declarations import Declaration, declaration_of
 from ...rules.lanes.templates import checked_name, filled
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
-from ..database import database
 from ..ids import new_id, rising_ids
 from ..lease import current_lease
 from . import discovery
 from .announce import tell_enqueued
 from .around import canonical_metadata
 from .backlog import store
+from .bulk import home_of, store_each
 from .expiry import checked_instant, set_expiry
 from .new_tasks import BLANK, CHUNK, filled_in
 from .signature import Callee, callee_of, unknown_option
@@ -97,13 +97,19 @@ def enqueue(request: Request) -> Task:
     return enqueue_many([request])[0]
 
 
-def enqueue_many(requests: Iterable[Request]) -> list[Task]:
-    """Enqueue all or nothing. A task whose unique key is taken comes back as the existing one."""
+def enqueue_many(requests: Iterable[Any]) -> list[Task]:
+    """Enqueue all or nothing what `Request.read` reads. A task whose unique key is taken comes back as its holder.
+
+    Of a long list, chunks are written before the last is checked. Other iterables may ask the database themselves.
+    """
+    if isinstance(requests, list | tuple) and len(requests) > CHUNK:
+        starts = range(0, len(requests), CHUNK)
+        return told(store_each(prepare_all(requests[start : start + CHUNK]) for start in starts))
     tasks = prepare_all(requests)
-    return store_and_tell(tasks, home_of(tasks)) if tasks else []
+    return told(store(tasks, home_of(tasks))) if tasks else []
 
 
-def enqueue_stream(requests: Iterable[Request]) -> int:
+def enqueue_stream(requests: Iterable[Any]) -> int:
     """Enqueue all or nothing, and keep none of them in memory. Returns how many were asked for."""
     rest, count = iter(requests), 0
     first: list[Task] = []
@@ -113,27 +119,14 @@ def enqueue_stream(requests: Iterable[Request]) -> int:
             if not first:
                 whole.enter_context(transaction.atomic(using=using))
                 first = tasks[:1]
-            store_and_tell(tasks, using)
+            told(store(tasks, using))
             count += len(tasks)
     return count
 
 
-def store_and_tell(tasks: Sequence[Task], using: str) -> list[Task]:
-    stored = store(tasks, using)
+def told(stored: list[Task]) -> list[Task]:
     tell_enqueued(task for task in stored if not task.is_finished)
     return stored
-
-
-def home_of(tasks: Sequence[Task]) -> str:
-    """The one database of these tasks: no transaction spans two, so what is enqueued together must live together."""
-    homes = {backend: database(backend) for backend in {task.backend for task in tasks}}
-    if len(set(homes.values())) > 1:
-        places = ", ".join(f"{backend!r} in the database {using!r}" for backend, using in sorted(homes.items()))
-        raise InvalidCall(
-            f"enqueue_many() stores all tasks or none, and these live in several databases: {places}. "
-            "Call enqueue_many() once for each database."
-        )
-    return next(iter(homes.values()))
 
 
 class Common(NamedTuple):
@@ -183,9 +176,10 @@ def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Comm
     return shared
 
 
-def prepare_all(requests: Iterable[Request]) -> list[Task]:
+def prepare_all(requests: Iterable[Any]) -> list[Task]:
     common: dict[tuple[int, ...], Common] = {}
-    return [prepare(request, common, task_id) for request, task_id in zip(requests, rising_ids(), strict=False)]
+    read = map(Request.read, requests)
+    return [prepare(request, common, task_id) for request, task_id in zip(read, rising_ids(), strict=False)]
 
 
 def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = None, task_id: UUID | None = None) -> Task:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from uuid import UUID
 
 from django.db import DatabaseError, transaction
@@ -24,23 +24,32 @@ def insert(tasks: Sequence[Task], using: str) -> list[Task]:
     return stored
 
 
+def insert_each(chunks: Iterable[Sequence[Task]], using: str) -> list[Task]:
+    """Write chunk after chunk of tasks that nothing stands in the way of, in the transaction of the caller."""
+    with in_migrated(using):
+        stored = [task for written in engine_for(using).insert_each(chunks) for task in written]
+    announce_work({task.queue for task in stored}, using)
+    return stored
+
+
 def write(tasks: Sequence[Task], using: str) -> list[Task]:
-    """The same without a wake-up, which is sent from a thread."""
+    """As `insert`, without a wake-up, which is sent from a thread."""
     engine = engine_for(using)
-    write_in = write_keyed if any(task.unique_key for task in tasks) else write_plain
+    with in_migrated(using), one_transaction(tasks, engine):
+        if any(task.unique_key for task in tasks):
+            return write_keyed(tasks, engine)
+        chunks = (tasks[start : start + CHUNK] for start in range(0, len(tasks), CHUNK))
+        return [task for chunk in chunks for task in engine.insert(chunk)]
+
+
+@contextmanager
+def in_migrated(using: str) -> Iterator[None]:
     try:
-        with one_transaction(tasks, engine):
-            return write_in(tasks, engine)
+        yield
     except DatabaseError as error:
         if is_missing_table(error):
             raise NotMigrated(using) from error
         raise
-
-
-def write_plain(tasks: Sequence[Task], engine: Engine) -> list[Task]:
-    """Tasks that nothing stands in the way of."""
-    chunks = (tasks[start : start + CHUNK] for start in range(0, len(tasks), CHUNK))
-    return [task for chunk in chunks for task in engine.insert(chunk)]
 
 
 def write_keyed(tasks: Sequence[Task], engine: Engine) -> list[Task]:

@@ -37,10 +37,14 @@ def now(using: str) -> datetime:
     """One reading of the queue's clock."""
     connection = connections[using]
     if connection.vendor == "sqlite":
-        return _frozen.get() or datetime.now(UTC) + _shift
+        return host_time()
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {FUNCTION}()")
         return as_instant(cursor.fetchone()[0])
+
+
+def host_time() -> datetime:
+    return _frozen.get() or datetime.now(UTC) + _shift
 
 
 @contextmanager
@@ -84,5 +88,5 @@ def known_clocks() -> set[str]:
 def register_on_sqlite(connection: BaseDatabaseWrapper, **_: Any) -> None:
     """Receiver of `connection_created`."""
     if connection.vendor == "sqlite":
-        alias = connection.alias
-        connection.connection.create_function(FUNCTION, 0, lambda: sqlite_text(now(alias)))
+        # The guard reads it for every row: without asking which database that was.
+        connection.connection.create_function(FUNCTION, 0, lambda: sqlite_text(host_time()))

@@ -156,9 +156,8 @@ class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]
         With `then` they are a batch, and that call is due once all of them have ended, however they did.
         With `returning=False` it returns how many, and needs no more memory for a million than for a thousand.
         """
-        from .taskqueue import Request, enqueue_batch, enqueue_many, enqueue_stream
+        from .taskqueue import enqueue_batch, enqueue_many, enqueue_stream
 
         if then is not None:
             return enqueue_batch(requests, then=then)
-        read = map(Request.read, requests)
-        return enqueue_many(read) if returning else enqueue_stream(read)
+        return enqueue_many(requests) if returning else enqueue_stream(requests)

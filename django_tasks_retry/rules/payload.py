@@ -22,6 +22,8 @@ MOST_BYTES = 16 * 1024 * 1024
 """Of any value; the options set lower limits."""
 EVERYTHING = slice(None)
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+MOST_GROWTH = 10
+"""How many times more bytes than a budget has counted JSON may take, with room for brackets."""
 
 
 class Budget:
@@ -38,24 +40,41 @@ class Budget:
         if self.left < 0:
             raise too_large(self.what, self.limit)
 
+    def surely_holds(self) -> bool:
+        """Whether what was counted fits without being written. A character takes six bytes at most, a number eight
+        times as many as were counted.
+        """
+        return (self.limit - self.left) * MOST_GROWTH + MOST_GROWTH <= self.limit
+
 
 def too_large(what: str, limit: int) -> InvalidPayload:
     return InvalidPayload(f"{what} takes more than {limit:,} bytes as JSON. Store the data and pass its id.")
 
 
-def canonical(value: Any, where: str, budget: Budget | None = None, depth: int = 0) -> Any:
+Place: TypeAlias = "str | tuple[Place, int | str]"
+"""A name, or an index or key of another place: put into words only where something is wrong there."""
+
+
+def told(where: Place) -> str:
+    if isinstance(where, str):
+        return where
+    whole, part = where
+    return f"{told(whole)}[{short(part)!r}]" if isinstance(part, str) else f"{told(whole)}[{part}]"
+
+
+def canonical(value: Any, where: Place, budget: Budget | None = None, depth: int = 0) -> Any:
     """The value as plain JSON, or InvalidPayload naming the place that is not.
 
     What it is by its built-in class counts, whatever a subclass makes of it; the work is bounded by the budget.
     """
     form = FORMS.get(type(value)) or form_of(value, where)
-    return form(value, where, budget or Budget(MOST_BYTES, where), depth)
+    return form(value, where, budget or Budget(MOST_BYTES, told(where)), depth)
 
 
-Form: TypeAlias = Callable[[Any, str, Budget, int], Any]
+Form: TypeAlias = Callable[[Any, Place, Budget, int], Any]
 
 
-def form_of(value: Any, where: str) -> Form:
+def form_of(value: Any, where: Place) -> Form:
     """The form of a value whose class is derived from a built-in one, or is some other mapping."""
     kind = type(value)
     for base, form in FORMS.items():
@@ -65,7 +84,9 @@ def form_of(value: Any, where: str) -> Form:
         if issubclass(kind, Mapping):
             return canonical_mapping
     name = name_of(kind)
-    raise InvalidPayload(f"Unsupported type: {where} is {article(name)} {name}, which is not JSON. {instead_of(kind)}")
+    raise InvalidPayload(
+        f"Unsupported type: {told(where)} is {article(name)} {name}, which is not JSON. {instead_of(kind)}"
+    )
 
 
 INSTEAD: dict[type, str] = {
@@ -104,7 +125,7 @@ def article(name: str) -> str:
 
 
 @contextmanager
-def own_code(where: str) -> Iterator[None]:
+def own_code(where: Place) -> Iterator[None]:
     """Around what calls methods of a value's own class: whatever they raise, the value cannot be stored."""
     try:
         yield
@@ -112,68 +133,68 @@ def own_code(where: str) -> Iterator[None]:
         raise
     except Exception as error:
         kind = name_of(type(error))
-        raise InvalidPayload(f"{where} cannot be read: its own code raised {kind}. Pass plain data.") from error
+        raise InvalidPayload(f"{told(where)} cannot be read: its own code raised {kind}. Pass plain data.") from error
 
 
-def canonical_constant(value: Any, _where: str, budget: Budget, _depth: int) -> Any:
+def canonical_constant(value: Any, _where: Place, budget: Budget, _depth: int) -> Any:
     budget.spend(4)
     return value
 
 
-def canonical_text(text: str, where: str, budget: Budget, _depth: int) -> str:
+def canonical_text(text: str, where: Place, budget: Budget, _depth: int) -> str:
     budget.spend(str.__len__(text) + 2)
     return checked_text(text, where)
 
 
-def canonical_int(number: int, where: str, budget: Budget, _depth: int) -> int:
+def canonical_int(number: int, where: Place, budget: Budget, _depth: int) -> int:
     bits = int.bit_length(number)
     if bits > 4096:
-        raise InvalidPayload(f"{where} is an integer of {bits} bits; at most 4096 can be stored.")
+        raise InvalidPayload(f"{told(where)} is an integer of {bits} bits; at most 4096 can be stored.")
     budget.spend(bits * 3 // 10 or 1)
     return int.__int__(number)
 
 
-def canonical_float(number: float, where: str, budget: Budget, _depth: int) -> float | int:
-    budget.spend(3)
+def canonical_float(number: float, where: Place, budget: Budget, depth: int) -> float | int:
     number = float.__float__(number)
     if not math.isfinite(number):
-        raise InvalidPayload(f"{where} is {number!r}, which JSON cannot express. Pass None or a string.")
+        raise InvalidPayload(f"{told(where)} is {number!r}, which JSON cannot express. Pass None or a string.")
     # PostgreSQL's jsonb gives a float written with an exponent back as an integer, and knows no negative zero.
     if abs(number) >= 1e16:
-        return int(number)
+        return canonical_int(int(number), where, budget, depth)
+    budget.spend(3)
     return number + 0.0
 
 
-def canonical_list(value: list[Any], where: str, budget: Budget, depth: int) -> list[Any]:
+def canonical_list(value: list[Any], where: Place, budget: Budget, depth: int) -> list[Any]:
     check_depth(where, depth)
     budget.spend(list.__len__(value) + 1)
     return canonical_items(list.__getitem__(value, EVERYTHING), where, budget, depth + 1)
 
 
-def canonical_tuple(value: tuple[Any, ...], where: str, budget: Budget, depth: int) -> list[Any]:
+def canonical_tuple(value: tuple[Any, ...], where: Place, budget: Budget, depth: int) -> list[Any]:
     check_depth(where, depth)
     budget.spend(tuple.__len__(value) + 1)
     return canonical_items(tuple.__iter__(value), where, budget, depth + 1)
 
 
-def canonical_items(items: Iterable[Any], where: str, budget: Budget, depth: int) -> list[Any]:
-    return [canonical(item, f"{where}[{i}]", budget, depth) for i, item in enumerate(items)]
+def canonical_items(items: Iterable[Any], where: Place, budget: Budget, depth: int) -> list[Any]:
+    return [canonical(item, (where, i), budget, depth) for i, item in enumerate(items)]
 
 
-def canonical_object(value: dict[Any, Any], where: str, budget: Budget, depth: int) -> dict[str, Any]:
+def canonical_object(value: dict[Any, Any], where: Place, budget: Budget, depth: int) -> dict[str, Any]:
     check_depth(where, depth)
     budget.spend(2 * dict.__len__(value) + 1)
     try:
         pairs = list(dict.items(value))  # in one step, for other threads may be filling the dictionary
     except RuntimeError as error:
-        raise InvalidPayload(f"{where} was changed while it was read. Return a copy of it.") from error
+        raise InvalidPayload(f"{told(where)} was changed while it was read. Return a copy of it.") from error
     items = {checked_key(key, where, budget): item for key, item in pairs}
     # The order in which PostgreSQL's jsonb keeps keys, so that SQLite gives back the same.
-    ordered = sorted(items, key=lambda key: (len(key.encode()), key.encode()))
-    return {key: canonical(items[key], f"{where}[{short(key)!r}]", budget, depth + 1) for key in ordered}
+    ordered = sorted(items, key=lambda key: (len(key.encode()), key.encode())) if len(items) > 1 else items
+    return {key: canonical(items[key], (where, key), budget, depth + 1) for key in ordered}
 
 
-def canonical_mapping(value: Mapping[Any, Any], where: str, budget: Budget, depth: int) -> dict[str, Any]:
+def canonical_mapping(value: Mapping[Any, Any], where: Place, budget: Budget, depth: int) -> dict[str, Any]:
     items: dict[Any, Any] = {}
     with own_code(where):
         for key in value:
@@ -183,20 +204,24 @@ def canonical_mapping(value: Mapping[Any, Any], where: str, budget: Budget, dept
     return canonical_object(items, where, budget, depth)
 
 
-def check_depth(where: str, depth: int) -> None:
+def check_depth(where: Place, depth: int) -> None:
     if depth == MAX_DEPTH:
-        raise InvalidPayload(f"{where} is nested deeper than {MAX_DEPTH} levels. Pass a flatter value or an id.")
+        raise InvalidPayload(f"{told(where)} is nested deeper than {MAX_DEPTH} levels. Pass a flatter value or an id.")
 
 
-def checked_key(key: Any, where: str, budget: Budget) -> str:
+def checked_key(key: Any, where: Place, budget: Budget) -> str:
+    if type(key) is str and not UNSTORABLE.search(key):
+        budget.spend(len(key) + 2)
+        return key
+    place = f"a key of {told(where)}"
     if not issubclass(type(key), str):
-        with own_code(f"a key of {where}"):
+        with own_code(place):
             shown = short(repr(key))
         name = name_of(type(key))
         raise InvalidPayload(
-            f"{where} has the key {shown}, {article(name)} {name}. JSON keys are strings: convert it with str()."
+            f"{told(where)} has the key {shown}, {article(name)} {name}. JSON keys are strings: convert it with str()."
         )
-    return canonical_text(key, f"a key of {where}", budget, 0)
+    return canonical_text(key, place, budget, 0)
 
 
 def short(text: str) -> str:
@@ -204,11 +229,11 @@ def short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def checked_text(text: str, where: str) -> str:
+def checked_text(text: str, where: Place) -> str:
     bad = UNSTORABLE.search(text)
     if bad:
         raise InvalidPayload(
-            f"{where} holds the character U+{ord(bad.group()):04X} at position {bad.start()}, "
+            f"{told(where)} holds the character U+{ord(bad.group()):04X} at position {bad.start()}, "
             "which a database cannot store. Remove it, or encode the bytes as base64."
         )
     return str.__str__(text)  # the text itself, also where it is the member of an enumeration
@@ -227,16 +252,28 @@ FORMS: dict[type, Form] = {
 }
 
 
-# Made once: json.dumps would make one for every call.
 ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def dump(value: Any) -> str:
-    return ENCODER.encode(value)
+def encode_of(encoder: json.JSONEncoder) -> Callable[[Any], str]:
+    """Its `encode`, with the part that is written in C made once: made anew for each value, it takes most of the time.
+
+    It does not look for circles, which nothing canonical has.
+    """
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    flags = (encoder.sort_keys, encoder.skipkeys, encoder.allow_nan)
+    separators = (encoder.key_separator, encoder.item_separator)
+    encode = make(None, encoder.default, json.encoder.encode_basestring, None, *separators, *flags)
+    return lambda value: "".join(encode(value, 0))
+
+
+dump = encode_of(ENCODER)
 
 
 def check_size(text: str, limit: int, where: str) -> str:
-    if len(text.encode()) > limit:
+    if len(text) > limit or len(text.encode()) > limit:
         raise too_large(where, limit)
     return text
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
+
+from django.db.models import Model
+from django.db.models.base import ModelState
 
 from ..models import TaskEvent, TaskResult
 from ..rules.payload import storable
@@ -22,7 +25,8 @@ class Attempted(Protocol):
 
 
 def event(of: Attempted, kind: EventKind, actor: str, ts: datetime, data: dict[str, Any] | None = None) -> TaskEvent:
-    return TaskEvent(task_id=of.id, kind=kind.value, ts=ts, attempt=of.attempts, actor=actor, data=data or {})
+    columns = {"task_id": of.id, "kind": kind.value, "ts": ts, "attempt": of.attempts, "actor": actor}
+    return made(TaskEvent, {"id": None, **columns, "data": data or {}})
 
 
 def events_of(move: Move, of: Attempted, actor: str, ts: datetime, *data: dict[str, Any]) -> list[TaskEvent]:
@@ -42,15 +46,26 @@ class LastAttempted(Attempted, Protocol):
 def result_of(
     task: LastAttempted, status: Status, ts: datetime, *, result: str | None = None, error: Any = None
 ) -> TaskResult:
-    return TaskResult(
-        task_id=task.id,
-        status=status.value,
-        result=None if result is None else json.loads(result),
-        error=error,
-        attempts=task.attempts,
-        last_attempt_at=task.last_attempt_at,
-        finished_at=ts,
-    )
+    columns = {
+        "task_id": task.id,
+        "status": status.value,
+        "result": None if result is None else json.loads(result),
+        "error": error,
+        "attempts": task.attempts,
+        "last_attempt_at": task.last_attempt_at,
+        "finished_at": ts,
+    }
+    return made(TaskResult, columns)
+
+
+Row = TypeVar("Row", bound=Model)
+
+
+def made(model: type[Row], columns: dict[str, Any]) -> Row:
+    """A new row with all its columns given as a whole: field by field takes Django four times as long."""
+    row = model.__new__(model)
+    row.__dict__ = {**columns, "_state": ModelState()}
+    return row
 
 
 def cancellation(actor: str, reason: str) -> dict[str, str]:

@@ -145,8 +145,8 @@ KEYS_AND_ORDER = (
             ),
             Edit(
                 "taskqueue/engines/postgresql_insert.py",
-                "    unique, own = any(task.unique_key for task in tasks), any",
-                "    unique, own = False, any",
+                'on_conflict=LEAVE_TAKEN_KEYS if shape.has("unique_key") else ""',
+                'on_conflict=""',
             ),
             Edit(
                 "taskqueue/engines/postgresql.py",

@@ -13,7 +13,7 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import Abort, InvalidPayload, InvalidPolicy, Retry, Snooze, TaskTimeout
 from django_tasks_retry.rules.backoff import from_json
 from django_tasks_retry.rules.failure import Code, capture
-from django_tasks_retry.rules.payload import Budget, canonical, dump
+from django_tasks_retry.rules.payload import MOST_GROWTH, Budget, canonical, dump
 from tests.steps import begin, delay_of, now_of
 
 LIMIT = 10_000
@@ -97,6 +97,23 @@ def test_a_mapping_without_end_is_left_at_the_limit():
 def test_what_fits_exactly_is_never_refused_while_it_is_walked(value):
     size = len(dump(canonical(value, "it")).encode())
     assert canonical(value, "it", Budget(size, "it")) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\x1f" * 50, "𝄞" * 50, 1e308, -1e16, -7, 0.1 + 0.2, -1.2345678901234567e-300, 2**4096 - 1, False, [], {}, [[]] * 9,
+     {"\x1f": "\x1f"}, [False, -1, 1.5e-300] * 20],
+)  # fmt: skip
+def test_what_surely_fits_fits(value):
+    """Nothing is written as more bytes than were counted for it, by more than the factor that is allowed for."""
+    counted = Budget(2**30, "it")
+    size = len(dump([[canonical(value, "it", counted)], {}]).encode())
+    spent = counted.limit - counted.left + 1
+    for limit in (size - 1, size, spent * MOST_GROWTH + MOST_GROWTH - 1):
+        budget = Budget(limit, "it")
+        budget.left = limit - spent
+        assert not budget.surely_holds() or size <= limit
+    assert size <= spent * MOST_GROWTH + MOST_GROWTH
 
 
 class OddInt(int):

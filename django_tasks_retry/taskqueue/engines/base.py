@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
@@ -67,6 +67,9 @@ class Engine(Protocol):
 
     def insert(self, tasks: Sequence[Task]) -> list[Task]:
         """Write new tasks, but those whose unique key is taken. Returns what was written."""
+
+    def insert_each(self, chunks: Iterable[Sequence[Task]]) -> Iterator[list[Task]]:
+        """The same for chunk after chunk, in one transaction, each asked for while the one before is written."""
 
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
         """The unfinished tasks that hold the unique keys of these."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 from zlib import crc32
@@ -32,16 +32,15 @@ from ..database import as_array, as_moment, fetch, fetch_any, run
 from ..events import cancellation
 from ..lease import COLUMNS as LEASE_COLUMNS
 from ..lease import EARLIEST, LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
-from ..producer.new_tasks import CHUNK, as_dated, as_stored
 from . import finish_parts
 from .base import Loss, Moved, Terms
 from .functions import Functions, StoredStatement, like_task
-from .postgresql_insert import RETURNED, listed, statement
+from .postgresql_insert import listed
+from .postgresql_producer import PostgreSQLProducer
 from .statements import read_sql
 from .workflows import PostgreSQLWorkflows
 
 COPIED = [name for name in (*CALL_COLUMNS, "queue", "priority") if name != "slot"]
-HOLDERS = read_sql("holders")
 LANE_COLUMNS = {
     **like_task(["queue"]),
     "priority": "int",
@@ -119,7 +118,6 @@ SHOWN = "SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)"
 FAILURES = read_sql("failures", shown=SHOWN, **ERROR)
 FAILED_SINCE = read_sql("failed_since", shown=SHOWN)
 HORIZON = read_sql("horizon")
-LOCK_KEY = "SELECT pg_advisory_xact_lock(hashtextextended(%(key)s, 0))"
 RESULT_KEY = f"{TaskResult._meta.db_table}_pkey"
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
 LAST_EVENT = "SELECT pg_sequence_last_value(pg_get_serial_sequence(%(table)s, 'id')::regclass)"
@@ -127,7 +125,7 @@ ESTIMATE = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(tab
 ESTIMATE_FAILURES = read_sql("estimate_failures")
 
 
-class PostgreSQL(PostgreSQLWorkflows):
+class PostgreSQL(PostgreSQLProducer, PostgreSQLWorkflows):
     can_notify = True
 
     def __init__(self, using: str) -> None:
@@ -149,35 +147,6 @@ class PostgreSQL(PostgreSQLWorkflows):
                 raise
         self.fetch(CLEAR_STRAYS)
         return statement()
-
-    # New tasks
-
-    def writes_at_once(self, tasks: Sequence[Task]) -> bool:
-        return len(tasks) <= CHUNK and not any(task.unique_key for task in tasks)
-
-    def insert(self, tasks: Sequence[Task]) -> list[Task]:
-        sql, parameters, alike = statement(tasks)
-        rows = self.fetch(sql, parameters)
-        return self.dated(tasks, rows) if alike else self.stored(tasks, rows)
-
-    def dated(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]]) -> list[Task]:
-        """All were written at the moment that one row tells."""
-        moment = rows[0][RETURNED.index("created_at")]
-        return [as_dated(task, moment, self.using) for task in tasks]
-
-    def stored(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]]) -> list[Task]:
-        """Those that were written, as each row tells."""
-        written = {row[0]: dict(zip(RETURNED, row, strict=False)) for row in rows}
-        return [as_stored(task, written[task.id], self.using) for task in tasks if task.id in written]
-
-    def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
-        keys = {"queue": [task.queue for task in tasks], "unique_key": [task.unique_key for task in tasks]}
-        ids = [row[0] for row in self.fetch(HOLDERS, keys)]
-        holders: Iterable[Task] = Task.objects.using(self.using).unfinished().filter(pk__in=ids)
-        return holders
-
-    def lock_key(self, queue: str, key: str) -> None:
-        self.fetch(LOCK_KEY, {"key": f"django_tasks_retry {queue} {key}"})
 
     # Leases
 

@@ -1,98 +1,135 @@
-"""The statements by which PostgreSQL takes new tasks, and what they are given."""
+"""The statement by which PostgreSQL takes new tasks: what they have in common comes once, what differs as arrays.
+
+A column that is NULL for all of them is not named, so a plain task pays for no option of others. As one JSON text the
+same rows took client and server twice the time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
+from types import NoneType
+from typing import Any, NamedTuple
 
 from ...models import OWN_COLUMNS, Task
 from ...rules.payload import dump
-from ..database import as_text
-from ..producer.new_tasks import NEW_COLUMNS, has_own
-from .statements import read_sql
+from ..producer.new_tasks import NEW_COLUMNS
+from .statements import read_template
 
 TYPES = {
     "UUIDField": "uuid", "CharField": "text", "JSONField": "jsonb", "PositiveIntegerField": "int",
     "SmallIntegerField": "smallint", "FloatField": "float8", "DateTimeField": "timestamptz",
 }  # fmt: skip
 FIELDS = {field.attname: getattr(field, "target_field", field) for field in Task._meta.concrete_fields}
-JSON_COLUMNS = [name for name in NEW_COLUMNS if FIELDS[name].get_internal_type() == "JSONField"]
-
-# Columns that a new row takes as they are given; its eta and its slot are computed.
-PLAIN = [name for name in NEW_COLUMNS if name not in {"eta", "slot"}]
+ASKED = (*NEW_COLUMNS, *OWN_COLUMNS, "due_in", "expires_in")
+TYPE = {name: TYPES[FIELDS[name].get_internal_type()] if name in FIELDS else "float8" for name in ASKED}
+TIMES = ("eta", "slot", "expires_at", "due_in", "expires_in")
+JSON_COLUMNS = [name for name in ASKED if TYPE[name] == "jsonb"]
+EMPTY = {list: "[]", dict: "{}", NoneType: None}
 RETURNED = ("id", "eta", "slot", "created_at", "updated_at", *OWN_COLUMNS)
+
+ENQUEUE, ENQUEUE_ALIKE = read_template("enqueue"), read_template("enqueue_alike")
+# Not in every statement: it would cost each plain task a speculative insertion.
+LEAVE_TAKEN_KEYS = (
+    "ON CONFLICT (queue, unique_key) WHERE status IN ('PENDING', 'RUNNING') AND unique_key IS NOT NULL DO NOTHING"
+)
+CLOCK = "django_tasks_retry_now()"
+values_of = itemgetter(*ASKED)
 
 
 def listed(columns: Iterable[str], form: str = "{}") -> str:
     return ", ".join(form.format(column) for column in columns)
 
 
-def typed(columns: Iterable[str], form: str = "{} {}") -> list[str]:
-    return [form.format(name, TYPES[FIELDS[name].get_internal_type()]) for name in columns]
+class Shape(NamedTuple):
+    """What a statement depends on: which columns are given once for all tasks, and which for each."""
 
+    common: tuple[str, ...]
+    each: tuple[str, ...]
+    begin_runs: bool
+    """Each is the first task of its own run."""
+    repeat: bool
 
-ASKED = {"asked": listed(NEW_COLUMNS), "asked_types": ", ".join(typed(NEW_COLUMNS)), "plain": listed(PLAIN)}
-ONE = {"plain": listed(PLAIN), "values": listed(PLAIN, "%({})s")}
+    def has(self, *names: str) -> bool:
+        return not {*self.common, *self.each}.isdisjoint(names)
 
-# Not in every statement: it would cost each plain task a speculative insertion.
-LEAVE_TAKEN_KEYS = (
-    "ON CONFLICT (queue, unique_key) WHERE status IN ('PENDING', 'RUNNING') AND unique_key IS NOT NULL DO NOTHING"
-)
-# Neither are these: who asks for none of them pays for none of them.
-NO_OWN = dict.fromkeys(["own", "own_types", "own_asked", "own_values"], "")
-EXPIRY = "COALESCE({0}, django_tasks_retry_now() + {1} * interval '1 second')"
-OWN = {
-    "own": f", {listed(OWN_COLUMNS)}",
-    "own_types": f", {', '.join(typed(OWN_COLUMNS))}, expires_in float8",
-    "own_asked": f", {listed(OWN_COLUMNS)}, expires_in",
-}
-OWN_OF_MANY = OWN | {
-    "own_values": f", {listed(OWN_COLUMNS)}".replace("expires_at", EXPIRY).format("expires_at", "expires_in")
-}
-OWN_OF_ONE = OWN | {
-    "own_values": ", "
-    + ", ".join(typed(OWN_COLUMNS, "%({})s::{}")).replace(
-        "%(expires_at)s::timestamptz", EXPIRY.format("%(expires_at)s::timestamptz", "%(expires_in)s::float8")
-    )
-}
-# By whether keys may be taken, and whether there are columns that few tasks have.
-ENQUEUE_ONE = {
-    (unique, own): read_sql(
-        "enqueue_one", **ONE, **(OWN_OF_ONE if own else NO_OWN), on_conflict=LEAVE_TAKEN_KEYS if unique else ""
-    )
-    for unique in (True, False)
-    for own in (True, False)
-}
-ENQUEUE = {
-    (unique, own): read_sql(
-        "enqueue", **ASKED, **(OWN_OF_MANY if own else NO_OWN), on_conflict=LEAVE_TAKEN_KEYS if unique else "", limit=""
-    )
-    for unique in (True, False)
-    for own in (True, False)
-}
-# Where all will be there, due at once or as they say, one answer tells of all.
-ENQUEUE_PLAIN = read_sql("enqueue", **ASKED, **NO_OWN, on_conflict="", limit="LIMIT 1")
-GIVEN = (*NEW_COLUMNS, "due_in")
-GIVEN_OWN = (*GIVEN, *OWN_COLUMNS, "expires_in")
-BLANK = dict.fromkeys(GIVEN_OWN) | {"due_in": 0.0}
+    @property
+    def is_alike(self) -> bool:
+        """Whether one row tells of all: none may be missing, and no time of theirs but the clock's is computed."""
+        return not self.has("unique_key", "due_in", "expires_in", *OWN_COLUMNS)
 
 
 def statement(tasks: Sequence[Task]) -> tuple[str, dict[str, Any], bool]:
     """What to run for these tasks, with what; and whether its one row tells of all of them."""
-    unique, own = any(task.unique_key for task in tasks), any(map(has_own, tasks))
-    alike = not unique and not own and not any(task.due_in for task in tasks)
-    if len(tasks) == 1:
-        return ENQUEUE_ONE[unique, own], parameters_of(tasks[0], own=own), alike
-    sql = ENQUEUE_PLAIN if alike else ENQUEUE[unique, own]
-    return sql, {"asked": as_text([given(task, GIVEN_OWN if own else GIVEN) for task in tasks])}, alike
+    columns = columns_of(tasks)
+    begin_runs, repeat = columns["run_id"] == columns["id"], any(columns["interval"])
+    if begin_runs:
+        del columns["run_id"]
+    common = {name: values[0] for name, values in columns.items() if values.count(values[0]) == len(values)}
+    given = {name: value for name, value in common.items() if value is not None}
+    each = {name: array_of(name, values) for name, values in columns.items() if name not in common}
+    shape = Shape(tuple(given), tuple(each), begin_runs, repeat)
+    return sql_for(shape), given | each, shape.is_alike
 
 
-def given(task: Task, names: Sequence[str]) -> dict[str, Any]:
-    """What is known of a task before it is written. What it leaves out is NULL."""
-    values = vars(task)
-    return {name: value for name in names if (value := values.get(name)) is not None}
+def columns_of(tasks: Sequence[Task]) -> dict[str, Sequence[Any]]:
+    """Each column of all tasks. JSON as texts: to Python, 1 and True are the same."""
+    rows = [values_of(vars(task)) for task in tasks]
+    columns: dict[str, Sequence[Any]] = dict(zip(ASKED, zip(*rows, strict=True), strict=True))
+    for name in JSON_COLUMNS:
+        columns[name] = [dump(value) if value else EMPTY[type(value)] for value in columns[name]]
+    columns["due_in"] = [seconds or None for seconds in columns["due_in"]]
+    return columns
 
 
-def parameters_of(task: Task, *, own: bool) -> dict[str, Any]:
-    values = given(task, GIVEN_OWN if own else GIVEN)
-    return BLANK | values | {name: dump(values[name]) for name in JSON_COLUMNS if name in values}
+def quoted(value: Any) -> str:
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def array_of(name: str, values: Iterable[Any]) -> str:
+    """Values as the text of an array. The driver would look at the type of each."""
+    if TYPE[name] == "uuid":
+        return "{" + ",".join(["NULL" if value is None else value.hex for value in values]) + "}"
+    return "{" + ",".join(["NULL" if value is None else quoted(value) for value in values]) + "}"
+
+
+@lru_cache(maxsize=256)
+def sql_for(shape: Shape) -> str:
+    given = {name: f"%({name})s::{TYPE[name]}" for name in shape.common} | {name: name for name in shape.each}
+    values = {name: value for name, value in given.items() if name not in TIMES} | times(given, shape)
+    if shape.begin_runs:
+        values["run_id"] = given["id"]
+    row = f"{listed(values.values())}, 'PENDING', 0, 0, {CLOCK}, {CLOCK}"
+    parts = {"columns": listed(values), "rows": f"VALUES ({row})"}
+    if shape.each:
+        arrays = listed(f"%({name})s::{TYPE[name]}[]" for name in shape.each)
+        # Without ORDER BY: a function's rows come as they stand in the arrays.
+        parts["rows"] = f"SELECT {row} FROM unnest({arrays}) AS asked ({listed(shape.each)})"  # noqa: S608 - our names
+        if shape.is_alike:
+            return ENQUEUE_ALIKE.substitute(parts)
+    own = f", {listed(OWN_COLUMNS)}" if shape.has(*OWN_COLUMNS, "expires_in") else ""
+    return ENQUEUE.substitute(parts, own=own, on_conflict=LEAVE_TAKEN_KEYS if shape.has("unique_key") else "")
+
+
+def times(given: Mapping[str, str], shape: Shape) -> dict[str, str]:
+    """When a task is due and until when, by the clock of the statement; a repeating one is due at its first slot."""
+    due = first_known(given.get("eta"), from_now(given.get("due_in")), CLOCK)
+    first_slot = f"CASE WHEN {given['interval']} > 0 THEN {due} END" if shape.repeat else None
+    values = {
+        "eta": due,
+        "slot": first_known(given.get("slot"), first_slot),
+        "expires_at": first_known(given.get("expires_at"), from_now(given.get("expires_in"))),
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def from_now(seconds: str | None) -> str | None:
+    return seconds and f"{CLOCK} + {seconds} * interval '1 second'"
+
+
+def first_known(*moments: str | None) -> str:
+    """The first that is not NULL; nothing where no task is given any."""
+    known = list(filter(None, moments))
+    return f"COALESCE({listed(known)})" if len(known) > 1 else "".join(known)

@@ -44,7 +44,8 @@ from ..lease import (
 )
 from ..producer.new_tasks import LAST_YEAR, as_dated, key_of
 from .base import Loss, Moved, Terms
-from .sqlite_moves import AcceptedReport, accept, claimed
+from .sqlite_moves import AcceptedReport, Held, accept, claimed
+from .sqlite_rows import write_rows
 from .statements import read_sql
 from .workflows import SQLiteWorkflows
 
@@ -64,8 +65,8 @@ TABLE = Task._meta.db_table
 ESTIMATE = f"SELECT (SELECT max(rowid) FROM {TABLE}) - (SELECT min(rowid) FROM {TABLE}) + 1"  # noqa: S608
 # SQLite takes a partial index only where its condition stands in the question word for word, not as parameters.
 AGES = timedelta(days=36524)
-FENCED = ("id", "locked_by", "attempts", "lock_expires_at", "last_attempt_at")
-"""What a report is checked against. Claims write it, so it can be read whatever else the row holds."""
+PAGE = 500
+"""Ids in one question: an old SQLite takes 999 parameters."""
 AS_IN_THE_INDEX = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
 EXPIRED = read_sql("expired_sqlite")
 
@@ -101,8 +102,11 @@ class SQLite(SQLiteWorkflows):
                 continue
             taken.add(key_of(task))
             fresh.append(as_dated(task, moment, self.using))
-        self.tasks.bulk_create(fresh)
+        write_rows(fresh, self.using)
         return fresh
+
+    def insert_each(self, chunks: Iterable[Sequence[Task]]) -> Iterator[list[Task]]:
+        return map(self.insert, chunks)
 
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
         queues, keys = {task.queue for task in tasks}, {task.unique_key for task in tasks}
@@ -153,7 +157,7 @@ class SQLite(SQLiteWorkflows):
             )
             taken = read_claimed(rows, self.read_lease)
             events = [e for lease in taken.everything for e in events_of(CLAIM, lease, terms.worker_id, moment)]
-            write_events(events, self.using)
+            write_rows(events, self.using)
         return taken
 
     def due_in(self, lane: Lane, terms: Terms, limit: int) -> list[list[Any]]:
@@ -193,24 +197,27 @@ class SQLite(SQLiteWorkflows):
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
         """Nobody can lock a row, so there is nothing to pass over."""
         with self.writing() as moment:
-            tasks = self.tasks.only(*FENCED).in_bulk(report.lease.id for report in reports)
-            accepted = accept(reports, tasks, moment)
+            accepted = accept(reports, self.held([report.lease.id for report in reports]), moment)
             # The results first: the guard wants to see them when the tasks finish.
             self.write_results(accepted)
             self.complete([each for each in accepted if each.is_completion], moment)
             self.move([each for each in accepted if not each.is_completion])
-            write_events([event for each in accepted for event in each.events], self.using)
+            write_rows([event for each in accepted for event in each.events], self.using)
             self.repeat(accepted)
         return {each.place: Moved(each.eta, moment) for each in accepted}
 
+    def held(self, ids: Sequence[UUID]) -> dict[UUID, Held]:
+        pages = (ids[start : start + PAGE] for start in range(0, len(ids), PAGE))
+        rows = (row for page in pages for row in self.tasks.filter(pk__in=page).values_list(*Held._fields))
+        return {row[0]: Held(*row) for row in rows}
+
     def write_results(self, accepted: Sequence[AcceptedReport]) -> None:
-        results = [each.result for each in accepted if each.report.is_final]
-        TaskResult.objects.using(self.using).bulk_create(results)
+        write_rows([each.result for each in accepted if each.report.is_final], self.using)
 
     def complete(self, accepted: Sequence[AcceptedReport], moment: datetime) -> None:
         """The usual end, in one statement for all who state the same lease; the guard compares it with each row."""
         for signature in {each.report.moved_by for each in accepted}:
-            ids = [each.task.pk for each in accepted if each.report.moved_by == signature]
+            ids = [each.task.id for each in accepted if each.report.moved_by == signature]
             self.tasks.filter(pk__in=ids).update(
                 status=Status.SUCCESS,
                 moved_by=signature,
@@ -222,10 +229,10 @@ class SQLite(SQLiteWorkflows):
 
     def move(self, accepted: Sequence[AcceptedReport]) -> None:
         for each in accepted:
-            self.tasks.filter(pk=each.task.pk).update(**each.changes)
+            self.tasks.filter(pk=each.task.id).update(**each.changes)
 
     def repeat(self, accepted: Sequence[AcceptedReport]) -> None:
-        repeating = {each.task.pk: each for each in accepted if each.report.next_id}
+        repeating = {each.task.id: each for each in accepted if each.report.next_id}
         tasks = self.tasks.in_bulk(repeating) if repeating else {}
         occurrences = [each.next_occurrence(tasks[pk]) for pk, each in repeating.items()]
         following = [task for task in occurrences if task.eta.year < LAST_YEAR]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.db.models import F
 
@@ -20,24 +21,34 @@ DATED = {EventKind.REQUEUED, EventKind.RELEASED}
 """Events that tell when the task is due again."""
 
 
-def accept(reports: Sequence[Report], tasks: Mapping[Any, Task], moment: datetime) -> list[AcceptedReport]:
+class Held(NamedTuple):
+    """What a report is checked against. Claims write it, so it can be read whatever else the row holds."""
+
+    id: UUID
+    locked_by: str | None
+    attempts: int
+    lock_expires_at: datetime | None
+    last_attempt_at: datetime | None
+
+
+def accept(reports: Sequence[Report], tasks: Mapping[UUID, Held], moment: datetime) -> list[AcceptedReport]:
     """A lease is good for one report: the first that matches it takes the task away from the others."""
     free, accepted = dict(tasks), []
     for place, report in enumerate(reports):
         task, lease = free.get(report.lease.id), report.lease
         if task and (task.locked_by, task.attempts) == (lease.locked_by, lease.attempts) and alive(task, moment):
-            accepted.append(AcceptedReport(place, report, free.pop(task.pk), moment))
+            accepted.append(AcceptedReport(place, report, free.pop(task.id), moment))
     return accepted
 
 
-def alive(task: Task, moment: datetime) -> bool:
+def alive(task: Held, moment: datetime) -> bool:
     return task.lock_expires_at is not None and task.lock_expires_at > moment
 
 
 class AcceptedReport:
     """One accepted report and everything it writes."""
 
-    def __init__(self, place: int, report: Report, task: Task, moment: datetime) -> None:
+    def __init__(self, place: int, report: Report, task: Held, moment: datetime) -> None:
         self.place, self.report, self.task, self.moment = place, report, task, moment
         self.eta = report.lease.eta if report.delay is None else moment + timedelta(seconds=report.delay)
 

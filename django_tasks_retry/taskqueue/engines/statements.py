@@ -12,7 +12,12 @@ HEADING = re.compile(r"(-- [\w ]+).*\n(?:--.*\n)*")
 
 def read_sql(name: str, **parts: str) -> str:
     """Called at import: a running worker needs no file that a leak could deny it, and sees none of a later version."""
-    return Template(named((FOLDER / f"{name}.sql").read_text())).substitute(parts)
+    return read_template(name).substitute(parts)
+
+
+def read_template(name: str) -> Template:
+    """The same for a statement whose parts are known only when it is run."""
+    return Template(named((FOLDER / f"{name}.sql").read_text()))
 
 
 def named(text: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.db import transaction
 
@@ -24,15 +25,15 @@ from ...rules.lanes.declarations import Declaration, declaration_of
 from ...rules.lanes.templates import checked_name, filled
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout, policy_of, read_timeout
-from ..database import database
-from ..ids import new_id
+from ..ids import new_id, rising_ids
 from ..lease import current_lease
 from . import discovery
 from .announce import tell_enqueued
 from .around import canonical_metadata
 from .backlog import store
+from .bulk import home_of, store_each
 from .expiry import checked_instant, set_expiry
-from .new_tasks import CHUNK, new_task
+from .new_tasks import BLANK, CHUNK, filled_in
 from .signature import Callee, callee_of, unknown_option
 from .unique import set_conflict
 
@@ -76,6 +77,8 @@ class Request(NamedTuple):
     @classmethod
     def read(cls, item: Any) -> Request:
         """A request from what `enqueue_many` takes."""
+        if type(item) is tuple:
+            return cls(*item)
         match item:
             case Request():
                 return item
@@ -94,13 +97,19 @@ def enqueue(request: Request) -> Task:
     return enqueue_many([request])[0]
 
 
-def enqueue_many(requests: Iterable[Request]) -> list[Task]:
-    """Enqueue all or nothing. A task whose unique key is taken comes back as the existing one."""
+def enqueue_many(requests: Iterable[Any]) -> list[Task]:
+    """Enqueue all or nothing what `Request.read` reads. A task whose unique key is taken comes back as its holder.
+
+    Of a long list, chunks are written before the last is checked. Other iterables may ask the database themselves.
+    """
+    if isinstance(requests, list | tuple) and len(requests) > CHUNK:
+        starts = range(0, len(requests), CHUNK)
+        return told(store_each(prepare_all(requests[start : start + CHUNK]) for start in starts))
     tasks = prepare_all(requests)
-    return store_and_tell(tasks, home_of(tasks)) if tasks else []
+    return told(store(tasks, home_of(tasks))) if tasks else []
 
 
-def enqueue_stream(requests: Iterable[Request]) -> int:
+def enqueue_stream(requests: Iterable[Any]) -> int:
     """Enqueue all or nothing, and keep none of them in memory. Returns how many were asked for."""
     rest, count = iter(requests), 0
     first: list[Task] = []
@@ -110,27 +119,14 @@ def enqueue_stream(requests: Iterable[Request]) -> int:
             if not first:
                 whole.enter_context(transaction.atomic(using=using))
                 first = tasks[:1]
-            store_and_tell(tasks, using)
+            told(store(tasks, using))
             count += len(tasks)
     return count
 
 
-def store_and_tell(tasks: Sequence[Task], using: str) -> list[Task]:
-    stored = store(tasks, using)
+def told(stored: list[Task]) -> list[Task]:
     tell_enqueued(task for task in stored if not task.is_finished)
     return stored
-
-
-def home_of(tasks: Sequence[Task]) -> str:
-    """The one database of these tasks: no transaction spans two, so what is enqueued together must live together."""
-    homes = {backend: database(backend) for backend in {task.backend for task in tasks}}
-    if len(set(homes.values())) > 1:
-        places = ", ".join(f"{backend!r} in the database {using!r}" for backend, using in sorted(homes.items()))
-        raise InvalidCall(
-            f"enqueue_many() stores all tasks or none, and these live in several databases: {places}. "
-            "Call enqueue_many() once for each database."
-        )
-    return next(iter(homes.values()))
 
 
 class Common(NamedTuple):
@@ -140,7 +136,9 @@ class Common(NamedTuple):
     """Kept, so that no other object takes the identity of one of its options."""
     callee: Callee
     run_after: Any
+    backend: str
     columns: dict[str, Any]
+    """Of a new task, all of them."""
     lane: Declaration | None
     brought: dict[str, Any]
     """Options that few calls have, and that the task was made with."""
@@ -159,8 +157,9 @@ def common_to(request: Request) -> Common:
         **effective_policy(request, policy_of(registered.func), backend),
     }
     return Common(
-        request, callee, registered.run_after, columns, declaration_of(registered.func), brought_by(registered)
-    )
+        request, callee, registered.run_after, backend, BLANK | columns, declaration_of(registered.func),
+        brought_by(registered),
+    )  # fmt: skip
 
 
 def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Common:
@@ -171,43 +170,49 @@ def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Comm
     )  # fmt: skip
     if request.backoff is not None:
         return common_to(request)
-    if key not in common:
-        common[key] = common_to(request)
-    return common[key]
+    shared = common.get(key)
+    if shared is None:
+        shared = common[key] = common_to(request)
+    return shared
 
 
-def prepare_all(requests: Iterable[Request]) -> list[Task]:
+def prepare_all(requests: Iterable[Any]) -> list[Task]:
     common: dict[tuple[int, ...], Common] = {}
-    return [prepare(request, common) for request in requests]
+    read = map(Request.read, requests)
+    return [prepare(request, common, task_id) for request, task_id in zip(read, rising_ids(), strict=False)]
 
 
-def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = None) -> Task:
+def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = None, task_id: UUID | None = None) -> Task:
     """Check everything that can be wrong with a call before anything is written."""
     shared = common_to(request) if common is None else shared_with(request, common)
-    backend = shared.columns["backend"]
-    args, kwargs = canonical_call(request, backend)
+    args, kwargs = canonical_call(request, shared.backend)
     shared.callee.check(args, kwargs)
     parent = current_lease.get()
-    task_id = new_id()
-    task = new_task(
+    task_id = task_id or new_id()
+    task = filled_in(
+        shared.columns,
         id=task_id,
         args=args,
         kwargs=kwargs,
         unique_key=checked_key(request.unique_key),
         lane=lane_of(request.lane, shared, args, kwargs),
-        metadata={} if request.metadata is NOTHING else canonical_metadata(request.metadata, backend),
+        metadata={} if request.metadata is NOTHING else canonical_metadata(request.metadata, shared.backend),
         run_id=parent.run_id if parent else task_id,
         parent_id=parent.id if parent else None,
-        **shared.columns,
     )
     eta: Any = shared.run_after if request.eta is None else request.eta
-    if isinstance(eta, timedelta):
-        task.due_in = checked_delay(eta)
-    elif eta is not None:
-        task.eta = checked_eta(eta)
+    if eta is not None:
+        set_eta(task, eta)
     if shared.brought or request[FIRST_RARE:] != NOTHING_RARE:
         apply_rare(task, shared.brought | rare_wishes(request))
     return task
+
+
+def set_eta(task: Task, eta: Any) -> None:
+    if isinstance(eta, timedelta):
+        task.due_in = checked_delay(eta)
+    else:
+        task.eta = checked_eta(eta)
 
 
 def lane_of(wished: str | None, shared: Common, args: list[Any], kwargs: dict[str, Any]) -> str:
@@ -261,15 +266,23 @@ def effective_policy(request: Request, policy: RetryPolicy, backend: str) -> dic
 def canonical_call(request: Request, backend: str) -> tuple[list[Any], dict[str, Any]]:
     if request.kwargs is NOTHING and (request.args is NO_ARGUMENTS or request.args == []):
         return [], {}
-    if isinstance(request.args, str | bytes | Mapping) or not isinstance(request.args, Iterable):
-        raise InvalidPayload(f"args={request.args!r}: give a list or a tuple of arguments.")
-    if not isinstance(request.kwargs, Mapping):
-        raise InvalidPayload(f"kwargs={request.kwargs!r}: give a dictionary of arguments.")
+    check_containers(request)
     budget = Budget(options(backend).max_args_size, "The call's arguments")
-    args = [canonical(value, f"args[{i}]", budget) for i, value in enumerate(request.args)]
-    kwargs = canonical(request.kwargs or {}, "kwargs", budget)
-    check_size(dump([args, kwargs]), budget.limit, budget.what)
+    args = [canonical(value, ("args", i), budget) for i, value in enumerate(request.args)]
+    kwargs = canonical(request.kwargs, "kwargs", budget) if request.kwargs else {}
+    budget.spend(len(args))
+    if not budget.surely_holds():
+        check_size(dump([args, kwargs]), budget.limit, budget.what)
     return args, kwargs
+
+
+def check_containers(request: Request) -> None:
+    if type(request.args) not in {list, tuple} and (
+        isinstance(request.args, str | bytes | Mapping) or not isinstance(request.args, Iterable)
+    ):
+        raise InvalidPayload(f"args={request.args!r}: give a list or a tuple of arguments.")
+    if type(request.kwargs) is not dict and not isinstance(request.kwargs, Mapping):
+        raise InvalidPayload(f"kwargs={request.kwargs!r}: give a dictionary of arguments.")
 
 
 def checked_queue(queue: str, backend: str) -> str:

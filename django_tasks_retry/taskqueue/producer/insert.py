@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from uuid import UUID
 
 from django.db import DatabaseError, transaction
@@ -24,22 +24,44 @@ def insert(tasks: Sequence[Task], using: str) -> list[Task]:
     return stored
 
 
+def insert_each(chunks: Iterable[Sequence[Task]], using: str) -> list[Task]:
+    """Write chunk after chunk of tasks that nothing stands in the way of, in the transaction of the caller."""
+    with in_migrated(using):
+        stored = [task for written in engine_for(using).insert_each(chunks) for task in written]
+    announce_work({task.queue for task in stored}, using)
+    return stored
+
+
 def write(tasks: Sequence[Task], using: str) -> list[Task]:
-    """The same without a wake-up, which is sent from a thread."""
-    stored: dict[UUID, Task] = {}
-    engine, in_order = engine_for(using), in_order_of_keys(tasks)
+    """As `insert`, without a wake-up, which is sent from a thread."""
+    engine = engine_for(using)
+    with in_migrated(using), one_transaction(tasks, engine):
+        if any(task.unique_key for task in tasks):
+            return write_keyed(tasks, engine)
+        chunks = (tasks[start : start + CHUNK] for start in range(0, len(tasks), CHUNK))
+        return [task for chunk in chunks for task in engine.insert(chunk)]
+
+
+@contextmanager
+def in_migrated(using: str) -> Iterator[None]:
     try:
-        with one_transaction(in_order, engine):
-            plain = [task for task in in_order if task.conflict is None]
-            for start in range(0, len(plain), CHUNK):
-                stored |= insert_chunk(plain[start : start + CHUNK], engine)
-            for task in in_order:
-                if task.conflict is not None:
-                    stored[task.id] = settle(task, engine)
+        yield
     except DatabaseError as error:
         if is_missing_table(error):
             raise NotMigrated(using) from error
         raise
+
+
+def write_keyed(tasks: Sequence[Task], engine: Engine) -> list[Task]:
+    stored: dict[UUID, Task] = {}
+    # One order for everybody, so that two that enqueue the same keys cannot deadlock.
+    in_order = sorted(tasks, key=key_order)
+    unsettled = [task for task in in_order if task.conflict is None]
+    for start in range(0, len(unsettled), CHUNK):
+        stored |= insert_chunk(unsettled[start : start + CHUNK], engine)
+    for task in in_order:
+        if task.conflict is not None:
+            stored[task.id] = settle(task, engine)
     return [stored[task.id] for task in tasks]
 
 
@@ -63,11 +85,6 @@ def insert_chunk(tasks: Sequence[Task], engine: Engine) -> dict[UUID, Task]:
         stored |= {task.id: holders[key_of(task)] for task in waiting if key_of(task) in holders}
         waiting = [task for task in waiting if task.id not in stored]
     return stored
-
-
-def in_order_of_keys(tasks: Sequence[Task]) -> Sequence[Task]:
-    """One order for everybody, so that two that enqueue the same keys cannot deadlock."""
-    return sorted(tasks, key=key_order) if any(task.unique_key for task in tasks) else tasks
 
 
 def key_order(task: Task) -> tuple[str, str]:

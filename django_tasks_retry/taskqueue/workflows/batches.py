@@ -16,7 +16,8 @@ from ...rules.status import Status
 from ..database import database
 from ..producer.announce import tell_enqueued
 from ..producer.around import insert_within
-from ..producer.enqueue import Common, Request, home_of, prepare
+from ..producer.bulk import home_of
+from ..producer.enqueue import Common, Request, prepare
 from .memory import Kind, Memory, one_commit
 
 # SQLite takes a partial index only where its condition stands in the question word for word, not as parameters.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from ...taskqueue.operator.histogram import EMPTY
 
@@ -87,11 +87,18 @@ class Counted:
     """How many fell into each bucket of taskqueue/operator/histogram.py."""
 
 
-Message: TypeAlias = ClaimNow | LeasesRenewed | LeasesLost | Stop | Ping | Pong | MoreDue | Leaving | Goodbye | Counted
-KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (ClaimNow, LeasesRenewed, LeasesLost, Stop, Ping, Pong, MoreDue, Leaving, Goodbye, Counted)
-}
+@dataclass(frozen=True, slots=True)
+class LaneCounted:
+    """How attempts of one lane that has a circuit breaker ended since the last such message."""
+
+    lane: str
+    words: dict[str, int]
+
+
+FromSupervisor: TypeAlias = ClaimNow | LeasesRenewed | LeasesLost | Stop | Ping
+FromChild: TypeAlias = Pong | MoreDue | Leaving | Goodbye | Counted | LaneCounted
+Message: TypeAlias = FromSupervisor | FromChild
+KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(FromSupervisor | FromChild)}
 
 
 def encode(message: Message) -> bytes:

@@ -167,8 +167,8 @@ def check_lanes(value: object) -> None:
             read = read_limit(limit)
         except ValueError as error:
             raise ValueError(f"{pattern!r}: {error}") from None
-        if read.trips is not None and not pattern.startswith("function:"):
-            raise ValueError(f"{pattern!r}: a circuit breaker is for functions; write 'function:{pattern}'.")
+        if read.trips is not None and pattern.startswith("queue:"):
+            raise ValueError(f"{pattern!r}: a circuit breaker is for functions and lanes.")
         if pattern.startswith(RESERVED) and (read.order == "strict" or read.weight != 1.0):
             raise ValueError(f"{pattern!r}: order and weight are for lanes; limit a whole by running and starts.")
 

@@ -1,7 +1,7 @@
 """The rows: tasks, their results and their events; and what stands around them."""
 
 from .columns import CALL_COLUMNS, FIXED_COLUMNS, ORIGIN_COLUMNS, OWN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS
-from .lanes import LaneState
+from .lanes import LaneStat, LaneState
 from .operations import OperatorEvent, Queue, TaskStat, TaskTotal, Worker
 from .pages import FailureGroup, Overview, TaskFunction
 from .schedules import Schedule
@@ -17,6 +17,7 @@ __all__ = [
     "PLACE_COLUMNS",
     "STATE_COLUMNS",
     "FailureGroup",
+    "LaneStat",
     "LaneState",
     "OperatorEvent",
     "Overview",

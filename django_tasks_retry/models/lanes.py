@@ -1,4 +1,4 @@
-"""What is known of a lane beside its tasks: what was decided about it, and its recent starts."""
+"""What is known of a lane beside its tasks: what was decided about it, its recent starts, how its attempts ended."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from .tasks import MAX_LENGTHS
 
 LANE, QUEUE, FUNCTION = "lane", "queue", "function"
 KIND_CHOICES = [(LANE, _("Lane")), (QUEUE, _("Queue")), (FUNCTION, _("Function"))]
+
+
+TRIPPED = models.Q(probe_at__isnull=False) | models.Q(probing_since__isnull=False)
+"""What its circuit breaker has paused, and probes."""
 
 
 def split(label: str) -> tuple[str, str]:
@@ -83,6 +87,7 @@ class LaneState(models.Model):
         default_permissions = ("view",)
         permissions = [("control_lane", "Can pause and limit lanes")]
         constraints = [models.UniqueConstraint(name="dtr_one_lane", fields=["kind", "name"])]
+        indexes = [models.Index(name="dtr_tripped", fields=["kind", "name"], condition=TRIPPED)]
 
     def __str__(self) -> str:
         return self.label
@@ -95,3 +100,22 @@ class LaneState(models.Model):
     @property
     def is_decided(self) -> bool:
         return any(getattr(self, name) is not None for name in self.DECISIONS)
+
+
+class LaneStat(models.Model):
+    """Attempts that ended within one minute, of a lane that has a circuit breaker. Workers add to it."""
+
+    id = models.BigAutoField(primary_key=True)
+    minute = InstantField(_("minute"))
+    lane = models.CharField(_("lane"), max_length=MAX_LENGTHS["lane"])
+    completed = models.PositiveIntegerField(_("completed"), default=0)
+    failed = models.PositiveIntegerField(_("failed"), default=0)
+
+    class Meta:
+        verbose_name = _("lane statistic")
+        verbose_name_plural = _("lane statistics")
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(name="dtr_one_lane_stat", fields=["minute", "lane"])]
+
+    def __str__(self) -> str:
+        return f"{self.minute} {self.lane}"

@@ -27,7 +27,7 @@ from .lease import Fence, Lease, current_lease
 from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
 from .operator.intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
 from .operator.prune import prunable, prune, prune_pages
-from .operator.stats import Stat, add_stats, forget_stats
+from .operator.stats import LaneOutcomes, Stat, add_stats, forget_stats
 from .producer.enqueue import Request, enqueue, enqueue_many, enqueue_stream
 from .schedules.code import listed_names, stop_vanished, sync_schedules
 from .schedules.control import pause_schedule, resume_schedule, run_schedule_now
@@ -44,6 +44,7 @@ __all__ = [
     "Completed",
     "Failed",
     "Fence",
+    "LaneOutcomes",
     "Lanes",
     "Lease",
     "Outcome",

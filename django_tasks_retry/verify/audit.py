@@ -21,7 +21,18 @@ MOST_LISTED = 1000
 """Breaches that are kept in full; beyond that they are only counted."""
 
 TRIES = 5
-COLUMNS = ("pk", "status", "attempts", "refunds", "max_attempts", "locked_by", "retry_of_id", "lane")
+COLUMNS = (
+    "pk",
+    "status",
+    "attempts",
+    "refunds",
+    "max_attempts",
+    "locked_by",
+    "retry_of_id",
+    "lane",
+    "queue",
+    "func_path",
+)
 EVENT_COLUMNS = ("task_id", "ts", "kind", "attempt", "actor", "data")
 
 
@@ -59,7 +70,8 @@ def verify(
         audit.tasks += len(lives)
         audit.events += sum(len(life.events) for life in lives)
         for life in lives:
-            lanes.add(life.row.lane, life)
+            for label in life.row.limited_as:
+                lanes.add(label, life)
             for breach in believed(life, lease, using):
                 audit.note(breach)
         yield audit
@@ -87,8 +99,8 @@ def read_lives(ids: Sequence[UUID], using: str) -> list[Life]:
     outcomes = dict(TaskResult.objects.using(using).filter(pk__in=ids).values_list("pk", "status"))
     events = read_events(ids, using)
     return [
-        Life(pk, Row(status, attempts, refunds, most, outcomes.get(pk), holder, retry_of, lane), events[pk])
-        for pk, status, attempts, refunds, most, holder, retry_of, lane in rows
+        Life(pk, Row(status, attempts, refunds, most, outcomes.get(pk), holder, retry_of, *places), events[pk])
+        for pk, status, attempts, refunds, most, holder, retry_of, *places in rows
     ]
 
 

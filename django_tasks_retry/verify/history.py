@@ -31,6 +31,13 @@ class Row:
     holder: str | None = None
     retry_of: UUID | None = None
     lane: str = ""
+    queue: str = ""
+    func_path: str = ""
+
+    @property
+    def limited_as(self) -> list[str]:
+        """By what names limits may apply to it: its lane, its queue and its function."""
+        return [*([self.lane] if self.lane else []), f"queue:{self.queue}", f"function:{self.func_path}"]
 
 
 @dataclass(frozen=True, slots=True)

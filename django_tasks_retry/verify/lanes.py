@@ -35,7 +35,7 @@ Limits: TypeAlias = Callable[[str], Allowed]
 
 @dataclass(slots=True)
 class LaneHistory:
-    """The attempts of each lane that is limited."""
+    """The attempts of each lane that is limited; a queue and a function as a whole are lanes, too."""
 
     limits: Limits
     spans: dict[str, list[Span]] = field(default_factory=dict)

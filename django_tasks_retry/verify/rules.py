@@ -168,8 +168,8 @@ RULES: dict[str, str] = {
     "results": "A finished task has exactly one result, of the same status; an unfinished one has none.",
     "record": "The row is the sum of its events: status, refunds, lease.",
     "lineage": "Every retry says whose it is.",
-    "limits": "No more tasks of a lane run at once than its limit says.",
-    "rates": "No more tasks of a lane start in any window than its limit says.",
+    "limits": "No more tasks of a lane, queue or function run at once than its limit says.",
+    "rates": "No more tasks of a lane, queue or function start in any window than its limit says.",
     "slots": "One slot of a schedule is one task.",
     "orphans": "No result and no event is left of a task that is gone.",
 }

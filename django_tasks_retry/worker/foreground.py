@@ -19,7 +19,6 @@ from ..taskqueue import (
     Lease,
     Outcome,
     Receipt,
-    add_stats,
     claim_task,
     database,
     record,
@@ -31,7 +30,7 @@ from .child.attempt import Attempt, conclude
 from .child.finished_signals import send_signals
 from .identity import new_worker_id
 from .shared.outcomes import OutcomeRecorder, Recorded
-from .shared.stats import FIELDS, Counts, stat_of
+from .shared.stats import FIELDS, Counts, add_counted
 
 RENEWALS_PER_LEASE = 4
 
@@ -77,11 +76,11 @@ class ImmediateStats:
     def __init__(self, backend: str) -> None:
         self.backend = backend
 
-    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float) -> None:
+    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float, lane: str = "") -> None:
         if word in FIELDS:
             counts = Counts()
-            counts.count(queue, func_path, word, ran, waited)
-            add_stats(map(stat_of, counts.take()), backend=self.backend)
+            counts.count(queue, func_path, word, ran, waited, lane)
+            add_counted(counts.take(), self.backend)
 
 
 class Renewal:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from django_tasks_retry import taskqueue
-from django_tasks_retry.models import Task
+from django_tasks_retry import registry, taskqueue
+from django_tasks_retry.clock import now
+from django_tasks_retry.display.explain import explain
+from django_tasks_retry.display.scope import Scope
+from django_tasks_retry.models import Task, Worker
 from django_tasks_retry.taskqueue import Lanes
 from tests import tasks
 
@@ -34,3 +38,17 @@ def enqueue() -> Callable[..., list[Task]]:
         return [Task.objects.enqueue(function, args=args, **options) for _ in range(count)]
 
     return enqueue
+
+
+@pytest.fixture
+def why(database: str) -> Callable[[Task], str]:
+    identity = {"host": "h", "pid": 1, "version": "1", "processes": 1, "slots": 1}
+    taskqueue.register_worker("w", "default", **identity)
+    taskqueue.heartbeat("w", "default", 0)
+    Worker.objects.update(tasks=registry.known_paths(), queues=["*"])
+
+    def why(task: Task) -> str:
+        scope = Scope("default", database, now(database) + timedelta(seconds=1))
+        return explain(task, [], scope, can_see_payload=True).sentence
+
+    return why

@@ -35,6 +35,35 @@ def test_one_task_does_not_wait_behind_a_backlog_of_another_lane():
     assert {"b", "c"} <= set(drain(Lanes(), limit=4, claims=2))
 
 
+def test_ten_lone_tasks_are_picked_up_in_a_few_claims_beside_a_crowd():
+    others = set("bcdefghijk")
+    lanes = Lanes()
+    fill(a=1000)
+    drain(lanes, limit=4, claims=2)
+    fill(**dict.fromkeys(others, 1))
+    lanes.looked_at = float("-inf")
+    assert others <= set(drain(lanes, limit=4, claims=4))
+
+
+def test_a_newcomer_is_seen_by_the_next_look_though_the_cursor_is_elsewhere(monkeypatch):
+    monkeypatch.setattr("django_tasks_retry.taskqueue.consumer.claim.HOPS", 4)
+    monkeypatch.setattr("django_tasks_retry.taskqueue.consumer.claim.MOST_HOPS", 4)
+    fill(**{f"t{n:02}": 20 for n in range(60)})
+    lanes = Lanes()
+    drain(lanes, limit=2, claims=2)
+    fill(newcomer=1)
+    lanes.looked_at = float("-inf")
+    assert "newcomer" in drain(lanes, limit=8, claims=8), "one round of all lanes"
+
+
+def test_who_took_all_that_a_slow_look_found_looks_again_at_once(monkeypatch):
+    monkeypatch.setattr("django_tasks_retry.taskqueue.consumer.claim.HOPS", 4)
+    monkeypatch.setattr("django_tasks_retry.taskqueue.consumer.claim.MOST_HOPS", 4)
+    fill(**{f"t{n:02}": 1 for n in range(40)})
+    lanes = Lanes(slow=-1.0)  # every look is slow, and earns a rest
+    assert len(drain(lanes, limit=4, claims=10)) == 40
+
+
 def test_a_lone_lane_gets_everything():
     fill(a=30)
     assert len(drain(Lanes(), limit=30, claims=1)) == 30
@@ -46,6 +75,17 @@ def test_lanes_share_by_weight(settings, limit):
     fill(a=120, b=120)
     taken = Counter(drain(Lanes(slow=float("inf")), limit=limit, claims=80 // limit))
     assert abs(taken["a"] - 3 * taken["b"]) <= 8
+
+
+@pytest.mark.parametrize("limit", [1, 5, 8])
+def test_several_claimers_share_by_weight_within_ten_percent(settings, limit):
+    settings.TASKS = with_lanes(settings.TASKS, {"a": {"weight": 3}})
+    fill(a=500, b=500)
+    claimers, taken = [Lanes(slow=float("inf")) for _ in range(3)], Counter[str]()
+    while taken.total() < 400:
+        for each in claimers:
+            taken.update(drain(each, limit=limit, claims=1))
+    assert 2.7 <= taken["a"] / taken["b"] <= 3.3
 
 
 def test_every_lane_has_its_turn_though_a_look_sees_only_some(monkeypatch):

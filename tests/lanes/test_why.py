@@ -2,32 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-import pytest
-
-from django_tasks_retry import registry, taskqueue
-from django_tasks_retry.clock import now
-from django_tasks_retry.display.explain import explain
-from django_tasks_retry.display.scope import Scope
+from django_tasks_retry import taskqueue
 from django_tasks_retry.rules.failure import capture
 from tests import tasks
-
-
-@pytest.fixture
-def why(database):
-    identity = {"host": "h", "pid": 1, "version": "1", "processes": 1, "slots": 1}
-    taskqueue.register_worker("w", "default", **identity)
-    taskqueue.heartbeat("w", "default", 0)
-    from django_tasks_retry.models import Worker
-
-    Worker.objects.update(tasks=registry.known_paths(), queues=["*"])
-
-    def why(task):
-        scope = Scope("default", database, now(database) + timedelta(seconds=1))
-        return explain(task, [], scope, can_see_payload=True).sentence
-
-    return why
 
 
 def test_of_a_full_lane_it_tells_who_runs_and_who_waits(why, enqueue, claim):

@@ -8,6 +8,7 @@ GATE, STATES, WINDOW = "taskqueue/lanes/gate.py", "taskqueue/lanes/states.py", "
 STRICT, GRAPHS = "taskqueue/lanes/order.py", "tests/workflows/test_lanes.py::"
 LIMITS, RATES, ORDER = (f"tests/lanes/test_{name}.py::" for name in ("limits", "rates", "order"))
 RACES, RULES, CONTROL = "tests/races/test_lanes.py::", "tests/rules/test_lanes.py::", "tests/lanes/test_control.py::"
+BREAKER, TRIPS = "taskqueue/lanes/breaker.py", "tests/lanes/test_breaker.py::"
 RACE = RACES + "test_eight_claimers_never_hold_more_leases_of_a_lane_than_its_limit"
 
 LANES = (
@@ -41,8 +42,8 @@ LANES = (
         (
             Edit(
                 STATES,
-                "Task.objects.using(using).running().filter(**",
-                "Task.objects.using(using).running().filter(lock_expires_at__gt=Now(), **",
+                "Task.objects.using(using).running().order_by()",
+                "Task.objects.using(using).running().filter(lock_expires_at__gt=Now()).order_by()",
             ),
         ),
         (LIMITS + "test_an_expired_lease_holds_its_permit_until_it_is_taken_back",),
@@ -82,6 +83,34 @@ LANES = (
         "strict order is open while one waits for its members",
         (Edit(STRICT, "        in_line = in_line.filter(batch=batch)\n", ""),),
         (GRAPHS + "test_in_strict_order_nothing_else_begins_while_one_waits_for_its_members",),
+    ),
+    Mutant(
+        "what ended while a lane rested is taken for its probe",
+        (
+            Edit(
+                BREAKER,
+                "    state.probe_from = list(totals(state, using))\n",
+                "    state.probe_from = [0, 0]\n",
+            ),
+        ),
+        (TRIPS + "test_what_ended_while_a_lane_rested_is_not_taken_for_its_probe",),
+    ),
+    Mutant(
+        "a lane trips by how attempts of other lanes ended",
+        (
+            Edit(
+                BREAKER,
+                "filter(lane=state.name, minute__gte=begin)\n    return",
+                "filter(minute__gte=begin)\n    return",
+            ),
+        ),
+        (TRIPS + "test_a_lane_trips_and_another_lane_of_the_same_function_goes_on",),
+    ),
+    Mutant(
+        "who took all that a look found rests",
+        (Edit("taskqueue/consumer/lanes.py", "(self.has_keyed and self.gained > 0) or ", ""),),
+        ("tests/lanes/test_fairness.py::test_who_took_all_that_a_slow_look_found_looks_again_at_once",),
+        on=PG,
     ),
     Mutant(
         "a lane with a row is claimed from without its lock",

@@ -5,38 +5,84 @@ from __future__ import annotations
 import pytest
 
 from django_tasks_retry import taskqueue
+from django_tasks_retry.taskqueue.lanes.states import make
+from tests import tasks
 from tests.plans import crowds
 from tests.plans.crowds import USING
-from tests.plans.explain import explained
+from tests.plans.explain import Plan, explained
 from tests.plans.test_plans import named
 from tests.router import CurrentDatabase
 
 pytestmark = pytest.mark.django_db(databases=["default", USING])
-LANES, BATCH = 10_000, 10
+BATCH = 10
+PAGES_A_HOP = 6
+"""Of an index of three levels, and the row; the same for a hundred lanes and for twenty thousand."""
+IN_LANES = """
+UPDATE django_tasks_retry_task SET lane =
+    'tenant-' || least({lanes}, 65536 * get_byte(uuid_send(id), 13)
+        + 256 * get_byte(uuid_send(id), 14) + get_byte(uuid_send(id), 15))
+"""
+
+
+@pytest.fixture(params=[100, 20_000], ids=["a hundred lanes", "twenty thousand lanes"])
+def lanes(request):
+    return request.param
 
 
 @pytest.fixture(params=["analysed", "never analysed"])
-def many_lanes(request, monkeypatch):
-    """One task in each of many lanes; and one lane with as many again."""
+def many_lanes(lanes, request, monkeypatch):
+    """One task in each of so many lanes; and one lane with a crowd."""
     monkeypatch.setattr(CurrentDatabase, "current", USING)
-    crowds.load("PENDING", count=2 * LANES)
+    crowds.empty()  # and new files: what other tests undid would be read, too
+    crowds.load("PENDING", count=lanes + 20_000)
     crowds.guard("DISABLE")
-    crowds.execute(
-        "UPDATE django_tasks_retry_task SET lane = CASE WHEN kwargs <> '{}' THEN '' ELSE "
-        f"'tenant-' || least({LANES}, (get_byte(uuid_send(id), 15) + 256 * get_byte(uuid_send(id), 14))) END"
-    )
+    crowds.execute(IN_LANES.format(lanes=lanes))
     crowds.guard("ENABLE")
     if request.param == "analysed":
         crowds.analyze()
 
 
+def claimed(lanes: taskqueue.Lanes) -> list[Plan]:
+    with explained(USING) as plans:
+        assert len(taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)) == BATCH
+    return plans
+
+
 @pytest.mark.usefixtures("many_lanes")
 def test_a_look_hops_over_so_many_lanes_and_a_claim_reads_what_it_takes():
     lanes = taskqueue.Lanes()
-    with explained(USING) as plans:
-        assert len(taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)) == BATCH
+    plans = claimed(lanes)
     look, taken = named(plans, "keyed lanes"), named(plans, "claim")
     assert look.rows_read() <= 4 * lanes.hops
+    assert look.buffers() <= 4 * lanes.hops * PAGES_A_HOP
     assert taken.rows_read() <= 2 * BATCH + lanes.hops
     assert not look.walks("django_tasks_retry_task")
     assert not taken.walks("django_tasks_retry_task")
+
+
+@pytest.mark.usefixtures("many_lanes")
+def test_a_look_from_a_cursor_in_the_middle_costs_no_more():
+    lanes = taskqueue.Lanes(cursors={("default", 0): "tenant-5"})
+    looks = [plan for plan in claimed(lanes) if plan.name == "Keyed lanes"]
+    assert 1 <= len(looks) <= 2, "a second one where the cursor came round"
+    assert all(look.buffers() <= 4 * lanes.hops * PAGES_A_HOP for look in looks)
+
+
+@pytest.mark.usefixtures("many_lanes")
+def test_permits_are_counted_in_the_index_of_the_lanes_that_are_held(lanes):
+    make([f"tenant-{n}" for n in range(lanes + 1)], USING)
+    plans = claimed(taskqueue.Lanes())
+    [counting] = [plan for plan in plans if "COUNT(" in plan.sql]
+    assert "dtr_lane_leases" in counting.indexes()
+    assert "dtr_leases" not in counting.indexes()
+    assert counting.rows_read() <= 4 * BATCH
+    assert sum(plan.buffers() for plan in plans if "lanestate" in plan.sql and "FOR UPDATE" in plan.sql) <= 1000
+
+
+@pytest.mark.usefixtures("many_lanes")
+def test_tasks_without_a_lane_are_claimed_as_if_there_were_no_lanes():
+    taskqueue.enqueue_many(taskqueue.Request(tasks.noop, priority=5) for _ in range(2 * BATCH))
+    taken = named(claimed(taskqueue.Lanes()), "claim")
+    assert "dtr_lanes" in taken.indexes()
+    assert "dtr_keyed" not in taken.indexes()
+    assert taken.rows_read() <= 3 * BATCH

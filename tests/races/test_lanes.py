@@ -10,8 +10,9 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import Completed, Lanes
 from django_tasks_retry.verify.audit import verify
-from django_tasks_retry.verify.lanes import Allowed
+from django_tasks_retry.verify.lanes import Allowed, Limits
 from tests import tasks
+from tests.lanes.test_limits import with_lanes
 from tests.races.together import DEADLINE, together
 
 CLAIMERS = 8
@@ -32,12 +33,30 @@ def work(worker: str, goal: int) -> int:
 def test_eight_claimers_never_hold_more_leases_of_a_lane_than_its_limit(committed):
     Task.objects.enqueue_many([(tasks.sync, [1, n]) for n in range(60)] + [(tasks.heavy,) for _ in range(30)])
     assert sum(together(*[lambda n=n: work(f"claimer-{n}", 5) for n in range(CLAIMERS)])) == 90
-    allowed = {"tenant-1": 2, "tests.tasks.heavy": 3}
-    *_, audit = verify(committed, 60, limits=lambda lane: Allowed(allowed[lane], None, 0))
+    assert_just_kept(committed, {"tenant-1": 2, "tests.tasks.heavy": 3})
+
+
+def assert_just_kept(using: str, most: dict[str, int]) -> None:
+    """The same history does not fit smaller limits, so it is the limits that were held."""
+
+    def less(count: int) -> Limits:
+        return lambda label: Allowed(most[label] - count if label in most else None, None, 0)
+
+    *_, audit = verify(using, 60, limits=less(0))
     assert audit.breaches == []
-    # The same history does not fit a smaller limit, so it is the limit that was held.
-    *_, audit = verify(committed, 60, limits=lambda lane: Allowed(allowed[lane] - 1, None, 0))
-    assert {breach.rule for breach in audit.breaches} == {"limits"}
+    *_, audit = verify(using, 60, limits=less(1))
+    assert [breach.rule for breach in audit.breaches] == ["limits"] * len(most)
+
+
+@pytest.mark.fault("F260")
+def test_eight_claimers_never_hold_more_leases_of_a_whole_queue_or_function_than_its_limit(committed, settings):
+    most = {"queue:emails": 3, "function:tests.tasks.add": 2}
+    settings.TASKS = with_lanes(settings.TASKS, {label: {"running": count} for label, count in most.items()})
+    requests = [taskqueue.Request(tasks.noop, queue="emails") for _ in range(30)]
+    requests += [taskqueue.Request(tasks.add, [1, 2], lane=f"t{n % 3}" if n % 2 else "") for n in range(30)]
+    taskqueue.enqueue_many(requests)
+    assert sum(together(*[lambda n=n: work(f"claimer-{n}", 5) for n in range(CLAIMERS)])) == 60
+    assert_just_kept(committed, most)
 
 
 @pytest.mark.fault("F261")

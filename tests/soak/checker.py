@@ -4,7 +4,7 @@ I1 nothing lost or unheard of · I2 one legal life per task · I3 attempts are c
 I4 leases of a task do not overlap · I5 success or failure only after the journal says so, no attempt runs twice ·
 I6 the row is the sum of its events · I7 urgent tasks are picked up soon.
 (I8, hygiene: vitals.py. I9 to I12, what one task may cost the others: bounds.py. I13, slots: schedules.py.
-I14: workflows.py.)
+I14: workflows.py. I15, lanes: permits.py.)
 """
 
 from __future__ import annotations

@@ -22,6 +22,9 @@ from tests.soak.history import History, read_events, read_rows
 from tests.soak.hostile import HostileProducer, grant_role
 from tests.soak.locks import RowLocks
 from tests.soak.nemesis import Nemesis
+from tests.soak.permits import SETTINGS as LANES
+from tests.soak.permits import complaints as wrong_with_lanes
+from tests.soak.permits import told as told_of_lanes
 from tests.soak.renewals import Lookout
 from tests.soak.schedules import CALL, ScheduleCohort, Slots
 from tests.soak.vitals import Sample, grown, left_open, sample, unexplained
@@ -32,6 +35,7 @@ TABLES = ("task", "taskevent", "taskresult")
 PIPED_CHILDREN = 1
 CALM_TASKS = {"postgresql": 300, "sqlite": 100}
 TIMEOUT, TIMEOUT_GRACE = 20.0, 1.0
+LANED = 4  # one task of a lane for so many others
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Outcome:
     complaints: list[str]
     samples: list[Sample]
     slots: Slots
+    lanes: list[str]
 
 
 @dataclass(slots=True)
@@ -81,7 +86,7 @@ class Round:
 def set_up(plan: Plan, database: PostgreSQL | SQLite) -> None:
     """This process reaches the database directly."""
     retry = {"RETRY_BASE": 0.1, "RETRY_CAP": 1.0}
-    options = {"LEASE": plan.lease, "TIMEOUT": TIMEOUT, "TIMEOUT_GRACE": TIMEOUT_GRACE} | retry
+    options = {"LEASE": plan.lease, "TIMEOUT": TIMEOUT, "TIMEOUT_GRACE": TIMEOUT_GRACE, "LANES": LANES} | retry
     os.environ |= {
         "DJANGO_SETTINGS_MODULE": "tests.soak.settings",
         "SOAK_DATABASE": json.dumps(database.direct()),
@@ -134,6 +139,7 @@ def soak(plan: Plan) -> Outcome:
 
 class Fire:
     def __init__(self, plan: Plan, nemesis: Nemesis, database: PostgreSQL | SQLite) -> None:
+        from tests.soak.lanes import LaneCohort
         from tests.soak.people import Operator, Producer, Watch
         from tests.soak.workflows import WorkflowCohort
 
@@ -146,6 +152,7 @@ class Fire:
         self.lookout = Lookout(plan.lease)
         self.calm = Calm(plan.lease, lawful, self.hostile, nemesis.locks, nemesis.crew, self.look)
         self.schedules, self.workflows = ScheduleCohort(), WorkflowCohort(plan.workflows)
+        self.lanes = LaneCohort(plan.tasks // LANED, random.Random(f"{plan.seed} lanes"))
         self.samples: list[Sample] = []
         self.left: int | None = None
         self.is_nearly_done = False
@@ -165,11 +172,13 @@ class Fire:
         complaints += [*slots.complaints(), *self.workflows.complaints()]
         sys.stderr.write(f"{self.workflows}\n")
         history = self.history(wall, slots)
-        refused, done = self.hostile.refused, dict(self.operator.deeds)
-        return Outcome(history, self.nemesis, refused, done, fire, peace, complaints, self.samples, slots)
+        members = self.lanes.members(history.events)
+        complaints += wrong_with_lanes(members)
+        refused, done, lanes = self.hostile.refused, dict(self.operator.deeds), list(told_of_lanes(members))
+        return Outcome(history, self.nemesis, refused, done, fire, peace, complaints, self.samples, slots, lanes)
 
     def history(self, wall: float, slots: Slots) -> History:
-        known = [self.producer, self.watch, self.hostile, self.calm.producer]
+        known = [self.producer, self.watch, self.hostile, self.calm.producer, self.lanes]
         away = [(one.began, one.ended) for one in self.nemesis.outages if not one.who] + self.calm.stalls.found
         return History(
             self.plan.lease,
@@ -207,6 +216,7 @@ class Fire:
             Round(1.0, self.hostile.turn),
             Round(1.0, self.look),
             Round(0.5, self.workflows.turn),
+            Round(0.5, self.lanes.turn),
             Round(1.0, self.take_samples),
             Round(30.0, self.say_how_far, self.began + 30.0),
         ]
@@ -220,7 +230,8 @@ class Fire:
 
     def fill(self) -> None:
         self.left = tried(self.unfinished)
-        self.is_nearly_done = self.producer.is_done and self.left is not None and self.left < 20
+        is_asked = self.producer.is_done and self.lanes.is_done
+        self.is_nearly_done = is_asked and self.left is not None and self.left < 20
         self.producer.turn(self.left)
 
     def look(self) -> None:
@@ -250,8 +261,9 @@ class Fire:
                 supervisor.start()
         while not self.producer.is_done:
             self.producer.enqueue()
-        while not self.workflows.is_done:
+        while not (self.workflows.is_done and self.lanes.is_done):
             self.workflows.turn()
+            self.lanes.turn()
         deadline = time.monotonic() + PEACE_SECONDS
         while tried(self.unfinished) != 0:
             if time.monotonic() > deadline:

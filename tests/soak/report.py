@@ -52,6 +52,7 @@ def report(plan: Plan, outcome: Outcome, violations: list[Violation]) -> Iterato
     yield from held(outcome)
     yield pause(outcome.nemesis.diary)
     yield str(outcome.slots)
+    yield from outcome.lanes
     yield from outcome.complaints
 
 

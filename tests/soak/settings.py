@@ -10,6 +10,7 @@ DATABASES = {"default": json.loads(os.environ["SOAK_DATABASE"])}
 TASKS = {
     "default": {
         "BACKEND": "django_tasks_retry.backend.RetryBackend",
+        "QUEUES": ["default", "narrow"],
         "OPTIONS": json.loads(os.environ["SOAK_OPTIONS"]),
     },
 }

@@ -24,6 +24,7 @@ from tests.soak.cohorts import (
     note,
     overrun,
 )
+from tests.soak.lanes import FUNCTIONS  # noqa: F401 - registered by being imported
 from tests.soak.workflows import branch, flow, leaf  # noqa: F401 - registered by being imported
 
 

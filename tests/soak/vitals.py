@@ -18,7 +18,8 @@ MOST_GROWTH = 1.1
 SLACK = {"open files": 4, "threads": 1, "KiB of memory": 4096}
 ERROR = re.compile(r"^\d\d:\d\d:\d\d (?:ERROR|CRIT) +(.*)")
 EXPLAINED = (
-    re.compile(r"child \S+ ended: its process was killed by SIGKILL$"),  # by the nemesis
+    re.compile(r"child \S+(, alone with one task,)? ended: its process was killed by SIGKILL$"),  # by the nemesis
+    re.compile(r"failed +\w+ .* CRASHED: It killed its process .* was killed by SIGKILL\."),  # which met it thrice
     re.compile(r"child \S+ ended: its process exited with code 3$"),  # by a task
     re.compile(r"child \S+ ended: its process exited with code 70$"),  # by its own decision, its leases being lost
     re.compile(r"failed +(return_unstorable|overrun|end_slowly) "),

@@ -18,6 +18,7 @@ from django_tasks_retry.verify.rules import RULES
 from tests import tasks
 from tests.admin import scene
 from tests.cli.conftest import cli, tasks_command  # noqa: F401
+from tests.lanes.test_limits import with_lanes
 
 TABLES = [model._meta.db_table for model in (Task, TaskEvent, TaskResult)]
 
@@ -143,6 +144,19 @@ def test_a_doctored_history_is_found_out(doctored, lived, database):
     assert answer.code == 1
     assert rule in {breach["rule"] for breach in answer.record["breaches"]}
     assert {breach["task"] for breach in answer.record["breaches"]} <= {str(pk) for pk in affected}
+
+
+@pytest.mark.parametrize("whole", ["queue:{0.queue}", "function:{0.func_path}"], ids=["queue", "function"])
+@pytest.mark.parametrize(
+    ("limit", "rule"), [({"running": 1}, "limits"), ({"starts": 4, "per": 10}, "rates")], ids=["limit", "rate"]
+)
+def test_a_limit_of_a_whole_queue_or_function_is_proved_from_the_events(whole, limit, rule, lived, database, settings):
+    settings.TASKS = with_lanes(settings.TASKS, {whole.format(lived): limit})
+    assert tasks_command("verify").code == 0
+    with unguarded(database):
+        start_more(lived, "", 4)
+        answer = tasks_command("verify", "--json")
+    assert rule in {breach["rule"] for breach in answer.record["breaches"]}
 
 
 def test_every_rule_has_a_doctored_history():

@@ -28,6 +28,8 @@ def explain_pause(task: Task, scope: Scope, *, can_see_payload: bool) -> str:
     paused = LaneState.objects.using(scope.using).among(labels_of(task)).filter(paused_at__isnull=False).first()
     if paused is None:
         return ""
+    if paused.probe_at is not None:
+        return tripped_sentence(paused, scope, can_see_payload=can_see_payload)
     values = {
         "lane": one_line(paused.name, 100),
         "by": actor_names({paused.paused_by})[paused.paused_by],
@@ -37,6 +39,16 @@ def explain_pause(task: Task, scope: Scope, *, can_see_payload: bool) -> str:
     if paused.kind == "function":
         return _("Function %(lane)s was paused by %(by)s at %(time)s (%(reason)s). The task waits.") % values
     return _("Lane %(lane)s was paused by %(by)s at %(time)s (%(reason)s). The task waits.") % values
+
+
+def tripped_sentence(paused: LaneState, scope: Scope, *, can_see_payload: bool) -> str:
+    values = {
+        "lane": one_line(paused.label, 100),
+        "time": format_moment(paused.paused_at),
+        "reason": visible_reason(paused.reason, can_see_payload=can_see_payload) or NO_VALUE,
+        "next": format_duration(max(0.0, (paused.probe_at - scope.now).total_seconds())) if paused.probe_at else "",
+    }
+    return _("The circuit breaker paused %(lane)s at %(time)s (%(reason)s). It lets one task try in %(next)s.") % values
 
 
 def explain_limit(task: Task, scope: Scope) -> str:
@@ -56,8 +68,10 @@ def full_sentence(task: Task, summary: LaneSummary, scope: Scope) -> str:
     values = {
         "lane": one_line(summary.label, 100),
         "running": summary.running,
-        "most": 1 if summary.state.probing_since else summary.limit.most_running,
+        "most": summary.limit.most_running,
     }
+    if summary.state.probing_since:
+        return _("The circuit breaker lets %(lane)s try one task at a time until one succeeds.") % values
     if summary.label != task.lane:
         return _("%(lane)s runs %(running)s of %(most)s.") % values
     full = _("Lane %(lane)s runs %(running)s of %(most)s: %(tasks)s.") % (

@@ -10,6 +10,7 @@ from django.db.models import Model
 from django_tasks_retry.clock import FUNCTION
 from django_tasks_retry.models import (
     STATE_COLUMNS,
+    LaneStat,
     LaneState,
     OperatorEvent,
     Queue,
@@ -49,6 +50,7 @@ WORKER: Grants = {
     TaskTotal: ("SELECT", "INSERT", "UPDATE"),
     Worker: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     LaneState: ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    LaneStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     Queue: ("SELECT",),
     Schedule: ("SELECT", "INSERT", "UPDATE"),
     OperatorEvent: ("SELECT", "INSERT", "DELETE"),

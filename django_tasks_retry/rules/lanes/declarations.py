@@ -32,14 +32,16 @@ def lane(
     per: float | timedelta | None = None,
     weight: float = 1.0,
     order: Order = "eta",
+    trips: float | None = None,
 ) -> Callable[[F], F]:
     """Put the calls of a function into lanes: `"tenant-{tenant_id}"` is filled in from the arguments of each call.
 
     Of one lane, at most `running` run at once, over all workers, and at most `starts` start in any window of `per`
     seconds. Lanes of one priority share workers by `weight`. With `order="strict"` a task begins when the one before
-    it has ended for good. Without a template all calls of the function share one lane. Stands below `@task`.
+    it has ended for good. A lane pauses itself when the share `trips` of its attempts fails. Without a template all
+    calls of the function share one lane. Stands below `@task`.
     """
-    limit = make_limit(running=running, starts=starts, per=per, weight=weight, order=order)
+    limit = make_limit(running=running, starts=starts, per=per, weight=weight, order=order, trips=trips)
     if template is not None and not isinstance(template, str):
         raise InvalidLane("@lane needs brackets, and a text as its template: @lane('tenant-{tenant_id}').")
 

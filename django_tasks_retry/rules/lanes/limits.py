@@ -27,7 +27,7 @@ class Limit:
     weight: float = 1.0
     order: Order = "eta"
     trips: float | None = None
-    """The share of failed attempts at which a function pauses itself."""
+    """The share of failed attempts at which a function or a lane pauses itself."""
 
     def __post_init__(self) -> None:
         check_count("running", self.running)

@@ -124,6 +124,7 @@ class Lanes:
     spent: float = 0.0
     rest: float = 0.0
     came_short: bool = False
+    gained: int = 0  # leases since the last look
     slow: float = 0.01  # seconds that looking, or reading a lane from its beginning, may take before it needs rest
     reads_all: bool = True  # the next claim begins where the lanes do
     read_seconds: float = 0.0
@@ -150,7 +151,7 @@ class Lanes:
         self.reads_all = began >= self.keep_floors_until
         if not self.reads_all:
             self.keep_floors(due)
-        self.looked_at, self.came_short = time.monotonic(), False
+        self.looked_at, self.came_short, self.gained = time.monotonic(), False, 0
         self.lanes = due + self.quiet_beside(due)
         self.has_keyed = self.has_keyed or any(lane.key for lane in self.lanes)
         # Twice in a row, since a busy machine makes anything slow once; and never with nothing to fall back on.
@@ -218,7 +219,8 @@ class Lanes:
         return age >= self.rest and (self.came_short or age > remember)
 
     def may_look(self) -> bool:
-        return time.monotonic() - self.looked_at >= self.rest
+        """Lanes with a key run dry one by one: who took all that the last look had found would rest for nothing."""
+        return (self.has_keyed and self.gained > 0) or time.monotonic() - self.looked_at >= self.rest
 
     def in_order(self) -> list[Lane]:
         """Higher priorities first; lanes of one priority take turns: those first that got least, by weight."""
@@ -236,6 +238,7 @@ class Lanes:
         """Where the next claim begins, after one that took `seconds`, and whether it read all that was due."""
         now = time.monotonic()
         self.crowd.note_claim(seconds)
+        self.gained += len(leases)
         if self.reads_all:
             steadily, self.read_seconds = min(seconds, self.read_seconds), seconds
             self.keep_floors_until = now + steadily / SHARE_OF_TIME if steadily > self.slow else now

@@ -1,22 +1,21 @@
-"""The circuit breaker: a function most of whose attempts fail pauses itself, probes one at a time, and resumes."""
+"""The circuit breaker: a function or lane whose attempts fail pauses itself, probes one at a time, and resumes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from datetime import timedelta
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import F, Sum
 
-from ... import registry
 from ...clock import now
-from ...models import LaneState, TaskStat, TaskTotal
+from ...models import LaneStat, LaneState, TaskStat, TaskTotal
+from ...models.lanes import FUNCTION, TRIPPED
 from ..database import database
 from ..operator.summaries import depths
 from ..producer.wakeup import announce_work
 from .control import set_paused, tell
-from .limits import has_wholes, limit_of
+from .limits import has_breaker, has_breakers, limit_of
 from .states import hold, make
 
 ACTOR = "breaker"
@@ -36,14 +35,12 @@ class Outcomes(NamedTuple):
 
 
 def tick_breakers(backend: str = "default") -> int:
-    """Trip, probe and resume what is due. How many functions changed."""
-    if not has_wholes(backend):
+    """Trip, probe and resume what is due. How many functions and lanes changed."""
+    if not has_breakers(backend):
         return 0
-    paths = [path for path in registry.known_paths() if limit_of(f"function:{path}", backend).trips is not None]
     using = database(backend)
-    worried = [path for path in paths if recent(path, None, using).bad]
-    labels = {f"function:{path}" for path in worried}
-    labels |= {f"function:{state.name}" for state in tripped(paths, using)}
+    labels = {label for label in worried(using) if has_breaker(label, backend)}
+    labels |= {state.label for state in LaneState.objects.using(using).filter(TRIPPED)}
     if not labels:
         return 0
     make(labels, using)
@@ -51,13 +48,22 @@ def tick_breakers(backend: str = "default") -> int:
         return sum(turned(state, backend) for state in hold(labels, using).values())
 
 
-def tripped(paths: Sequence[str], using: str) -> list[LaneState]:
-    states = LaneState.objects.using(using).filter(kind="function", name__in=paths)
-    return [state for state in states if state.probe_at or state.probing_since]
+def worried(using: str) -> list[str]:
+    """Functions and lanes of which enough attempts ended lately, and some of them failed."""
+    begin = now(using) - WINDOW
+    of_functions = TaskStat.objects.using(using).filter(minute__gte=begin).order_by().values_list("func_path")
+    of_lanes = LaneStat.objects.using(using).filter(minute__gte=begin).order_by().values_list("lane")
+    failed = F("failed") + F("retried")
+    functions = of_functions.annotate(bad=Sum(failed), seen=Sum(failed + F("completed")))
+    lanes = of_lanes.annotate(bad=Sum("failed"), seen=Sum(F("failed") + F("completed")))
+    enough = {"bad__gt": 0, "seen__gte": FEWEST}
+    return [f"function:{path}" for path, *_ in functions.filter(**enough)] + [
+        name for name, *_ in lanes.filter(**enough)
+    ]
 
 
 def turned(state: LaneState, backend: str) -> bool:
-    """One function, whose row is held: whether it changed."""
+    """One function or lane, whose row is held: whether it changed."""
     if state.probing_since is not None:
         return judge_probe(state, backend)
     if state.paused_at is None:
@@ -69,7 +75,7 @@ def turned(state: LaneState, backend: str) -> bool:
 
 
 def trip(state: LaneState, backend: str) -> bool:
-    seen, share = recent(state.name, state.counts_from, database(backend)), limit_of(state.label, backend).trips
+    seen, share = recent(state, database(backend)), limit_of(state.label, backend).trips
     if share is None or seen.all < FEWEST or seen.bad < share * seen.all:
         return False
     pause(state, f"{seen.bad} of {seen.all} attempts failed in the last minutes", database(backend))
@@ -84,7 +90,8 @@ def pause(state: LaneState, reason: str, using: str) -> None:
 def begin_probe(state: LaneState, using: str) -> None:
     """One at a time, until one has succeeded or failed."""
     state.paused_at, state.paused_by, state.reason = None, "", ""
-    state.probe_at, state.probing_since, state.probe_from = None, state.held_at, list(totals(state.name, using))
+    state.probe_at, state.probing_since = None, state.held_at
+    state.probe_from = list(totals(state, using))
     state.save()
     tell("lane.probing", state, ACTOR, "", using)
     announce_work({depth.queue for depth in depths(using)}, using)
@@ -92,7 +99,7 @@ def begin_probe(state: LaneState, using: str) -> None:
 
 def judge_probe(state: LaneState, backend: str) -> bool:
     using = database(backend)
-    before, after = Outcomes(*state.probe_from or (0, 0)), totals(state.name, using)
+    before, after = Outcomes(*state.probe_from or (0, 0)), totals(state, using)
     if after.bad > before.bad:
         pause(state, "the probe failed", using)
     elif after.good > before.good:
@@ -106,17 +113,25 @@ def judge_probe(state: LaneState, backend: str) -> bool:
     return True
 
 
-def recent(path: str, since: datetime | None, using: str) -> Outcomes:
-    """Of the last minutes; whole ones after `since`, before which it was tripped."""
+def recent(state: LaneState, using: str) -> Outcomes:
+    """Of the last minutes; whole ones after it was resumed the last time."""
     begin = now(using) - WINDOW
-    stats = TaskStat.objects.using(using).filter(func_path=path, minute__gte=begin)
-    return summed(stats.filter(minute__gt=since) if since else stats)
+    if state.kind == FUNCTION:
+        stats: Any = TaskStat.objects.using(using).filter(func_path=state.name, minute__gte=begin)
+    else:
+        stats = LaneStat.objects.using(using).filter(lane=state.name, minute__gte=begin)
+    return summed(stats.filter(minute__gt=state.counts_from) if state.counts_from else stats, state.kind)
 
 
-def totals(path: str, using: str) -> Outcomes:
-    return summed(TaskTotal.objects.using(using).filter(func_path=path))
+def totals(state: LaneState, using: str) -> Outcomes:
+    """Counts that only grow while it probes: of a function all, of a lane those since the minute in which it began."""
+    if state.kind == FUNCTION or state.probing_since is None:
+        return summed(TaskTotal.objects.using(using).filter(func_path=state.name), FUNCTION)
+    begin = state.probing_since.replace(second=0, microsecond=0)
+    return summed(LaneStat.objects.using(using).filter(lane=state.name, minute__gte=begin), state.kind)
 
 
-def summed(rows: object) -> Outcomes:
-    found = rows.aggregate(good=Sum("completed"), bad=Sum(F("failed") + F("retried")))  # type: ignore[attr-defined]
+def summed(rows: Any, kind: str) -> Outcomes:
+    failed = F("failed") + F("retried") if kind == FUNCTION else F("failed")
+    found = rows.aggregate(good=Sum("completed"), bad=Sum(failed))
     return Outcomes(found["good"] or 0, found["bad"] or 0)

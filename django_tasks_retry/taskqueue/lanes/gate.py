@@ -29,7 +29,8 @@ FULL_SECONDS = 0.25
 BUSY_SECONDS = 0.02
 PAUSED_SECONDS = 1.0
 LONGEST_WAIT = 5.0
-MOST_LANES = 64
+MOST_LANES, FEWEST_LANES = 128, 16
+"""That one passage holds: twice as many as it may claim, since some will be full."""
 
 
 @dataclass(slots=True)
@@ -80,7 +81,7 @@ class Gate:
 
     def claim(self, wanted: Sequence[Lane], limit: int, function: str | None = None) -> Claimed:
         """Up to `limit` leases from these lanes of one priority; of one limited function, where it is given."""
-        wanted = [lane for lane in wanted if not self.is_closed(lane)][:MOST_LANES]
+        wanted = [lane for lane in wanted if not self.is_closed(lane)][: most_held(limit)]
         if not wanted or limit < 1 or (function and self.lanes.is_closed(f"function:{function}")):
             return Claimed()
         labels = {label for lane in wanted for label in self.labels(lane)}
@@ -170,6 +171,11 @@ def note_taken(claimed: Claimed, rooms: dict[str, Room]) -> None:
         room.left -= taken[label]
         if moment is not None:
             room.note(taken[label], moment)
+
+
+def most_held(limit: int) -> int:
+    """Not more lanes than the claim can use: what one holds, others pass over."""
+    return max(FEWEST_LANES, min(2 * limit, MOST_LANES))
 
 
 def held_label(room: Room) -> str:

@@ -49,6 +49,21 @@ def has_wholes(backend: str) -> bool:
     return any(map(kind_of, options(backend).lanes))
 
 
+def has_breaker(label: str, backend: str) -> bool:
+    return limit_of(label, backend).trips is not None
+
+
+def has_breakers(backend: str) -> bool:
+    """Whether any function or lane has a circuit breaker."""
+    return knows_breakers(backend, registry.size())
+
+
+@lru_cache(maxsize=100)
+def knows_breakers(backend: str, _registered: int) -> bool:
+    limits = [*options(backend).limits.values(), *(declared.limit for declared in declarations())]
+    return any(limit.trips is not None for limit in limits)
+
+
 def declarations() -> list[Declaration]:
     """Of all functions that this process knows."""
     return [declared for task in registry.registered() if (declared := declaration_of(task.func))]
@@ -78,6 +93,7 @@ def forget(*, setting: str, **_: Any) -> None:
     if setting == "TASKS":
         known_limit.cache_clear()
         has_wholes.cache_clear()
+        knows_breakers.cache_clear()
 
 
 setting_changed.connect(forget, dispatch_uid="django_tasks_retry.lanes")

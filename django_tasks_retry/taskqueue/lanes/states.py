@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
-from django.db.models import Count, Q
+from django.db.models import Count, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
 
 from ...clock import Now, now
 from ...models import LaneState, Task
@@ -47,10 +48,17 @@ def count_running(labels: Collection[str], using: str) -> dict[str, int]:
 
 
 def leases_by(column: str, names: Sequence[str], using: str) -> Iterable[tuple[str, int]]:
-    leases = Task.objects.using(using).running().filter(**{f"{column}__in": names})
+    leases = Task.objects.using(using).running().order_by()
     if column == "lane":
-        leases = leases.filter(lane__gt="")  # follows from the above; said for the sake of the index
-    counted: Iterable[tuple[str, int]] = leases.order_by().values_list(column).annotate(Count("pk"))
+        # Lane by lane, in the index of their leases. Asked for all at once, a planner without statistics took the one
+        # of all leases, by bitmap: that reads every dead entry again, and leaves it there for the next one to read.
+        in_lane = leases.filter(lane=OuterRef("name"), lane__gt="").values("lane").annotate(count=Count("pk"))
+        states = LaneState.objects.using(using).filter(kind=LANE, name__in=names)
+        found: Iterable[tuple[str, int]] = states.values_list("name", Coalesce(Subquery(in_lane.values("count")), 0))
+        return found
+    counted: Iterable[tuple[str, int]] = (
+        leases.filter(**{f"{column}__in": names}).values_list(column).annotate(Count("pk"))
+    )
     return counted
 
 

@@ -92,10 +92,18 @@ class Counted:
     """How many fell into each bucket of taskqueue/operator/histogram.py."""
 
 
-Message: TypeAlias = (
-    ClaimNow | LeasesRenewed | DatabaseAway | LeasesLost | Stop | Ping | Pong | MoreDue | Leaving | Goodbye | Counted
-)
-KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Message)}
+@dataclass(frozen=True, slots=True)
+class LaneCounted:
+    """How attempts of one lane that has a circuit breaker ended since the last such message."""
+
+    lane: str
+    words: dict[str, int]
+
+
+FromSupervisor: TypeAlias = ClaimNow | LeasesRenewed | DatabaseAway | LeasesLost | Stop | Ping
+FromChild: TypeAlias = Pong | MoreDue | Leaving | Goodbye | Counted | LaneCounted
+Message: TypeAlias = FromSupervisor | FromChild
+KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(FromSupervisor | FromChild)}
 
 
 def encode(message: Message) -> bytes:

@@ -14,6 +14,7 @@ from ...errors import LostReason
 from ...rules.names import short_id, short_name
 from ...rules.status import Status
 from ...taskqueue import Lease, Receipt
+from ...taskqueue.lanes.limits import has_breaker
 from ..logs import ATTEMPTS, indented, printable
 
 logger = logging.getLogger(ATTEMPTS)
@@ -35,7 +36,7 @@ class Recorded(NamedTuple):
 
 
 class Stats(Protocol):
-    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float) -> None: ...
+    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float, lane: str = "") -> None: ...
 
 
 class OutcomeRecorder:
@@ -47,7 +48,8 @@ class OutcomeRecorder:
         word, level, detail = verdict(recorded)
         log(recorded, word, level, detail)
         lease = recorded.lease
-        self.stats.count(lease.queue, lease.func_path, word, recorded.run_seconds, lease.wait_seconds)
+        lane = lease.lane if lease.lane and has_breaker(lease.lane, lease.backend) else ""
+        self.stats.count(lease.queue, lease.func_path, word, recorded.run_seconds, lease.wait_seconds, lane)
         if recorded.receipt.final_status is not None:
             self.send_finished(finished)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...taskqueue import Stat, add_stats
+from ...taskqueue import LaneOutcomes, Stat, add_stats
 from ...taskqueue.operator.histogram import EMPTY, bucket_of
 from .channel import Channel
 from .database import DatabaseCaller, Unavailable
-from .messages import Counted
+from .messages import Counted, LaneCounted
 from .timer import Every
 
 ADD_SECONDS = 10.0
@@ -47,27 +48,35 @@ class Tally:
 
 
 class Counts:
-    """A tally for each queue and function."""
+    """A tally for each queue and function; and the words of each lane that has a circuit breaker."""
 
     def __init__(self) -> None:
         self.tallies: dict[tuple[str, str], Tally] = defaultdict(Tally)
+        self.lanes: dict[str, Counter[str]] = defaultdict(Counter)
 
     def __bool__(self) -> bool:
-        return bool(self.tallies)
+        return bool(self.tallies) or bool(self.lanes)
 
-    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float) -> None:
+    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float, lane: str = "") -> None:
         self.tallies[queue, func_path].count(word, ran, waited)
+        if lane:
+            self.lanes[lane][word] += 1
 
-    def add(self, counted: Counted) -> None:
-        self.tallies[counted.queue, counted.func_path].add(counted)
+    def add(self, counted: Counted | LaneCounted) -> None:
+        if isinstance(counted, LaneCounted):
+            self.lanes[counted.lane].update(counted.words)
+        else:
+            self.tallies[counted.queue, counted.func_path].add(counted)
 
-    def take(self) -> list[Counted]:
+    def take(self) -> list[Counted | LaneCounted]:
         """What was counted since the last time."""
-        taken = [
+        taken: list[Counted | LaneCounted] = [
             Counted(*key, dict(t.words), t.seconds, t.wait_seconds, tuple(t.ran), tuple(t.waited))
             for key, t in self.tallies.items()
         ]
+        taken += [LaneCounted(lane, dict(words)) for lane, words in self.lanes.items()]
         self.tallies.clear()
+        self.lanes.clear()
         return taken
 
 
@@ -78,8 +87,8 @@ class StatsSender:
         self.channel = channel
         self.counts = Counts()
 
-    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float) -> None:
-        self.counts.count(queue, func_path, word, ran, waited)
+    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float, lane: str = "") -> None:
+        self.counts.count(queue, func_path, word, ran, waited, lane)
 
     def send(self) -> None:
         for counted in self.counts.take():
@@ -96,14 +105,15 @@ class StatsWriter:
         self.tally: Counter[str] = Counter()
         self.adding = Every(ADD_SECONDS, at_once=False)
 
-    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float) -> None:
+    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float, lane: str = "") -> None:
         counts = Counts()
-        counts.count(queue, func_path, word, ran, waited)
+        counts.count(queue, func_path, word, ran, waited, lane)
         for counted in counts.take():
             self.receive(counted)
 
-    def receive(self, counted: Counted) -> None:
-        self.tally.update(counted.words)
+    def receive(self, counted: Counted | LaneCounted) -> None:
+        if isinstance(counted, Counted):
+            self.tally.update(counted.words)
         if any(word in FIELDS for word in counted.words):
             self.counts.add(counted)
 
@@ -117,21 +127,36 @@ class StatsWriter:
             return
         taken = self.counts.take()
         try:
-            self.database.call(lambda: add_stats([stat_of(counted) for counted in taken], backend=self.backend))
+            self.database.call(lambda: add_counted(taken, self.backend))
         except Unavailable:
             for counted in taken:
                 self.counts.add(counted)
 
 
-def stat_of(counted: Counted) -> Stat:
+def add_counted(counted: Sequence[Counted | LaneCounted], backend: str) -> None:
+    stats = [stat_of(each) for each in counted if isinstance(each, Counted)]
+    lanes = [outcomes_of(each) for each in counted if isinstance(each, LaneCounted)]
+    add_stats(stats, lanes, backend=backend)
+
+
+def columns_of(words: Mapping[str, int]) -> Counter[str]:
     columns: Counter[str] = Counter()
-    for word, count in counted.words.items():
+    for word, count in words.items():
         if word in FIELDS:
             columns[FIELDS[word]] += count
+    return columns
+
+
+def outcomes_of(counted: LaneCounted) -> LaneOutcomes:
+    columns = columns_of(counted.words)
+    return LaneOutcomes(counted.lane, columns["completed"], columns["retried"] + columns["failed"])
+
+
+def stat_of(counted: Counted) -> Stat:
     return Stat(
         counted.queue,
         counted.func_path,
-        **columns,
+        **columns_of(counted.words),
         seconds=counted.seconds,
         wait_seconds=counted.wait_seconds,
         ran=counted.ran,

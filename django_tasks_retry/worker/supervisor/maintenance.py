@@ -77,7 +77,7 @@ class Maintenance:
         return sum(self.attempt(duty) for duty in self.duties)
 
     def tick_breakers(self) -> int:
-        """Pause functions that fail too often, and try again those that did."""
+        """Pause functions and lanes that fail too often, and try again those that did."""
         if self.breaking.is_due():
             self.database.call(lambda: tick_breakers(self.backend))
         return 0

@@ -22,7 +22,7 @@ from ..logs import log_exception
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.lifecycle import announce
-from ..shared.messages import Counted, DatabaseAway, Goodbye, Leaving, Message, MoreDue
+from ..shared.messages import Counted, DatabaseAway, Goodbye, LaneCounted, Leaving, Message, MoreDue
 from ..shared.outcomes import OutcomeRecorder
 from ..shared.stats import StatsWriter
 from ..shared.timer import Every
@@ -236,7 +236,7 @@ class Supervisor:
 
     def read_stats(self, child: ChildProcess) -> None:
         for message in child.stats_channel.receive_all():
-            if isinstance(message, Counted):
+            if isinstance(message, Counted | LaneCounted):
                 self.stats.receive(message)
 
     def read_wakeups(self) -> None:

@@ -54,11 +54,7 @@ WORKFLOWS = (
     ),
     Mutant(
         "a cancelled parent leaves its batch running",
-        (
-            Edit(
-                INTERVENE, "        cancel(members_below(done, using), by=actor, reason=reason, backend=backend)\n", ""
-            ),
-        ),
+        (Edit(INTERVENE, "        cancel_below(done, order)\n", ""),),
         (BATCHES + "test_a_cancelled_parent_takes_its_batches_along_level_by_level",),
     ),
     Mutant(

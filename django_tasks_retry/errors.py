@@ -26,6 +26,7 @@ TaskSignal
 └── Abort                   give up at once
 
 MembersFailed               tasks that a function gathered have failed or were cancelled
+MembersGone                 tasks that a function gathered were deleted, and their results with them
 Suspend                     not an Exception: the attempt ends here, and another goes on when what it waits for has come
 
 Raised inside a task function, or recorded in its result:
@@ -185,6 +186,16 @@ class MembersFailed(Exception):
         self.count, self.ids = count, list(ids)
         first = f" The first is {self.ids[0]}{message and f': {message}'}." if self.ids else ""
         super().__init__(f"{count:,} of the tasks that were gathered did not succeed.{first}")
+
+
+class MembersGone(Exception):
+    """Members of a batch were deleted before somebody asked for their results."""
+
+    def __init__(self, gone: int, count: int) -> None:
+        super().__init__(
+            f"{gone:,} of the {count:,} members of the batch are no longer stored, and their results went with them. "
+            "Retry the task from the beginning, without resume=True; or keep finished tasks for longer."
+        )
 
 
 class Suspend(BaseException):

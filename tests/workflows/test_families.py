@@ -28,6 +28,63 @@ def run_one(harness: Any) -> None:
     run_inline(claim_one(harness.worker_id))
 
 
+def test_of_two_retries_of_one_member_the_later_counts(harness, monkeypatch):
+    task = Task.objects.enqueue(tasks.fan_out, [[-1, 2]])
+    run_one(harness)
+    run_one(harness)
+    [failed, _] = members()
+    now_of(failed).retry()
+    harness.run_due()
+    assert now_of(task).last_error["exception"].endswith("MembersFailed")
+    monkeypatch.setattr(tasks, "is_negative", lambda number: False)
+    now_of(failed).retry()
+    harness.run_until_idle()
+    assert result_of(task) == [-1, 2]
+
+
+def test_a_resumed_task_whose_members_were_pruned_says_so_instead_of_counting_none(harness):
+    task = Task.objects.enqueue(tasks.fan_out, [[1, -2]], max_attempts=1)
+    harness.run_due()
+    taskqueue.operator.prune.delete_tasks([member.pk for member in members()], harness.using)
+    resumed = now_of(task).retry(resume=True)
+    harness.run_due()
+    assert "2 of the 2 members" in now_of(resumed).last_error["message"]
+
+
+def test_a_retried_callback_whose_members_were_pruned_says_so(harness):
+    Task.objects.enqueue_many([call(tasks.double, n) for n in (1, 2, 3)], then=call(tasks.publish, "x"))
+    callback = Task.objects.get(waits_for__isnull=False)
+    harness.run_due()
+    taskqueue.operator.prune.delete_tasks([members()[0].pk], harness.using)
+    again = Task.objects.get(pk=callback.pk).retry()
+    harness.run_due()
+    assert "1 of the 3 members" in now_of(again).last_error["message"]
+
+
+def test_members_are_kept_while_their_callback_runs_or_is_tried_again(harness):
+    Task.objects.enqueue_many([call(tasks.double, 4)], then=call(tasks.publish, "x"))
+    run_one(harness)
+    harness.advance(days=400)
+    lease = claim_one("callback")
+    assert list(taskqueue.prune()) == []
+    taskqueue.fail_task(lease, RuntimeError("try again"))
+    assert list(taskqueue.prune()) == []
+    harness.run_until_idle()
+    assert result_of(Task.objects.get(pk=lease.id)) == ["x", 8]
+
+
+def test_members_are_kept_while_a_resumed_task_may_ask_for_their_results(harness):
+    task = Task.objects.enqueue(tasks.gather_and_fail, [[1, 2]], max_attempts=1)
+    harness.run_due()
+    first = now_of(task).retry(resume=True)
+    now_of(first).cancel()
+    second = now_of(first).retry(resume=True)
+    harness.advance(days=400)
+    list(taskqueue.prune())
+    harness.run_until_idle()
+    assert result_of(second) == 3
+
+
 def test_a_task_that_expires_while_it_waits_takes_its_members_along(harness):
     task = Task.objects.enqueue(tasks.fan_out, [[1, 2]], expires=timedelta(seconds=60))
     run_one(harness)

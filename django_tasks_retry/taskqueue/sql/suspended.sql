@@ -13,7 +13,9 @@ SELECT w.id, w.waits_for,
             WHERE m.batch = $batch
                 AND m.status IN ('FAILED', 'CANCELLED')
                 AND NOT EXISTS (
-                    SELECT 1 FROM django_tasks_retry_task AS r WHERE r.retry_of_id = m.id AND r.batch = m.batch
+                    SELECT 1
+                    FROM django_tasks_retry_task AS r
+                    WHERE r.batch = m.batch AND (r.retry_of_id = m.id OR (r.retry_of_id = m.retry_of_id AND r.id > m.id))
                 )
         ))
     END AS is_ready

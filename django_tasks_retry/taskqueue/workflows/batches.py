@@ -64,10 +64,11 @@ def open_members(batch: UUID, using: str) -> TaskQuerySet:
 
 
 def without_success(batch: UUID, using: str) -> TaskQuerySet:
-    """Members that failed or were cancelled, and were not retried since."""
-    retries = Task.objects.filter(retry_of=OuterRef("pk"), batch=OuterRef("batch"))
+    """Members that failed or were cancelled, and were not retried since; of several retries the last one counts."""
+    others = Task.objects.filter(batch=OuterRef("batch"))
+    retries, later = others.filter(retry_of=OuterRef("pk")), others.filter(retry_of=OuterRef("retry_of"))
     failed = members_of(batch, using).filter(status__in=UNSUCCESSFUL)
-    return failed.exclude(Exists(retries)).order_by("pk")
+    return failed.exclude(Exists(retries)).exclude(Exists(later.filter(pk__gt=OuterRef("pk")))).order_by("pk")
 
 
 def batches_of(ids: Sequence[UUID], using: str) -> set[UUID]:

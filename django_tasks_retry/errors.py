@@ -3,6 +3,7 @@
 TaskQueueError
 ├── InvalidCall             what was asked to be enqueued cannot be stored or run
 │   ├── InvalidPayload      an argument or a result is not canonical JSON
+│   │   └── UnstorableResult  that of a step, which was done; final at once
 │   ├── WrongArguments      the function cannot be called with these arguments
 │   ├── UnknownOption       enqueue() has no such option
 │   ├── UnregisteredTask    the function is not a task that workers can look up
@@ -55,6 +56,10 @@ class InvalidCall(TaskQueueError, ValueError):
 
 class InvalidPayload(InvalidCall, TypeError):
     """A value cannot be stored as canonical JSON."""
+
+
+class UnstorableResult(InvalidPayload):
+    """The result of a step cannot be kept. Final: the step was done, and another attempt would only do it again."""
 
 
 class WrongArguments(InvalidCall, TypeError):

@@ -178,3 +178,18 @@ def gather_and_fail(context: Any, numbers: list[int]) -> int:
         raise Abort("once")
     context.sleep("year", timedelta(days=401))
     return sum(rows)
+
+
+def pay() -> object:
+    note("paid")
+    return object()
+
+
+@task(takes_context=True)
+def unstorable(context: Any) -> None:
+    context.step("pay", pay)
+
+
+@task(takes_context=True)
+async def aunstorable(context: Any) -> None:
+    await context.astep("pay", pay)

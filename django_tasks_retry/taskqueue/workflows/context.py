@@ -19,13 +19,10 @@ from ..database import database
 from ..ids import new_id
 from ..operator.intervene import cancel
 from .batches import open_members, start_batch, without_success
-from .memory import CALLBACK, Kind, Memory, one_commit
+from .memory import CALLBACK, UNTIL, Kind, Memory, one_commit
 from .results import Results, check_errors, results_of
 from .signals import Received, received
 from .wake import batch_key, signal_key
-
-UNTIL = ":until"
-"""Ends the name of the step that remembers how long a signal is waited for."""
 
 
 class Workflow:

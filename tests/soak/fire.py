@@ -220,7 +220,8 @@ class Fire:
 
     def fill(self) -> None:
         self.left = tried(self.unfinished)
-        self.is_nearly_done = self.producer.is_done and self.left is not None and self.left < 20
+        is_asked = self.producer.is_done and self.workflows.is_done
+        self.is_nearly_done = is_asked and self.left is not None and self.left < 20
         self.producer.turn(self.left)
 
     def look(self) -> None:
@@ -251,7 +252,7 @@ class Fire:
         while not self.producer.is_done:
             self.producer.enqueue()
         while not self.workflows.is_done:
-            self.workflows.turn()
+            self.workflows.ask()
         deadline = time.monotonic() + PEACE_SECONDS
         while tried(self.unfinished) != 0:
             if time.monotonic() > deadline:

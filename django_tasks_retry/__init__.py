@@ -1,7 +1,7 @@
 """A task queue for Django that lives in your database, retries by written rules and survives crashes."""
 
 # Imports nothing of Django, so that liveness probes start in milliseconds.
-from .errors import Abort, LeaseLost, MembersFailed, Retry, Snooze, TaskCancelled, TaskTimeout
+from .errors import Abort, LeaseLost, MembersFailed, MembersGone, Retry, Snooze, TaskCancelled, TaskTimeout
 from .rules.backoff import Exponential
 from .rules.calls import Call, call, chain, signal
 from .rules.lanes.declarations import lane
@@ -18,6 +18,7 @@ __all__ = [
     "LeaseLost",
     "Limit",
     "MembersFailed",
+    "MembersGone",
     "Retry",
     "RetryPolicy",
     "Snooze",

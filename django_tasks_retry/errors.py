@@ -3,6 +3,7 @@
 TaskQueueError
 ├── InvalidCall             what was asked to be enqueued cannot be stored or run
 │   ├── InvalidPayload      an argument or a result is not canonical JSON
+│   │   └── UnstorableResult  that of a step, which was done; final at once
 │   ├── WrongArguments      the function cannot be called with these arguments
 │   ├── UnknownOption       enqueue() has no such option
 │   ├── UnregisteredTask    the function is not a task that workers can look up
@@ -26,6 +27,7 @@ TaskSignal
 └── Abort                   give up at once
 
 MembersFailed               tasks that a function gathered have failed or were cancelled
+MembersGone                 tasks that a function gathered were deleted, and their results with them
 Suspend                     not an Exception: the attempt ends here, and another goes on when what it waits for has come
 
 Raised inside a task function, or recorded in its result:
@@ -54,6 +56,10 @@ class InvalidCall(TaskQueueError, ValueError):
 
 class InvalidPayload(InvalidCall, TypeError):
     """A value cannot be stored as canonical JSON."""
+
+
+class UnstorableResult(InvalidPayload):
+    """The result of a step cannot be kept. Final: the step was done, and another attempt would only do it again."""
 
 
 class WrongArguments(InvalidCall, TypeError):
@@ -185,6 +191,16 @@ class MembersFailed(Exception):
         self.count, self.ids = count, list(ids)
         first = f" The first is {self.ids[0]}{message and f': {message}'}." if self.ids else ""
         super().__init__(f"{count:,} of the tasks that were gathered did not succeed.{first}")
+
+
+class MembersGone(Exception):
+    """Members of a batch were deleted before somebody asked for their results."""
+
+    def __init__(self, gone: int, count: int) -> None:
+        super().__init__(
+            f"{gone:,} of the {count:,} members of the batch are no longer stored, and their results went with them. "
+            "Retry the task from the beginning, without resume=True; or keep finished tasks for longer."
+        )
 
 
 class Suspend(BaseException):

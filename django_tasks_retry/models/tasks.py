@@ -245,6 +245,15 @@ class Task(models.Model):
             models.Index(
                 name="dtr_open_members", fields=["batch", "id"], condition=Unfinished & Q(batch__isnull=False)
             ),
+            # Which have failed; and which have ended lately, for the sweep.
+            models.Index(
+                name="dtr_failed_members", fields=["batch", "id"],
+                condition=Q(status__in=["FAILED", "CANCELLED"], batch__isnull=False),
+            ),
+            models.Index(
+                name="dtr_ended_members", fields=["finished_at"],
+                condition=Q(finished_at__isnull=False, batch__isnull=False),
+            ),
             models.Index(
                 name="dtr_waiting", fields=["waits_for", "id"], condition=IS_PENDING & Q(waits_for__isnull=False)
             ),

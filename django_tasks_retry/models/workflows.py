@@ -47,6 +47,7 @@ class Signal(models.Model):
         verbose_name = _("signal")
         verbose_name_plural = _("signals")
         default_permissions = ("view",)
+        indexes = [models.Index(name="dtr_signals", fields=["ts"])]
 
     def __str__(self) -> str:
         return self.name

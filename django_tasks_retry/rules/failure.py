@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..errors import Abort, TaskTimeout
+from ..errors import Abort, TaskTimeout, UnstorableResult
 from .names import name_of
 from .payload import clip, storable
 
@@ -79,4 +79,6 @@ def code_of(error: BaseException) -> Code:
     # By its class: isinstance() would ask the error itself.
     if issubclass(type(error), TaskTimeout):
         return Code.TIMEOUT
+    if issubclass(type(error), UnstorableResult):
+        return Code.RESULT_NOT_SERIALIZABLE
     return Code.ABORTED if issubclass(type(error), Abort) else Code.EXCEPTION

@@ -6,6 +6,7 @@ from tests.mutants.mutant import PG, SQLITE, Edit, Mutant
 
 STEPS = "tests/workflows/test_steps.py::"
 BATCHES = "tests/workflows/test_batches.py::"
+SWEEP = "tests/workflows/test_sweep.py::"
 RACES = "tests/workflows/test_races.py::"
 WAKE = "taskqueue/workflows/wake.py"
 FENCE = """\
@@ -31,7 +32,7 @@ WORKFLOWS = (
     Mutant(
         "nobody sweeps",
         (Edit("worker/supervisor/maintenance.py", "            self.wake_waiting,\n", ""),),
-        (BATCHES + "test_every_worker_sweeps",),
+        (SWEEP + "test_every_worker_sweeps",),
     ),
     Mutant(
         "a step is remembered whoever holds the lease",
@@ -54,11 +55,7 @@ WORKFLOWS = (
     ),
     Mutant(
         "a cancelled parent leaves its batch running",
-        (
-            Edit(
-                INTERVENE, "        cancel(members_below(done, using), by=actor, reason=reason, backend=backend)\n", ""
-            ),
-        ),
+        (Edit(INTERVENE, "        cancel_below(done, order)\n", ""),),
         (BATCHES + "test_a_cancelled_parent_takes_its_batches_along_level_by_level",),
     ),
     Mutant(

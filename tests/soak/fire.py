@@ -230,7 +230,7 @@ class Fire:
 
     def fill(self) -> None:
         self.left = tried(self.unfinished)
-        is_asked = self.producer.is_done and self.lanes.is_done
+        is_asked = self.producer.is_done and self.workflows.is_done and self.lanes.is_done
         self.is_nearly_done = is_asked and self.left is not None and self.left < 20
         self.producer.turn(self.left)
 
@@ -261,8 +261,9 @@ class Fire:
                 supervisor.start()
         while not self.producer.is_done:
             self.producer.enqueue()
-        while not (self.workflows.is_done and self.lanes.is_done):
-            self.workflows.turn()
+        while not self.workflows.is_done:
+            self.workflows.ask()
+        while not self.lanes.is_done:
             self.lanes.turn()
         deadline = time.monotonic() + PEACE_SECONDS
         while tried(self.unfinished) != 0:

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
 
-from tests.soak.workflows import BRANCHES, Flow, complaints
+from tests.soak.workflows import BRANCHES, Parent, complaints
 
 ID = uuid4()
-WHOLE = Flow(ID, "SUCCESS", BRANCHES, 1)
+WHOLE = Parent(ID, "flow", "SUCCESS", BRANCHES, 1)
 
 
 def test_a_workflow_that_went_well_or_was_cancelled_is_no_complaint():
-    assert complaints([WHOLE, Flow(uuid4(), "CANCELLED", None, 0)], {ID: BRANCHES}) == []
+    cancelled = Parent(uuid4(), "branch", "CANCELLED", None, 0, wakes=0, waits=0)
+    killed = Parent(uuid4(), "branch", "FAILED", None, 1, wakes=0, waits=0, code="CRASHED")
+    assert complaints([WHOLE, cancelled, killed], {ID: BRANCHES}, [ID]) == []
 
 
 @pytest.mark.parametrize(
-    ("flow", "members", "said"),
+    ("changes", "members", "said"),
     [
-        (Flow(ID, "FAILED", None, 1), BRANCHES, "ended as FAILED"),
-        (Flow(ID, "PENDING", None, 1), BRANCHES, "ended as PENDING"),
-        (Flow(ID, "SUCCESS", BRANCHES - 1, 1), BRANCHES, "saw 4 of 5 members"),
-        (Flow(ID, "SUCCESS", BRANCHES, 1), BRANCHES + 1, "saw 5 of 6 members"),
-        (Flow(ID, "SUCCESS", BRANCHES, 2), BRANCHES, "was done 2 times"),
-        (Flow(ID, "SUCCESS", BRANCHES, 0), BRANCHES, "was done 0 times"),
+        ({"status": "FAILED", "result": None}, BRANCHES, "ended as FAILED"),
+        ({"status": "PENDING", "result": None}, BRANCHES, "ended as PENDING"),
+        ({"result": BRANCHES - 1}, BRANCHES, "saw 4 of 5 members"),
+        ({"name": "branch"}, 4, "the branch"),
+        ({"marks": 2}, BRANCHES, "atomic step 2 times"),
+        ({"marks": 0}, BRANCHES, "atomic step 0 times"),
+        ({"wakes": 2}, BRANCHES, "waited 1 times and was woken 2 times"),
+        ({"status": "CANCELLED", "result": None}, BRANCHES - 1, "has 4 members"),
     ],
 )
-def test_every_way_to_go_wrong_is_told(flow, members, said):
-    [complaint] = complaints([flow], {ID: members})
+def test_every_way_to_go_wrong_is_told(changes, members, said):
+    [complaint] = complaints([replace(WHOLE, **changes)], {ID: members})
     assert said in complaint
+
+
+def test_a_workflow_with_a_member_too_many_is_told():
+    assert any("saw 5 of 6 members" in text for text in complaints([WHOLE], {ID: BRANCHES + 1}))
+
+
+def test_a_workflow_that_was_acknowledged_and_lost_is_told():
+    assert "was acknowledged and is not there" in complaints([], {}, [ID])[0]

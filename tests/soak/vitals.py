@@ -17,11 +17,12 @@ LONG_LIFE_SECONDS = 30.0
 MOST_GROWTH = 1.1
 SLACK = {"open files": 4, "threads": 1, "KiB of memory": 4096}
 ERROR = re.compile(r"^\d\d:\d\d:\d\d (?:ERROR|CRIT) +(.*)")
+CHILD = r"child \S+(?:, alone with one task,)?"
 EXPLAINED = (
-    re.compile(r"child \S+(, alone with one task,)? ended: its process was killed by SIGKILL$"),  # by the nemesis
-    re.compile(r"failed +\w+ .* CRASHED: It killed its process .* was killed by SIGKILL\."),  # which met it thrice
-    re.compile(r"child \S+ ended: its process exited with code 3$"),  # by a task
-    re.compile(r"child \S+ ended: its process exited with code 70$"),  # by its own decision, its leases being lost
+    re.compile(rf"{CHILD} ended: its process was killed by SIGKILL$"),  # by the nemesis
+    re.compile(rf"{CHILD} ended: its process exited with code 3$"),  # by a task
+    re.compile(rf"{CHILD} ended: its process exited with code 70$"),  # by its own decision, its leases being lost
+    re.compile(r"failed +\w+ .* CRASHED: It killed its process \d+ times, ran alone"),  # as the nemesis made it seem
     re.compile(r"failed +(return_unstorable|overrun|end_slowly) "),
     re.compile(r"child \S+ hangs: "),  # in a write to a log that nobody reads
     re.compile(r"(task_finished|signals) of \S+ could not be sent"),  # while the database was away

@@ -9,6 +9,7 @@ from django.contrib.auth.models import Group
 
 from django_tasks_retry import Abort, call, lane, retry
 from django_tasks_retry.compat import task
+from django_tasks_retry.models import Task
 
 calls: list[Any] = []
 """What the functions were called with, in order."""
@@ -167,3 +168,28 @@ def settle(context: Any, account: int, parts: list[Any]) -> int:
     """Amounts, and lists of them, which are settled by tasks like this one; all in the lane of the account."""
     calls = [call(settle if isinstance(part, list) else enter, account, part) for part in parts]
     return sum(context.gather("parts", calls))
+
+
+@task(takes_context=True)
+def gather_and_fail(context: Any, numbers: list[int]) -> int:
+    """Fails after its batch; where it is resumed it sleeps for a year, and only then looks at the results."""
+    rows = context.gather("parts", [call(fragile, number) for number in numbers])
+    if not Task.objects.get(pk=context.lease.id).retry_of_id:
+        raise Abort("once")
+    context.sleep("year", timedelta(days=401))
+    return sum(rows)
+
+
+def pay() -> object:
+    note("paid")
+    return object()
+
+
+@task(takes_context=True)
+def unstorable(context: Any) -> None:
+    context.step("pay", pay)
+
+
+@task(takes_context=True)
+async def aunstorable(context: Any) -> None:
+    await context.astep("pay", pay)

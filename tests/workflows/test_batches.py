@@ -15,10 +15,6 @@ from django_tasks_retry.taskqueue import Sweep
 from django_tasks_retry.taskqueue.workflows.results import Results
 from django_tasks_retry.taskqueue.workflows.wake import make_due, wake
 from django_tasks_retry.testing.inline import hooks_run_after, run_inline
-from django_tasks_retry.worker.shared.database import DatabaseCaller
-from django_tasks_retry.worker.shared.outcomes import OutcomeRecorder
-from django_tasks_retry.worker.shared.stats import Counts
-from django_tasks_retry.worker.supervisor.maintenance import Maintenance
 from tests.steps import claim_one, kinds, now_of
 from tests.workflows import tasks
 
@@ -280,34 +276,3 @@ def test_members_are_kept_while_somebody_may_ask_for_their_results(harness):
     assert result_of(task) == [1, 2]
     harness.advance(days=400)
     assert list(taskqueue.prune()) == [3]
-
-
-def test_the_sweep_wakes_whom_nobody_woke(harness, monkeypatch):
-    task = Task.objects.enqueue(tasks.fan_out, [[1]])
-    monkeypatch.setattr("django_tasks_retry.taskqueue.workflows.wake.wake", lambda keys, using: [])
-    run_one(harness)
-    run_one(harness)
-    assert now_of(task).waits_for is not None
-    sweep = Sweep(after=("signal:x", task.pk))
-    assert (sweep(), sweep()) == ([], [task.pk]), "it starts somewhere, and comes round"
-    harness.run_due()
-    assert result_of(task) == [1]
-
-
-def test_the_sweep_comes_past_everybody(harness, monkeypatch):
-    monkeypatch.setattr("django_tasks_retry.taskqueue.workflows.sweep.PAGE", 2)
-    waiting = [Task.objects.enqueue(tasks.approval, ["same"]).pk for _ in range(5)]
-    harness.run_due()
-    taskqueue.signal("same")
-    assert sorted(Sweep().everything()) == waiting
-
-
-def test_every_worker_sweeps(harness, monkeypatch):
-    task = Task.objects.enqueue(tasks.approval, ["go"])
-    harness.run_due()
-    taskqueue.signal("go")
-    caller = DatabaseCaller(harness.using, 15.0, lambda until: None)
-    maintenance = Maintenance("w", "default", caller, OutcomeRecorder(Counts(), print), print)
-    maintenance.sweep.after = ("", task.pk)
-    maintenance.tick()
-    assert now_of(task).waits_for is None

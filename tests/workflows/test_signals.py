@@ -96,3 +96,10 @@ def test_a_signal_belongs_to_the_callers_transaction(committed):
         signal("x")
         transaction.set_rollback(True, using=committed)
     assert not Signal.objects.exists()
+
+
+@pytest.mark.parametrize("seconds", [None, 60])
+def test_the_longest_name_of_a_signal_can_be_waited_for_with_and_without_a_timeout(harness, seconds):
+    task = Task.objects.enqueue(tasks.approval, ["x" * 200, seconds])
+    harness.run_due()
+    assert now_of(task).waits_for == f"signal:{'x' * 200}"

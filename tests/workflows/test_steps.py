@@ -127,6 +127,15 @@ def test_results_are_bounded_and_canonical(database, configure):
             Memory(lease).remember("x", Kind.STEP, result)
 
 
+@pytest.mark.parametrize("func", [tasks.unstorable, tasks.aunstorable])
+def test_a_step_whose_result_cannot_be_kept_fails_at_once_and_repeats_no_effect(harness, func):
+    task = Task.objects.enqueue(func)
+    harness.run_until_idle()
+    assert tasks.calls == ["paid"]
+    assert now_of(task).last_error["code"] == "RESULT_NOT_SERIALIZABLE"
+    assert "The result of step 'pay'" in now_of(task).last_error["message"]
+
+
 def test_a_step_in_a_transaction_is_refused(harness):
     task = Task.objects.enqueue(tasks.remembers_in_a_transaction)
     harness.run_due()

@@ -6,6 +6,8 @@ from uuid import UUID
 
 from ..database import database
 from ..engines import engine_for
+from ..operator.intervene import Cancellation, cancel_below
+from ..producer.wakeup import notify_cancelled
 from ..workflows.families import wake_above
 
 REASON = "expired: it was not started in time"
@@ -18,5 +20,6 @@ def expire(*, backend: str = "default", actor: str = "queue", limit: int = BATCH
     using = database(backend)
     expired = engine_for(using).expire(actor, REASON, limit)
     if expired:
+        cancel_below(expired, Cancellation(using, actor, REASON, notify_cancelled))
         wake_above(expired, using)
     return expired

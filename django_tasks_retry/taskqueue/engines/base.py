@@ -109,8 +109,14 @@ class Engine(Protocol):
     def remember(self, lease: Lease, name: str, kind: str, result: str) -> datetime | None:
         """Write a step under the fence; None where the lease no longer holds. Locks the task until the commit."""
 
+    def open_member(self, batch: UUID, after: UUID) -> UUID | None:
+        """The first unfinished member of the batch from this id on."""
+
     def waiting_tasks(self, after: tuple[str, UUID], limit: int) -> list[Waiting]:
         """The rows of suspended.sql behind this one, by what they wait for and by id."""
+
+    def waiting_for(self, keys: Sequence[str], limit: int) -> list[Waiting]:
+        """The same of those that wait for one of these."""
 
     def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
         """Cancel up to `limit` tasks that expired before their first attempt began, of those that nobody locks."""

@@ -5,12 +5,12 @@ Acting on many, rows in the wrong status are skipped and counted, never an error
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count, islice
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -50,20 +50,42 @@ def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: st
 
     What somebody else keeps locked is skipped after a while, and holds up no other.
     """
-    using, actor, reason, changed = database(backend), actor_of(by), noted(reason), Changed()
-    unfinished = Task.objects.using(using).unfinished()
+    return cancel_all(ids, Cancellation(database(backend), actor_of(by), noted(reason)))
+
+
+class Cancellation(NamedTuple):
+    """By whom, why, and how the workers are told that run what was cancelled."""
+
+    using: str
+    actor: str
+    reason: str
+    tell: Callable[[Iterable[UUID], str], None] = announce_cancelled
+
+
+def cancel_all(ids: Iterable[UUID], order: Cancellation) -> Changed:
+    changed, unfinished = Changed(), Task.objects.using(order.using).unfinished()
     for chunk in chunks(ids):
-        done = until_free(unfinished, chunk, partial(cancel_free, using=using, actor=actor, reason=reason))
+        done = until_free(unfinished, chunk, partial(cancel_free, order=order))
         changed = tally(changed, chunk, done)
-        # What it waits for is done for it alone; level by level, each told the same.
-        cancel(members_below(done, using), by=actor, reason=reason, backend=backend)
-        wake_above(done, using)
+        cancel_below(done, order)
+        wake_above(done, order.using)
     return changed
 
 
-def cancel_free(ids: Sequence[UUID], *, wait: bool, using: str, actor: str, reason: str) -> list[UUID]:
-    ended = engine_for(using).cancel(ids, actor, reason, wait=wait)
-    announce_cancelled({task_id for task_id, was_running in ended.items() if was_running}, using)
+def cancel_below(ids: Sequence[UUID], order: Cancellation) -> None:
+    """What these waited for was done for them alone; level by level, each told the same.
+
+    Looked up until there are no others: a member that still ran meanwhile may have added some.
+    """
+    before: list[UUID] = []
+    while (members := members_below(ids, order.using)) != before:
+        cancel_all(members, order)
+        before = members
+
+
+def cancel_free(ids: Sequence[UUID], *, wait: bool, order: Cancellation) -> list[UUID]:
+    ended = engine_for(order.using).cancel(ids, order.actor, order.reason, wait=wait)
+    order.tell({task_id for task_id, was_running in ended.items() if was_running}, order.using)
     return list(ended)
 
 

@@ -75,6 +75,13 @@ def notify_work(queues: Iterable[str], using: str) -> None:
         engine_for(using).notify(CHANNEL, sorted(str(WakeUp(Kind.WORK, queue)) for queue in queues))
 
 
+def notify_cancelled(ids: Iterable[UUID], using: str) -> None:
+    """The same of tasks that were cancelled."""
+    if texts := sorted(str(WakeUp(Kind.CANCELLED, str(task_id))) for task_id in ids):
+        with left_to_polling():
+            engine_for(using).notify(CHANNEL, texts)
+
+
 def notify_more(workers: int, queue: str, using: str) -> None:
     """Ask so many workers, at once and by this connection: those who were asked first cannot take all there is."""
     with left_to_polling():

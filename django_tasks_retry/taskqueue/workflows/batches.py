@@ -12,7 +12,6 @@ from django.db.models.expressions import RawSQL
 from ...errors import InvalidCall
 from ...models import Step, Task
 from ...querysets import TaskQuerySet
-from ...rules.status import Status
 from ..database import database
 from ..producer.announce import tell_enqueued
 from ..producer.around import insert_within
@@ -22,7 +21,7 @@ from .memory import Kind, Memory, one_commit
 
 # SQLite takes a partial index only where its condition stands in the question word for word, not as parameters.
 IS_OPEN = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
-UNSUCCESSFUL = (Status.FAILED, Status.CANCELLED)
+HAS_FAILED = RawSQL("status IN ('FAILED', 'CANCELLED')", [], BooleanField())
 
 
 def prepared_members(calls: Iterable[Any], batch: UUID) -> list[Task]:
@@ -65,10 +64,11 @@ def open_members(batch: UUID, using: str) -> TaskQuerySet:
 
 
 def without_success(batch: UUID, using: str) -> TaskQuerySet:
-    """Members that failed or were cancelled, and were not retried since."""
-    retries = Task.objects.filter(retry_of=OuterRef("pk"), batch=OuterRef("batch"))
-    failed = members_of(batch, using).filter(status__in=UNSUCCESSFUL)
-    return failed.exclude(Exists(retries)).order_by("pk")
+    """Members that failed or were cancelled, and were not retried since; of several retries the last one counts."""
+    others = Task.objects.filter(batch=OuterRef("batch"))
+    retries, later = others.filter(retry_of=OuterRef("pk")), others.filter(retry_of=OuterRef("retry_of"))
+    failed = members_of(batch, using).filter(HAS_FAILED)
+    return failed.exclude(Exists(retries)).exclude(Exists(later.filter(pk__gt=OuterRef("pk")))).order_by("pk")
 
 
 def batches_of(ids: Sequence[UUID], using: str) -> set[UUID]:

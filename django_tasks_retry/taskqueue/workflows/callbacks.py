@@ -13,7 +13,6 @@ from ...errors import InvalidCall
 from ...models import Step, Task
 from ...rules.backoff import MAX_DELAY
 from ..database import database
-from ..ids import new_id
 from ..producer.announce import tell_enqueued
 from ..producer.enqueue import Request, prepare
 from .batches import prepared_members, write_members
@@ -23,9 +22,12 @@ from .wake import batch_key
 
 def enqueue_batch(calls: Iterable[Any], *, then: Any) -> list[Task]:
     """Enqueue the calls as one batch, and a call that is due once all of them have ended; all or nothing."""
-    batch = new_id()
+    callback = checked_callback(then)
+    # Named after it, so that whoever holds a member finds the task that will ask for its result.
+    batch = callback.id
     members = prepared_members(calls, batch)
-    callback = prepared_callback(then, batch, is_empty=not members)
+    if members:
+        callback.waits_for, callback.due_in = batch_key(batch), MAX_DELAY
     using = database(callback.backend)
     with transaction.atomic(using=using):
         written = write_members([*members, callback], callback.backend)
@@ -34,12 +36,10 @@ def enqueue_batch(calls: Iterable[Any], *, then: Any) -> list[Task]:
     return written[: len(members)]
 
 
-def prepared_callback(then: Any, batch: UUID, *, is_empty: bool) -> Task:
+def checked_callback(then: Any) -> Task:
     callback = prepare(Request.read(then))
     if callback.eta is not None or callback.due_in or callback.unique_key or callback.interval:
         raise InvalidCall("then= is due when its batch has ended, once: leave eta, interval and unique_key out.")
-    if not is_empty:
-        callback.waits_for, callback.due_in = batch_key(batch), MAX_DELAY
     return callback
 
 

@@ -19,13 +19,10 @@ from ..database import database
 from ..ids import new_id
 from ..operator.intervene import cancel
 from .batches import open_members, start_batch, without_success
-from .memory import CALLBACK, Kind, Memory, one_commit
+from .memory import CALLBACK, UNTIL, Kind, Memory, one_commit
 from .results import Results, check_errors, results_of
 from .signals import Received, received
 from .wake import batch_key, signal_key
-
-UNTIL = ":until"
-"""Ends the name of the step that remembers how long a signal is waited for."""
 
 
 class Workflow:
@@ -92,7 +89,11 @@ class Workflow:
         if fail_fast and without_success(batch, self._using).exists():
             self._cancel_rest(batch)
         self._await_batch(batch, fail_fast=fail_fast)
-        return results_of(batch, errors, self._using)
+        return self._results(name, errors)
+
+    def _results(self, name: str, errors: str) -> Results:
+        known = self.memory.result(name)
+        return results_of(UUID(known["batch"]), known["count"], errors, self._using)
 
     def _await_batch(self, batch: UUID, *, fail_fast: bool = False) -> None:
         count = open_members(batch, self._using).count()
@@ -124,9 +125,8 @@ class Workflow:
         check_errors(errors)
         if not self.memory.visit(CALLBACK, Kind.BATCH):
             raise InvalidCall("batch_results(): this task is no callback. enqueue_many(calls, then=call(…)) makes one.")
-        batch = UUID(self.memory.result(CALLBACK)["batch"])
-        self._await_batch(batch)
-        return results_of(batch, errors, self._using)
+        self._await_batch(UUID(self.memory.result(CALLBACK)["batch"]))
+        return self._results(CALLBACK, errors)
 
     # The same for coroutines
 

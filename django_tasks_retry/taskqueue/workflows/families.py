@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import Q
@@ -41,16 +42,58 @@ def hand_on_steps(heirs: Mapping[UUID, UUID], using: str, *, resume: bool) -> No
     give_steps([(heirs[task_id], name, kind, result) for task_id, name, kind, result in rows], using)
 
 
+class Origin(NamedTuple):
+    """Where a member comes from. Its batch bears the name of its callback, where it has one."""
+
+    pk: UUID
+    batch: UUID
+    parent: UUID | None
+    run: UUID
+    retry_of: UUID | None
+
+
 def still_needed(ids: Sequence[UUID], using: str) -> set[UUID]:
     """Members whose results somebody may still ask for: what waits for them, or began it all, has not ended."""
-    tasks = Task.objects.using(using)
-    rows = list(tasks.filter(pk__in=ids, batch__isnull=False).values_list("pk", "batch", "parent_id", "run_id"))
-    if not rows:
+    members = origins_of(ids, using)
+    if not members:
         return set()
-    keys = keys_of({batch for _, batch, _, _ in rows})
-    awaited = set(tasks.suspended().filter(waits_for__in=keys).values_list("waits_for", flat=True))
-    above = {pk for _, _, *others in rows for pk in others if pk is not None}
-    unfinished = set(tasks.unfinished().filter(pk__in=above).values_list("pk", flat=True))
-    return {
-        pk for pk, batch, parent, run in rows if {parent, run} & unfinished or not awaited.isdisjoint(keys_of([batch]))
-    }
+    earlier = earlier_members(members, using)
+    above = {each.pk: family_of(each, earlier) for each in members}
+    unfinished = unfinished_of(set().union(*above.values()), using)
+    return {pk for pk, family in above.items() if not family.isdisjoint(unfinished)}
+
+
+def origins_of(ids: Iterable[UUID], using: str) -> list[Origin]:
+    members = Task.objects.using(using).filter(pk__in=list(ids), batch__isnull=False)
+    return [Origin(*row) for row in members.values_list("pk", "batch", "parent_id", "run_id", "retry_of_id")]
+
+
+def earlier_members(members: Iterable[Origin], using: str) -> dict[UUID, Origin]:
+    """What they are retries of, and those in turn: a retry has no parent of its own."""
+    found: dict[UUID, Origin] = {}
+    while wanted := {each.retry_of for each in members if each.retry_of and each.retry_of not in found}:
+        members = origins_of(wanted, using)
+        found |= {each.pk: each for each in members}
+    return found
+
+
+def family_of(member: Origin | None, earlier: Mapping[UUID, Origin]) -> set[UUID]:
+    """The tasks that may ask for its result: by themselves, or by their retries."""
+    family: set[UUID] = set()
+    while member is not None:
+        family |= {member.batch, member.run, *filter(None, [member.parent])}
+        member = earlier.get(member.retry_of) if member.retry_of else None
+    return family
+
+
+def unfinished_of(ids: set[UUID], using: str) -> set[UUID]:
+    """Those of them that have not ended, or have been retried by a task that has not."""
+    tasks, leads_to = Task.objects.using(using), {pk: pk for pk in ids}
+    found: set[UUID] = set()
+    newer = set(ids)
+    while newer:
+        found |= {leads_to[pk] for pk in tasks.unfinished().filter(pk__in=newer).values_list("pk", flat=True)}
+        retries = list(tasks.filter(retry_of__in=newer).values_list("pk", "retry_of_id"))
+        leads_to |= {pk: leads_to[of] for pk, of in retries}
+        newer = {pk for pk, _ in retries}
+    return found

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 
 from ...conf import options
-from ...errors import InvalidCall
+from ...errors import InvalidCall, InvalidPayload, UnstorableResult
 from ...models import Step
 from ...models.workflows import MAX_NAME
 from ...rules.payload import Budget, canonical, check_size, checked_text, dump
@@ -22,6 +22,9 @@ from ..lease import Lease
 
 CALLBACK = "then"
 """The step by which a callback knows its batch."""
+
+UNTIL = ":until"
+"""Ends the name of the step that remembers how long a signal is waited for."""
 
 
 class Kind(StrEnum):
@@ -53,7 +56,7 @@ class Memory:
 
     def visit(self, name: str, kind: Kind) -> bool:
         """Whether the step is remembered already. Every name may come once in an attempt."""
-        checked_name(name)
+        checked_name(name.removesuffix(UNTIL) if kind is Kind.WAIT else name)
         self.check_transaction(name)
         if name in self.visited:
             raise InvalidCall(
@@ -100,8 +103,11 @@ def one_commit(lease: Lease) -> Iterator[None]:
 
 def write(lease: Lease, name: str, kind: Kind, result: Any) -> Any:
     budget = Budget(options(lease.backend).max_result_size, f"The result of step {name!r}")
-    stored = canonical(result, budget.what, budget)
-    text = check_size(dump(stored), budget.limit, budget.what)
+    try:
+        stored = canonical(result, budget.what, budget)
+        text = check_size(dump(stored), budget.limit, budget.what)
+    except InvalidPayload as unfit:
+        raise UnstorableResult(str(unfit)) from unfit
     if engine_for(database(lease.backend)).remember(lease, name, kind, text) is None:
         raise_lost(lease)
     return stored

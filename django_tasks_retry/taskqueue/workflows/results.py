@@ -10,7 +10,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db.models import Exists, OuterRef
 
-from ...errors import InvalidCall, MembersFailed
+from ...errors import InvalidCall, MembersFailed, MembersGone
 from ...models import Task, TaskResult
 from ...querysets import TaskQuerySet
 from ...rules.status import Status
@@ -77,8 +77,9 @@ class Results:
         latest, newer = {pk: pk for pk in page}, dict(zip(page, page, strict=True))
         while newer:
             retries = members_of(self.batch, self.using).filter(retry_of__in=list(newer)).order_by("pk")
-            newer = {pk: newer[of] for pk, of in retries.values_list("pk", "retry_of_id")}
-            latest |= {member: pk for pk, member in newer.items()}
+            last = {newer[of]: pk for pk, of in retries.values_list("pk", "retry_of_id")}
+            latest |= last
+            newer = {pk: member for member, pk in last.items()}
         return latest
 
 
@@ -109,11 +110,15 @@ def check_errors(errors: str) -> None:
         raise InvalidCall(f"errors={errors!r}: give 'raise' or 'return'.")
 
 
-def results_of(batch: UUID, errors: str, using: str) -> Results:
+def results_of(batch: UUID, count: int, errors: str, using: str) -> Results:
     """The results; MembersFailed where some did not succeed and the caller does not take errors in their place."""
+    results = Results(batch, using)
+    stored = len(results)
+    if stored < count:
+        raise MembersGone(count - stored, count)
     if errors == "raise":
         check_success(batch, using)
-    return Results(batch, using)
+    return results
 
 
 def check_success(batch: UUID, using: str) -> None:

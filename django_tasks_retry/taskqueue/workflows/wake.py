@@ -18,14 +18,18 @@ from ...models import Signal, Task
 from ...rules.transitions import RESCHEDULE
 from ..consumer.receipts import Receipt
 from ..consumer.report import Report
+from ..engines import engine_for
 from ..events import events_of, write_events
 from ..locks import locked
 from ..producer.wakeup import notify_work
-from .batches import open_members, without_success
+from .batches import without_success
 
 logger = logging.getLogger("django_tasks_retry")
 BATCH, SIGNAL, FAIL_FAST = "batch:", "signal:", ":fail_fast"
 ACTOR = "queue"
+MOST = 1000
+"""Tasks that are woken at once."""
+FIRST = UUID(int=0)
 MOVED = ("pk", "attempts", "queue", "priority", "eta", "updated_at")
 
 
@@ -68,9 +72,12 @@ def try_to_wake(keys: Sequence[str], using: str) -> None:
 
 
 def wake(keys: Sequence[str], using: str) -> list[UUID]:
-    """Make due those of the tasks waiting for one of these whose wait is over. Returns them."""
-    waiting = Task.objects.using(using).suspended().filter(waits_for__in=keys)
-    return reschedule_ready(list(waiting.values_list("pk", "waits_for")), using)
+    """Make due those of the tasks waiting for one of these whose wait is over. Returns them.
+
+    A bounded number: where a crowd waits for one signal, the sweep wakes the others, and who sent it need not wait.
+    """
+    waiting = Task.objects.using(using).suspended().filter(waits_for__in=keys).order_by("waits_for", "pk")
+    return reschedule_ready(list(waiting.values_list("pk", "waits_for")[:MOST]), using)
 
 
 def reschedule_ready(waiting: Sequence[tuple[UUID, str]], using: str) -> list[UUID]:
@@ -121,9 +128,8 @@ class Hints:
         self.seen: dict[tuple[str, UUID], UUID] = {}
 
     def is_open(self, batch: UUID, using: str) -> bool:
-        members, seen = open_members(batch, using), self.seen.pop((using, batch), None)
-        found = members.filter(pk__gte=seen).values_list("pk", flat=True).first() if seen else None
-        found = found or members.values_list("pk", flat=True).first()
+        engine, seen = engine_for(using), self.seen.pop((using, batch), None)
+        found = (seen and engine.open_member(batch, seen)) or engine.open_member(batch, FIRST)
         if found is not None:
             if len(self.seen) >= self.MOST:
                 self.seen.pop(next(iter(self.seen)), None)

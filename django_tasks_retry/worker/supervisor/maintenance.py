@@ -25,7 +25,7 @@ from .schedules import LOOK_SECONDS, ScheduleTicker
 
 logger = logging.getLogger(__name__)
 RECOVER_SECONDS = 1.0
-SWEEP_SECONDS = 1.0
+SWEEP_SECONDS = 0.5
 EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
 PRUNE_AGAIN_SECONDS = 30.0
@@ -97,8 +97,13 @@ class Maintenance:
         return len(receipts)
 
     def wake_waiting(self) -> int:
-        """Tasks whose waker died between its commit and the wake."""
-        return len(self.database.call(self.sweep)) if self.sweeping.is_due() else 0
+        """Tasks whose waker died between its commit and the wake; where a crowd waited, again in the next round."""
+        if not self.sweeping.is_due():
+            return 0
+        woken = self.database.call(self.sweep)
+        if self.sweep.is_behind:
+            self.sweeping.hurry()
+        return len(woken)
 
     @property
     def is_pruning(self) -> bool:

@@ -1,0 +1,7 @@
+-- Open member: the first unfinished one from a place in a batch on, or of a later batch.
+-- By a range of an index and in its order, for the reason given in suspended.sql.
+SELECT m.batch, m.id
+FROM django_tasks_retry_task AS m
+WHERE m.status IN ('PENDING', 'RUNNING') AND m.batch IS NOT NULL AND (m.batch, m.id) >= (%(batch)s, %(id)s)
+ORDER BY m.batch, m.id
+LIMIT 1

@@ -37,6 +37,7 @@ def test_nothing_young_is_pruned(database):
     assert Task.objects.count() == 5
 
 
+@pytest.mark.plain_layout
 def test_each_status_has_its_own_retention(database, travel):
     one_of_each()
     travel(13.9 * DAY)
@@ -56,6 +57,7 @@ def test_unfinished_tasks_are_kept_for_ever(database, travel):
     assert left() == {"PENDING", "RUNNING"}
 
 
+@pytest.mark.plain_layout
 def test_results_and_events_go_with_their_task_and_with_no_other(database, travel):
     made = one_of_each()
     travel(15 * DAY)
@@ -94,6 +96,7 @@ def test_retention_may_be_given(database, travel):
     assert left() == {"PENDING", "RUNNING", "FAILED", "CANCELLED"}
 
 
+@pytest.mark.plain_layout
 def test_many_go_in_batches_each_its_own_few_statements(database, travel):
     finished(95)
     travel(91 * DAY)
@@ -150,6 +153,7 @@ def test_each_backend_prunes_its_own(database, travel, settings):
     assert Task.objects.get().backend == "default"
 
 
+@pytest.mark.plain_layout
 def test_a_page_on_which_all_is_kept_is_a_step_of_its_own(database, travel, settings):
     """So that a worker's database call stays short however much another backend keeps."""
     two_backends(settings, KEEP_CANCELLED=None)
@@ -159,6 +163,7 @@ def test_a_page_on_which_all_is_kept_is_a_step_of_its_own(database, travel, sett
     assert list(taskqueue.prune_pages(batch=2)) == [0, 0, 0]
 
 
+@pytest.mark.plain_layout
 @pytest.mark.fault("F88")
 def test_tasks_whose_ids_lie_in_the_future_are_pruned_like_others(database, travel, monkeypatch):
     real = time.time_ns()

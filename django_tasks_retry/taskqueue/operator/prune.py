@@ -15,6 +15,9 @@ from ...models import Step, Task, TaskEvent, TaskResult
 from ...rules.ids import first_of
 from ...rules.status import Status
 from ..database import database
+from ..partitions.drop import drop_past
+from ..partitions.layout import read_layout
+from ..partitions.rows import parted_pages
 from ..workflows.families import still_needed
 
 BATCH = 1000
@@ -33,6 +36,8 @@ def prune_pages(
 ) -> Iterator[int]:
     """One page at a time, so that no step takes long; 0 for a page on which everything is kept."""
     using = database(backend)
+    if keep is None and (layout := read_layout(using)):
+        yield from drop_past(layout, using)
     for past in past_pages(backend, keep or {}, batch):
         yield delete(past, backend, using) if past else 0
 
@@ -53,11 +58,13 @@ def past_pages(backend: str, keep: Mapping[Status, float | None], batch: int) ->
     }
     if not limits:
         return
-    for page in pages(max(limits.values()), moment, batch, using):
+    before = max(limits.values())
+    parted = parted_pages(backend, dict(keep), before, batch, using)
+    for page in pages(before, moment, batch, using) if parted is None else parted:
         yield [
             task_id
             for task_id, status, finished_at in page
-            if (limit := limits.get(Status(status))) and finished_at < limit
+            if (limit := limits.get(Status(status))) and finished_at is not None and finished_at < limit
         ]
 
 

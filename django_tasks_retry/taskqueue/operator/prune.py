@@ -14,7 +14,8 @@ from ...conf import options
 from ...models import Step, Task, TaskEvent, TaskResult
 from ...rules.ids import first_of
 from ...rules.status import Status
-from ..database import database
+from ..database import as_array, database, fetch, is_postgresql
+from ..engines.statements import read_sql
 from ..partitions.drop import drop_past
 from ..partitions.layout import read_layout
 from ..partitions.rows import parted_pages
@@ -22,6 +23,7 @@ from ..workflows.families import still_needed
 
 BATCH = 1000
 DAY_MS = 86_400_000
+PRUNE = read_sql("prune")
 
 
 def prune(
@@ -99,6 +101,18 @@ def a_day_after(moment: datetime) -> UUID:
 
 def delete(past: Sequence[UUID], backend: str, using: str) -> int:
     """Those of this backend: in one database others may keep theirs for longer."""
+    done, rest = delete_at_once(past, backend, using) if is_postgresql(using) else (0, past)
+    return done + (delete_by_family(rest, backend, using) if rest else 0)
+
+
+def delete_at_once(past: Sequence[UUID], backend: str, using: str) -> tuple[int, list[UUID]]:
+    """How many of them went, and those that are members of a batch."""
+    with transaction.atomic(using=using):
+        [[done, members]] = fetch(PRUNE, {"ids": as_array(past), "backend": backend}, using)
+    return done, members
+
+
+def delete_by_family(past: Sequence[UUID], backend: str, using: str) -> int:
     others = Task.objects.using(using).filter(pk__in=past).exclude(backend=backend)
     kept = set(others.values_list("pk", flat=True)) | still_needed(past, using)
     ids = [task_id for task_id in past if task_id not in kept]

@@ -11,6 +11,7 @@ import pytest
 from django.db import connections
 
 from django_tasks_retry import call, guard, taskqueue
+from django_tasks_retry.checks import check_partitions
 from django_tasks_retry.models import Step, Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.periods import Period, Stretch, stretch_named
 from django_tasks_retry.rules.status import Status
@@ -191,12 +192,14 @@ def test_somebody_who_reads_for_long_puts_it_off_and_stops_nobody(parted, travel
     assert first not in stretches(parted)
 
 
-def test_tables_are_made_ahead_of_time_and_once(parted):
+def test_tables_are_made_ahead_of_time_and_once(parted, travel):
+    before = stretches(parted)
+    assert len(before) == ahead.AHEAD + 1
     list(taskqueue.keep_up())
-    names = [stretch.name for stretch in stretches(parted)]
-    assert len(names) == ahead.AHEAD + 1
+    assert stretches(parted) == before
+    travel(DAY)
     list(taskqueue.keep_up())
-    assert [stretch.name for stretch in stretches(parted)] == names
+    assert stretches(parted) == [*before, before[-1].next]
     assert not guard.missing(parted)
 
 
@@ -227,12 +230,25 @@ def test_without_a_table_for_its_time_a_task_is_done_like_any_other(parted, trav
     assert TaskEvent.objects.count() == 0
 
 
-def test_a_table_that_cannot_be_made_is_told_and_stops_nothing(parted, caplog, monkeypatch):
+def test_a_table_that_cannot_be_made_is_told_and_stops_nothing(parted, travel, caplog):
+    in_the_way = f"{Task._meta.db_table}_{stretches(parted)[-1].next.name}"
+    travel(DAY)
     with connections[parted].cursor() as cursor:
-        cursor.execute(f"CREATE TABLE {Task._meta.db_table}_{today(parted).next.name} ()")
+        cursor.execute(f"CREATE TABLE {in_the_way} ()")
     with caplog.at_level(logging.WARNING):
         list(taskqueue.keep_up())
     with connections[parted].cursor() as cursor:
-        cursor.execute(f"DROP TABLE {Task._meta.db_table}_{today(parted).next.name}")
+        cursor.execute(f"DROP TABLE {in_the_way}")
     assert "has no partition for" in caplog.text
     assert done(1)
+    list(taskqueue.keep_up())
+    assert in_the_way.endswith(stretches(parted)[-1].name)
+
+
+def test_a_check_tells_what_is_missing_and_what_is_never_dropped(parted, travel, configure):
+    assert check_partitions(parted) == []
+    travel(ahead.AHEAD * DAY)
+    [late] = check_partitions(parted)
+    assert "There is no partition for" in late.msg
+    configure(KEEP_SUCCESS=None)
+    assert any("ever dropped" in message.msg for message in check_partitions(parted))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -176,3 +177,26 @@ def test_tasks_whose_ids_lie_in_the_future_are_pruned_like_others(database, trav
     travel(2 * DAY)
     assert list(taskqueue.prune()) == [5, 5]
     assert not Task.objects.filter(pk__in=[task.pk for task in ahead]).exists()
+
+
+@pytest.mark.plain_layout
+def test_what_is_deleted_stands_in_a_file_first(database, travel, configure, tmp_path):
+    configure(EXPORT_TO=str(tmp_path))
+    made = one_of_each()
+    travel(15 * DAY)
+    list(taskqueue.prune())
+    [path] = tmp_path.iterdir()
+    [line] = path.read_text().splitlines()
+    written = json.loads(line)
+    assert written["task"]["id"] == str(made[Status.SUCCESS].pk)
+    assert written["result"]["result"] == "done"
+    assert [event["kind"] for event in written["events"]] == ["task.running", "task.completed"]
+
+
+def test_nothing_is_deleted_where_it_cannot_be_written(database, travel, configure, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    configure(EXPORT_TO=str(tmp_path / "file"))
+    one_of_each()
+    travel(400 * DAY)
+    assert list(taskqueue.prune()) == []
+    assert Task.objects.count() == 5

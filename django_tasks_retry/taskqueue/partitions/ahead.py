@@ -34,14 +34,10 @@ def wanted(layout: Layout, moment: datetime) -> Iterator[Stretch]:
         stretch = stretch.next
 
 
-def missing_ahead(layout: Layout, using: str) -> list[Stretch]:
-    return list(wanted(layout, now(using)))
-
-
 def create_ahead(layout: Layout, using: str) -> int:
     """How many were made. Tells why where one was not, and leaves it to the next time."""
     made = 0
-    for stretch in missing_ahead(layout, using):
+    for stretch in list(wanted(layout, now(using))):
         try:
             made += create(stretch, using)
         except DatabaseError as error:

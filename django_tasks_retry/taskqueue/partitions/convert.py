@@ -22,6 +22,7 @@ from ...guard.conditions import TASK
 from ...rules.ids import time_of
 from ...rules.periods import Period, Stretch
 from ..database import fetch, is_postgresql
+from .ahead import create_ahead
 from .layout import Layout, read_layout
 from .parents import PROMISE, lay_out, make_whole
 from .tables import create_tables, short_locks
@@ -43,10 +44,11 @@ SELECT DISTINCT conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' 
 
 
 def partition(using: str, period: Period, backends: Sequence[str], say: Say = lambda _: None) -> Layout:
-    """Partition the history of this database. Where it is already, nothing happens."""
+    """Partition the history of this database. Where it is already, tables are made ahead of time."""
     check_possible(using)
     if (layout := read_layout(using)) is not None:
-        return layout
+        create_ahead(layout, using)
+        return read_layout(using) or layout
     layout = Layout(period, tuple(backends))
     if not insistently(lambda: begin_empty(using, layout), say):
         stretch = promise(using, period, say)
@@ -55,6 +57,7 @@ def partition(using: str, period: Period, backends: Sequence[str], say: Say = la
             validate(table, using)
         say("Changing over.")
         insistently(lambda: change_over(using, layout, stretch), say)
+    create_ahead(read_layout(using) or layout, using)
     return read_layout(using) or layout
 
 

@@ -21,6 +21,8 @@ from ...guard.conditions import TASK
 from ...rules.periods import Stretch
 from ..database import fetch
 from ..engines.statements import read_sql
+from ..operator.export import Export
+from .export import export_pages
 from .layout import Layout, tables_of
 from .tables import short_locks
 
@@ -54,12 +56,18 @@ def past_stretches(layout: Layout, moment: datetime) -> list[Stretch]:
     return [stretch for stretch in layout.stretches if stretch.end + stretch.period.length + kept <= moment]
 
 
-def drop_past(layout: Layout, using: str) -> Iterator[int]:
-    """About how many tasks went with each period. One that cannot go now is left to the next time."""
+def drop_past(layout: Layout, using: str, export: Export | None = None) -> Iterator[int]:
+    """About how many tasks went with each period. One that cannot go now is left to the next time.
+
+    With an export none goes before all of it is written; 0 after each page of that.
+    """
     for stretch in past_stretches(layout, now(using)):
         try:
-            yield drop(stretch, using) if is_free(stretch, using) else 0
-        except DatabaseError as error:
+            if is_free(stretch, using):
+                if export is not None:
+                    yield from (0 for _ in export_pages(stretch, export, using))
+                yield drop(stretch, using)
+        except (DatabaseError, OSError, ImportError) as error:
             logger.warning("history of %s is not dropped yet: %s", stretch.name, " ".join(str(error).split())[:200])
             yield 0
 

@@ -35,6 +35,14 @@ ARCHIVED = {
 }
 """Of each table of finished tasks: name → (when, function)."""
 
+KNOWN = {
+    "dtr_guard_known": (
+        "AFTER INSERT ON {table} REFERENCING NEW TABLE AS added FOR EACH STATEMENT",
+        "dtr_guard_known",
+    ),
+}
+"""Of the table of tasks, where there are such tables: its primary key does not know the ids in them, but results do."""
+
 UNMOVED = "IllegalMove: history takes in a finished task as it is, and from the table of tasks alone"
 
 

@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from ..clock import FUNCTION, create_clock, known_clocks
 from ..models import FIXED_COLUMNS
 from . import conditions
-from .archive import ARCHIVED, UNMOVED, families, unmoved
+from .archive import ARCHIVED, KNOWN, UNMOVED, families, unmoved
 from .conditions import (
     EVENT,
     EXPONENTIAL,
@@ -110,6 +110,12 @@ def postgresql_functions() -> list[str]:
         refusing_function("dtr_guard_delete", conditions.UNFINISHED_DELETE),
         plpgsql("dtr_guard_archive", refuse_if(unmoved(), UNMOVED), "SET enable_seqscan = off "),
         refusing_function("dtr_guard_archived", conditions.FINAL),
+        refuse_if_any(
+            "dtr_guard_known",
+            f"added AS a JOIN {ENDS} AS r ON r.task_id OPERATOR(pg_catalog.=) a.id",
+            "TRUE",
+            conditions.REPLACED,
+        ),
     ]
 
 
@@ -212,11 +218,16 @@ def triggers_of(parent: str) -> dict[str, str]:
 
     Triggers for each row come from the parent by themselves, and leave with its own.
     """
-    rows = ARCHIVED if parent == TASK else {n: (when, f) for n, (table, when, f) in ROWS.items() if table == parent}
+    if parent == TASK:
+        return definitions(ARCHIVED)
+    rows = {name: (when, function) for name, (table, when, function) in ROWS.items() if table == parent}
+    return definitions({name: row for name, row in rows.items() if "FOR EACH STATEMENT" in row[0]})
+
+
+def definitions(rows: Mapping[str, tuple[str, str]]) -> dict[str, str]:
     return {
         name: f"CREATE TRIGGER {name} {when} EXECUTE FUNCTION {{schema}}.{function}()"
         for name, (when, function) in rows.items()
-        if parent == TASK or "FOR EACH STATEMENT" in when
     }
 
 
@@ -226,7 +237,7 @@ def kind_of(when: str) -> str:
 
 def guard_version() -> str:
     """Changes whenever the guard's text does, so that an old guard is recognised."""
-    triggers = [sql for _, sql in postgresql_triggers().values()] + list(triggers_of(TASK).values())
+    triggers = [sql for _, sql in postgresql_triggers().values()] + list(definitions(ARCHIVED | KNOWN).values())
     text = "\n".join([*postgresql_functions(), *triggers])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -241,6 +252,8 @@ def install_on_postgresql(connection: BaseDatabaseWrapper) -> None:
         create(cursor, schema)
         for parent, child in kin:
             create_triggers(cursor, schema, child, triggers_of(parent))
+        if TASK in dict(kin):
+            create_triggers(cursor, schema, TASK, definitions(KNOWN))
         cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
         seal(cursor, schema)
 
@@ -255,6 +268,11 @@ def families_in(cursor: Any, search_path: str) -> list[tuple[str, str]]:
 def guard_parent(cursor: Any, table: str) -> None:
     """For a table that takes the place of another one. In a transaction."""
     guard_table(cursor, table, {name: sql for name, (its, sql) in postgresql_triggers().items() if its == table})
+
+
+def guard_known_ids(cursor: Any) -> None:
+    """For the table of tasks, once some are elsewhere. In a transaction."""
+    guard_table(cursor, TASK, definitions(KNOWN))
 
 
 def guard_child(cursor: Any, parent: str, child: str) -> None:
@@ -273,7 +291,7 @@ def guard_table(cursor: Any, table: str, triggers: Mapping[str, str]) -> None:
 def seal(cursor: Any, schema: str, tables: Collection[str] = ()) -> None:
     """Write on each trigger what it must be; on those of some tables, or on all."""
     for table, name, text, comment in postgresql_seals(cursor):
-        if name in {*ROWS, *ARCHIVED} and text != comment and (not tables or table in tables):
+        if name in {*ROWS, *ARCHIVED, *KNOWN} and text != comment and (not tables or table in tables):
             cursor.execute(f"COMMENT ON TRIGGER {name} ON {schema}.\"{table}\" IS '{text}'")
 
 
@@ -312,7 +330,8 @@ def missing_on_postgresql(connection: BaseDatabaseWrapper) -> set[str]:
 def required(kin: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
     """Child and trigger, those for each row included."""
     of_table = {parent: [name for name, (table, *_) in ROWS.items() if table == parent] for parent, _ in kin}
-    return {(child, name) for parent, child in kin for name in (ARCHIVED if parent == TASK else of_table[parent])}
+    needed = {(child, name) for parent, child in kin for name in (ARCHIVED if parent == TASK else of_table[parent])}
+    return needed | ({(TASK, name) for name in KNOWN} if TASK in dict(kin) else set())
 
 
 # By what a trigger does, not by how the server prints it: that changes with search_path, with its version, and once it

@@ -66,6 +66,15 @@ def uuid_like(using):
     return str(task.pk)[:-4] + "abcd"
 
 
+def test_no_new_task_takes_the_id_of_one_that_has_moved(parted, part):
+    columns = (
+        "id, run_id, func_path, args, kwargs, metadata, backend, max_attempts, timeout, interval, created_at, queue"
+    )
+    fresh = f"{columns}, priority, eta, refunds, attempts, updated_at"
+    copied = fresh.replace("attempts, updated_at", "0, updated_at").replace("max_0", "max_attempts")
+    refused(parted, f"INSERT INTO {TASK} ({fresh}, status) SELECT {copied}, 'PENDING' FROM {TASK}_{part}")
+
+
 def test_a_task_does_not_change_on_its_way(parted, travel):
     done()
     name = today(parted).name

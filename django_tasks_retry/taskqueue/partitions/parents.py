@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ...guard import guard_child, guard_parent, seal
+from ...guard import guard_child, guard_known_ids, guard_parent, seal
 from ...guard.archive import PARTITIONED
 from ...guard.conditions import EVENT, RESULT, STEP, TASK
 from ...rules.periods import Stretch
@@ -38,6 +38,7 @@ def lay_out(cursor: Any, layout: Layout, first: Stretch | None) -> None:
         create_like(cursor, table, f"{table}_kept")
         cursor.execute(f"ALTER TABLE {table} ATTACH PARTITION {table}_kept DEFAULT")
         guard_family(cursor, table, [f"{table}_kept"] + ([before] if first else []))
+    guard_known_ids(cursor)
     cursor.execute(f"COMMENT ON TABLE {RESULT} IS '{layout.mark}'")
     seal(cursor, schema)
 
@@ -125,3 +126,4 @@ def bring_tasks_back(cursor: Any) -> None:
         cursor.execute(f"INSERT INTO {TASK} SELECT * FROM {archive}")
         cursor.execute(f"DROP TABLE {archive}")
     cursor.execute(f"ALTER TABLE {TASK} ENABLE TRIGGER USER")
+    cursor.execute(f"DROP TRIGGER IF EXISTS dtr_guard_known ON {TASK}")

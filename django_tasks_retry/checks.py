@@ -22,6 +22,7 @@ from .models import Task, TaskEvent, TaskResult
 from .rules.backoff import Schedule, has_unreachable_delays
 from .taskqueue import database
 from .taskqueue.lanes.code import lane_problems
+from .taskqueue.partitions.summaries import partition_problems
 from .taskqueue.producer import discovery
 from .taskqueue.schedules.code import problems
 
@@ -62,7 +63,7 @@ def check_database(alias: str) -> list[CheckMessage]:
                 id="django_tasks_retry.W002",
             )
         )
-    return messages + check_guard(alias)
+    return messages + check_guard(alias) + check_partitions(alias)
 
 
 @register(Tags.models)
@@ -101,6 +102,21 @@ def check_guard(alias: str) -> list[CheckMessage]:
             hint="Run manage.py migrate, which installs the guard. Was a trigger disabled by hand?",
             id="django_tasks_retry.E001",
         )
+    ]
+
+
+def check_partitions(alias: str) -> list[CheckMessage]:
+    try:
+        problems = partition_problems(alias)
+    except DatabaseError:
+        return []
+    return [
+        checks.Warning(
+            f"History in database {alias!r} is partitioned. {problem}",
+            hint="Workers make partitions ahead of time where they own the tables. By hand: manage.py tasks partition",
+            id="django_tasks_retry.W014",
+        )
+        for problem in problems
     ]
 
 

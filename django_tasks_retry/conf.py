@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -26,6 +28,7 @@ DAY = 86400.0
 MAX_RELEASE = 100
 SHORTEST_TOKEN = 16
 MOST_LINES = 1000
+EXPORT_FORMATS = ("jsonl", "parquet")
 OURS = "django_tasks_retry.backend.RetryBackend"
 
 
@@ -47,6 +50,8 @@ class QueueOptions:
     keep_success: float | None = 14 * DAY  # None keeps them for ever
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
+    export_to: str | None = None  # a folder, to which tasks are written before they are pruned
+    export_as: str = "jsonl"  # or "parquet", by pyarrow; of periods of a partitioned history
     release: str = ""  # of the project, as operators know it: a tag or a commit
     admin_email_interval: float | None = 3600.0  # between two mails about one failure; None mails each
     task_modules: Sequence[str] = ()  # imported by workers beside the `tasks` module of each installed app
@@ -110,6 +115,16 @@ def check_size(value: int) -> None:
 def check_retention(value: float | None) -> None:
     if value is not None and not value > 0:
         raise ValueError(f"{value!r}: give seconds, or None to keep them for ever.")
+
+
+def check_export_to(value: object) -> None:
+    if value is not None and not (isinstance(value, str | PathLike) and Path(value).is_absolute()):
+        raise ValueError(f"{value!r}: give the absolute path of a folder, or None.")
+
+
+def check_export_as(value: object) -> None:
+    if value not in EXPORT_FORMATS:
+        raise ValueError(f"{value!r}: give one of {', '.join(EXPORT_FORMATS)}.")
 
 
 def check_release(value: str) -> None:
@@ -184,6 +199,8 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "KEEP_SUCCESS": check_retention,
     "KEEP_FAILED": check_retention,
     "KEEP_CANCELLED": check_retention,
+    "EXPORT_TO": check_export_to,
+    "EXPORT_AS": check_export_as,
     "RELEASE": check_release,
     "ADMIN_EMAIL_INTERVAL": check_interval,
     "TASK_MODULES": check_task_modules,

@@ -18,6 +18,7 @@ TaskQueueError
 ├── IllegalMove             the task's status does not allow what was asked
 ├── LeaseLost               a report came late, from somebody else, or for a task that is gone
 ├── GuardMissing            the database does not enforce the contract
+├── CannotPartition         history cannot be partitioned in this database
 └── NotMigrated             the tables of the queue are not there
 
 Raised by task functions to steer their own retries (not errors of the queue):
@@ -126,6 +127,10 @@ class IllegalMove(TaskQueueError):
 
 class GuardMissing(TaskQueueError):
     """The database does not enforce the contract."""
+
+
+class CannotPartition(TaskQueueError):
+    """History cannot be partitioned in this database."""
 
 
 class NotMigrated(TaskQueueError):

@@ -42,6 +42,9 @@ OPTIONS = {
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
     "LOG_LINES": "How many of the last lines that an attempt logged are kept with its ``task.failed`` event, in 16 KiB "
     "at the most. 0 keeps none.",
+    "EXPORT_TO": "The absolute path of a folder. Tasks are written there before retention forgets them, or are not "
+    "forgotten; see :ref:`export-history`.",
+    "EXPORT_AS": "``parquet`` writes the periods of a partitioned history as Parquet, by pyarrow, not as JSON lines.",
     "RELEASE": "The project's release, as operators know it: a tag or a commit. Workers register with it, and the "
     "console compares it where a task that worked begins to fail.",
     "ADMIN_EMAIL_INTERVAL": "Seconds between two mails to ``ADMINS`` about the same failure, from one process. "

@@ -10,8 +10,11 @@ import pytest
 from django.conf import settings as django_settings
 
 from django_tasks_retry import clock
+from django_tasks_retry.rules.periods import Period
+from django_tasks_retry.taskqueue.partitions.convert import partition
 from tests import pg
 from tests.faults.marker import pytest_configure, pytest_generate_tests, pytest_itemcollected  # noqa: F401
+from tests.partitions.at_once import archive_at_once
 from tests.router import CurrentDatabase
 from tests.worker.trouble import Server
 
@@ -33,6 +36,8 @@ MIRRORS = {
     "verify",
 }
 """The rooms that coverage is asked of. The others repeat what these do, and measuring them would take long."""
+LAYOUT = os.environ.get("LAYOUT", "")
+"""`LAYOUT=partitioned pytest tests/contract` runs it on PostgreSQL with history in partitions."""
 ALIASES = {"sqlite": "default", "postgresql": "postgresql"}
 
 
@@ -56,11 +61,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if MIRRORS.isdisjoint(item.path.parts):
             item.add_marker(pytest.mark.no_cover)
+        if LAYOUT and item.get_closest_marker("plain_layout"):
+            item.add_marker(pytest.mark.skip(reason="about tables that are not partitioned"))
         fixtures = getattr(item, "fixturenames", ())
         if "committed" in fixtures:
             item.add_marker(pytest.mark.django_db(transaction=True, databases=list(ALIASES.values())))
         elif "database" in fixtures:
             item.add_marker(pytest.mark.django_db(databases=list(ALIASES.values())))
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    if LAYOUT:
+        with django_db_blocker.unblock():
+            partition("postgresql", Period.DAY, ["default"])
+
+
+@pytest.fixture(autouse=bool(LAYOUT))
+def archived_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where history is partitioned, what succeeds is moved to it before the next statement of the test."""
+    archive_at_once(monkeypatch)
 
 
 @pytest.fixture(params=sorted(ALIASES))

@@ -8,12 +8,23 @@ Installed after every `migrate`, because SQLite drops a table's triggers wheneve
 
 from .fixtures import close_after_fixture, open_for_fixture
 from .installation import ensure, has_tables, install, install_after_migrate, missing, remove_before_migrate
-from .postgresql import postgresql_functions, postgresql_seals, postgresql_triggers
+from .postgresql import (
+    guard_child,
+    guard_known_ids,
+    guard_parent,
+    postgresql_functions,
+    postgresql_seals,
+    postgresql_triggers,
+    seal,
+)
 from .sqlite import register_on_sqlite, sqlite_statements
 
 __all__ = [
     "close_after_fixture",
     "ensure",
+    "guard_child",
+    "guard_known_ids",
+    "guard_parent",
     "has_tables",
     "install",
     "install_after_migrate",
@@ -24,5 +35,6 @@ __all__ = [
     "postgresql_triggers",
     "register_on_sqlite",
     "remove_before_migrate",
+    "seal",
     "sqlite_statements",
 ]

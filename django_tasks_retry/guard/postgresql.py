@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -15,6 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from ..clock import FUNCTION, create_clock, known_clocks
 from ..models import FIXED_COLUMNS
 from . import conditions
+from .archive import ARCHIVED, KNOWN, UNMOVED, families, unmoved
 from .conditions import (
     EVENT,
     EXPONENTIAL,
@@ -83,9 +85,15 @@ def refuse_if_any(name: str, rows: str, where: str, message: str) -> str:
     return plpgsql(name, refuse_if(exists(rows, in_full(where)), message), "SET enable_seqscan = off ")
 
 
+# Where history is partitioned, finished tasks lie in tables that inherit from this one. What moves never does.
+HOT = f"ONLY {{schema}}.{TASK}"
+KEPT = f"{{schema}}.{TASK}"
+ENDS = f"{{schema}}.{RESULT}"
+
+
 def lacks(table: str, where: str) -> str:
     """No row of the table is like that. By its index, whatever the statistics say."""
-    return f"(SELECT TRUE FROM {{schema}}.{table} WHERE {where} LIMIT 1) IS NULL"  # noqa: S608 - names of our own
+    return f"(SELECT TRUE FROM {table} WHERE {where} LIMIT 1) IS NULL"  # noqa: S608 - names of our own
 
 
 def postgresql_functions() -> list[str]:
@@ -100,6 +108,14 @@ def postgresql_functions() -> list[str]:
         refusing_function("dtr_guard_call", conditions.FIXED),
         refusing_function("dtr_guard_append_only", conditions.APPEND_ONLY),
         refusing_function("dtr_guard_delete", conditions.UNFINISHED_DELETE),
+        plpgsql("dtr_guard_archive", refuse_if(unmoved(), UNMOVED), "SET enable_seqscan = off "),
+        refusing_function("dtr_guard_archived", conditions.FINAL),
+        refuse_if_any(
+            "dtr_guard_known",
+            f"added AS a JOIN {ENDS} AS r ON r.task_id OPERATOR(pg_catalog.=) a.id",
+            "TRUE",
+            conditions.REPLACED,
+        ),
     ]
 
 
@@ -126,15 +142,15 @@ def move_function() -> str:
 
 def insert_functions() -> list[str]:
     """A final move comes with its result, a result with its final move, an event with its move; none lies."""
-    no_result = f"{finished('m')} AND {lacks(f'{RESULT} AS r', conditions.result_agrees('r', 'm'))}"
-    no_end = lacks(f"{TASK} AS t", conditions.result_agrees("a", "t"))
+    no_result = f"{finished('m')} AND {lacks(f'{ENDS} AS r', conditions.result_agrees('r', 'm'))}"
+    no_end = lacks(f"{HOT} AS t", conditions.result_agrees("a", "t"))
     never = (
-        f"{no_end} AND (a.finished_at = {THIS_STATEMENT} OR {lacks(f'{TASK} AS t', conditions.may_end_so('a', 't'))})"
+        f"{no_end} AND (a.finished_at = {THIS_STATEMENT} OR {lacks(f'{HOT} AS t', conditions.may_end_so('a', 't'))})"
     )
-    is_gone = lacks(f"{RESULT} AS r", "r.task_id = NEW.task_id")
-    left = f"{lacks(f'{TASK} AS t', conditions.result_agrees('NEW', 't'))} AND NOT {is_gone}"
-    no_move = lacks(f"{TASK} AS t", conditions.event_agrees("a", "t"))
-    not_held = lacks(f"{TASK} AS t", conditions.step_is_held("a", "t")).replace("now()", f"{{schema}}.{FUNCTION}()")
+    is_gone = lacks(f"{ENDS} AS r", "r.task_id = NEW.task_id")
+    left = f"{lacks(f'{KEPT} AS t', conditions.result_agrees('NEW', 't'))} AND NOT {is_gone}"
+    no_move = lacks(f"{HOT} AS t", conditions.event_agrees("a", "t"))
+    not_held = lacks(f"{HOT} AS t", conditions.step_is_held("a", "t")).replace("now()", f"{{schema}}.{FUNCTION}()")
     return [
         refuse_if_any("dtr_guard_result", "moved AS m", no_result, conditions.NO_RESULT),
         refuse_if_any("dtr_guard_outcome_insert", "added AS a", never, conditions.NO_END),
@@ -197,13 +213,32 @@ def postgresql_triggers() -> dict[str, tuple[str, str]]:
     }
 
 
+def triggers_of(parent: str) -> dict[str, str]:
+    """What each partition of this table, or each table of finished tasks, must have: name → definition.
+
+    Triggers for each row come from the parent by themselves, and leave with its own.
+    """
+    if parent == TASK:
+        return definitions(ARCHIVED)
+    rows = {name: (when, function) for name, (table, when, function) in ROWS.items() if table == parent}
+    return definitions({name: row for name, row in rows.items() if "FOR EACH STATEMENT" in row[0]})
+
+
+def definitions(rows: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    return {
+        name: f"CREATE TRIGGER {name} {when} EXECUTE FUNCTION {{schema}}.{function}()"
+        for name, (when, function) in rows.items()
+    }
+
+
 def kind_of(when: str) -> str:
     return "CONSTRAINT TRIGGER" if "DEFERRABLE" in when else "TRIGGER"
 
 
 def guard_version() -> str:
     """Changes whenever the guard's text does, so that an old guard is recognised."""
-    text = "\n".join([*postgresql_functions(), *(sql for _, sql in postgresql_triggers().values())])
+    triggers = [sql for _, sql in postgresql_triggers().values()] + list(definitions(ARCHIVED | KNOWN).values())
+    text = "\n".join([*postgresql_functions(), *triggers])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -213,11 +248,51 @@ def install_on_postgresql(connection: BaseDatabaseWrapper) -> None:
         schema, search_path = cursor.fetchone()
         # Whoever may create operators in a schema of the path must not lend them to the conditions.
         cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+        kin = families_in(cursor, search_path)
         create(cursor, schema)
+        for parent, child in kin:
+            create_triggers(cursor, schema, child, triggers_of(parent))
+        if TASK in dict(kin):
+            create_triggers(cursor, schema, TASK, definitions(KNOWN))
         cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
-        for table, name, seal, _ in postgresql_seals(cursor):
-            if name in ROWS:
-                cursor.execute(f"COMMENT ON TRIGGER {name} ON {schema}.\"{table}\" IS '{seal}'")
+        seal(cursor, schema)
+
+
+def families_in(cursor: Any, search_path: str) -> list[tuple[str, str]]:
+    cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
+    kin = families(cursor)
+    cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+    return kin
+
+
+def guard_parent(cursor: Any, table: str) -> None:
+    """For a table that takes the place of another one. In a transaction."""
+    guard_table(cursor, table, {name: sql for name, (its, sql) in postgresql_triggers().items() if its == table})
+
+
+def guard_known_ids(cursor: Any) -> None:
+    """For the table of tasks, once some are elsewhere. In a transaction."""
+    guard_table(cursor, TASK, definitions(KNOWN))
+
+
+def guard_child(cursor: Any, parent: str, child: str) -> None:
+    """For a new partition, or a new table of finished tasks. In a transaction."""
+    guard_table(cursor, child, triggers_of(parent))
+
+
+def guard_table(cursor: Any, table: str, triggers: Mapping[str, str]) -> None:
+    cursor.execute("SELECT quote_ident(current_schema()), current_setting('search_path')")
+    schema, search_path = cursor.fetchone()
+    cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+    create_triggers(cursor, schema, table, triggers)
+    cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
+
+
+def seal(cursor: Any, schema: str, tables: Collection[str] = ()) -> None:
+    """Write on each trigger what it must be; on those of some tables, or on all."""
+    for table, name, text, comment in postgresql_seals(cursor):
+        if name in {*ROWS, *ARCHIVED, *KNOWN} and text != comment and (not tables or table in tables):
+            cursor.execute(f"COMMENT ON TRIGGER {name} ON {schema}.\"{table}\" IS '{text}'")
 
 
 def remove_from_postgresql(connection: BaseDatabaseWrapper) -> None:
@@ -233,6 +308,11 @@ def create(cursor: Any, schema: str) -> None:
     for sql in postgresql_functions():
         cursor.execute(sql.format(schema=schema))
     for name, (table, sql) in postgresql_triggers().items():
+        create_triggers(cursor, schema, table, {name: sql})
+
+
+def create_triggers(cursor: Any, schema: str, table: str, triggers: Mapping[str, str]) -> None:
+    for name, sql in triggers.items():
         qualified = f'{schema}."{table}"'
         cursor.execute(f"DROP TRIGGER IF EXISTS {name} ON {qualified}")
         cursor.execute(sql.format(schema=schema, table=qualified))
@@ -242,7 +322,16 @@ def missing_on_postgresql(connection: BaseDatabaseWrapper) -> set[str]:
     with connection.cursor() as cursor:
         sealed = {(table, name) for table, name, seal, comment in postgresql_seals(cursor) if seal == comment}
         clock = set() if clock_is_whole(cursor) else {FUNCTION}
-    return clock | {name for name, (table, *_) in ROWS.items() if (table, name) not in sealed}
+        kin = families(cursor)
+    absent = {name for name, (table, *_) in ROWS.items() if (table, name) not in sealed}
+    return clock | absent | {f"{name} on {child}" for child, name in required(kin) - sealed}
+
+
+def required(kin: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Child and trigger, those for each row included."""
+    of_table = {parent: [name for name, (table, *_) in ROWS.items() if table == parent] for parent, _ in kin}
+    needed = {(child, name) for parent, child in kin for name in (ARCHIVED if parent == TASK else of_table[parent])}
+    return needed | ({(TASK, name) for name in KNOWN} if TASK in dict(kin) else set())
 
 
 # By what a trigger does, not by how the server prints it: that changes with search_path, with its version, and once it
@@ -262,7 +351,7 @@ JOIN pg_class c ON c.oid = t.tgrelid
 JOIN pg_proc p ON p.oid = t.tgfoid
 JOIN pg_language l ON l.oid = p.prolang
 WHERE c.relnamespace = quote_ident(current_schema())::regnamespace
-    AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')
+    AND (NOT t.tgisinternal OR t.tgparentid <> 0) AND t.tgenabled IN ('O', 'A')
 """
 CLOCK = """
 SELECT p.prosrc

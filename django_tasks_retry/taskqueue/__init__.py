@@ -28,6 +28,7 @@ from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
 from .operator.intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
 from .operator.prune import prunable, prune, prune_pages
 from .operator.stats import LaneOutcomes, Stat, add_stats, forget_stats
+from .partitions.upkeep import keep_up
 from .producer.enqueue import Request, enqueue, enqueue_many, enqueue_stream
 from .schedules.code import listed_names, stop_vanished, sync_schedules
 from .schedules.control import pause_schedule, resume_schedule, run_schedule_now
@@ -89,6 +90,7 @@ __all__ = [
     "forget_stats",
     "heartbeat",
     "is_work_due",
+    "keep_up",
     "leases_of",
     "limit_lane",
     "listed_names",

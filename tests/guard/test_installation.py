@@ -72,6 +72,7 @@ def definitions(using):
         return cursor.fetchall()
 
 
+@pytest.mark.plain_layout
 def test_each_dropped_trigger_is_missed_and_put_back(database):
     for trigger in NAMES[connections[database].vendor]:
         drop(database, trigger)
@@ -129,6 +130,7 @@ def test_a_hollowed_function_is_missed(database):
     is_whole(database)
 
 
+@pytest.mark.plain_layout
 @on_postgresql
 def test_a_trigger_of_the_same_name_on_another_table_does_not_count(database):
     drop(database, "dtr_guard_event")

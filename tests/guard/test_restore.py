@@ -23,6 +23,7 @@ FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE t.tgname LIKE 'dtr_
 """
 
 
+@pytest.mark.plain_layout
 @pytest.mark.fault("F75")
 @on_postgresql
 @pytest.mark.parametrize("search_path", ["public", "pg_catalog", "pg_catalog, public", ""])

@@ -138,7 +138,7 @@ FOREIGN_LOCKS = (
     ),
     Mutant(
         "pruning waits for whoever locks a row",
-        (Edit("taskqueue/operator/prune.py", "select_for_update(skip_locked=True)", "select_for_update()"),),
+        (Edit("taskqueue/sql/prune.sql", "FOR UPDATE SKIP LOCKED", "FOR UPDATE"),),
         (LOCKS + "test_pruning_passes_a_locked_task_by_and_finds_it_the_next_time",),
         on=PG,
     ),

@@ -50,6 +50,7 @@ class Plan:
     threads: int = 8
     seconds: float = 3600.0
     untimed: bool = False
+    partitioned: bool = False
     folder: Path = field(default_factory=Path)
 
 
@@ -100,6 +101,8 @@ def set_up(plan: Plan, database: PostgreSQL | SQLite) -> None:
     call_command("migrate", verbosity=0)
     if isinstance(database, PostgreSQL):
         grant_role(database)
+    if plan.partitioned:
+        call_command("tasks", "partition", "--by", "hour", verbosity=0)
 
 
 def crew_of(plan: Plan, place: dict[str, Any]) -> list[Supervisor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -37,6 +38,7 @@ def test_nothing_young_is_pruned(database):
     assert Task.objects.count() == 5
 
 
+@pytest.mark.plain_layout
 def test_each_status_has_its_own_retention(database, travel):
     one_of_each()
     travel(13.9 * DAY)
@@ -56,6 +58,7 @@ def test_unfinished_tasks_are_kept_for_ever(database, travel):
     assert left() == {"PENDING", "RUNNING"}
 
 
+@pytest.mark.plain_layout
 def test_results_and_events_go_with_their_task_and_with_no_other(database, travel):
     made = one_of_each()
     travel(15 * DAY)
@@ -94,6 +97,7 @@ def test_retention_may_be_given(database, travel):
     assert left() == {"PENDING", "RUNNING", "FAILED", "CANCELLED"}
 
 
+@pytest.mark.plain_layout
 def test_many_go_in_batches_each_its_own_few_statements(database, travel):
     finished(95)
     travel(91 * DAY)
@@ -150,6 +154,7 @@ def test_each_backend_prunes_its_own(database, travel, settings):
     assert Task.objects.get().backend == "default"
 
 
+@pytest.mark.plain_layout
 def test_a_page_on_which_all_is_kept_is_a_step_of_its_own(database, travel, settings):
     """So that a worker's database call stays short however much another backend keeps."""
     two_backends(settings, KEEP_CANCELLED=None)
@@ -159,6 +164,7 @@ def test_a_page_on_which_all_is_kept_is_a_step_of_its_own(database, travel, sett
     assert list(taskqueue.prune_pages(batch=2)) == [0, 0, 0]
 
 
+@pytest.mark.plain_layout
 @pytest.mark.fault("F88")
 def test_tasks_whose_ids_lie_in_the_future_are_pruned_like_others(database, travel, monkeypatch):
     real = time.time_ns()
@@ -171,3 +177,26 @@ def test_tasks_whose_ids_lie_in_the_future_are_pruned_like_others(database, trav
     travel(2 * DAY)
     assert list(taskqueue.prune()) == [5, 5]
     assert not Task.objects.filter(pk__in=[task.pk for task in ahead]).exists()
+
+
+@pytest.mark.plain_layout
+def test_what_is_deleted_stands_in_a_file_first(database, travel, configure, tmp_path):
+    configure(EXPORT_TO=str(tmp_path))
+    made = one_of_each()
+    travel(15 * DAY)
+    list(taskqueue.prune())
+    [path] = tmp_path.iterdir()
+    [line] = path.read_text().splitlines()
+    written = json.loads(line)
+    assert written["task"]["id"] == str(made[Status.SUCCESS].pk)
+    assert written["result"]["result"] == "done"
+    assert [event["kind"] for event in written["events"]] == ["task.running", "task.completed"]
+
+
+def test_nothing_is_deleted_where_it_cannot_be_written(database, travel, configure, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    configure(EXPORT_TO=str(tmp_path / "file"))
+    one_of_each()
+    travel(400 * DAY)
+    assert list(taskqueue.prune()) == []
+    assert Task.objects.count() == 5

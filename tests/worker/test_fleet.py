@@ -225,12 +225,12 @@ def test_only_the_elected_worker_prunes(database, travel):
     travel(400 * 86_400)
     one = Maintenance("me", "default", DatabaseCaller(database, 5.0), None, lambda ids: None)
     one.share_with(2, is_pruner=False)
-    one.prune_a_batch()
+    one.prune_pages()
     assert Task.objects.count() == 1
     one.share_with(2, is_pruner=True)
-    one.prune_a_batch()
-    assert one.is_pruning, "the next page follows at once"
+    one.prune_pages()
     assert Task.objects.count() == 0
+    assert not one.is_pruning, "one turn takes as many pages as it has time for"
 
 
 # Places in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -118,10 +119,19 @@ SHOWN = "SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)"
 FAILURES = read_sql("failures", shown=SHOWN, **ERROR)
 FAILED_SINCE = read_sql("failed_since", shown=SHOWN)
 HORIZON = read_sql("horizon")
-RESULT_KEY = f"{TaskResult._meta.db_table}_pkey"
+RESULT_KEY = re.compile(rf'"{TaskResult._meta.db_table}(_\w+)?_pkey"')
+"""Of the table, or of one of its partitions."""
+
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
 LAST_EVENT = "SELECT pg_sequence_last_value(pg_get_serial_sequence(%(table)s, 'id')::regclass)"
-ESTIMATE = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(table)s)"
+# With the tables of finished tasks, where history is partitioned.
+ESTIMATE = """
+SELECT CASE WHEN min(c.reltuples) FILTER (WHERE c.oid = to_regclass(%(table)s)) < 0 THEN -1
+    ELSE sum(GREATEST(c.reltuples, 0))::bigint END
+FROM pg_class AS c
+WHERE c.oid = to_regclass(%(table)s)
+    OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass(%(table)s))
+"""
 ESTIMATE_FAILURES = read_sql("estimate_failures")
 
 
@@ -143,7 +153,7 @@ class PostgreSQL(PostgreSQLProducer, PostgreSQLWorkflows):
         try:
             return statement()
         except IntegrityError as error:
-            if RESULT_KEY not in str(error) or connections[self.using].in_atomic_block:
+            if not RESULT_KEY.search(str(error)) or connections[self.using].in_atomic_block:
                 raise
         self.fetch(CLEAR_STRAYS)
         return statement()

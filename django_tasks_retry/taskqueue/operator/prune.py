@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -14,11 +15,18 @@ from ...conf import options
 from ...models import Step, Task, TaskEvent, TaskResult
 from ...rules.ids import first_of
 from ...rules.status import Status
-from ..database import database
+from ..database import as_array, database, fetch, is_postgresql
+from ..engines.statements import read_sql
+from ..partitions.drop import drop_past
+from ..partitions.layout import read_layout
+from ..partitions.rows import parted_pages
 from ..workflows.families import still_needed
+from .export import Export, export_of, export_tasks
 
+logger = logging.getLogger("django_tasks_retry")
 BATCH = 1000
 DAY_MS = 86_400_000
+PRUNE = read_sql("prune")
 
 
 def prune(
@@ -32,9 +40,15 @@ def prune_pages(
     *, backend: str = "default", keep: Mapping[Status, float | None] | None = None, batch: int = BATCH
 ) -> Iterator[int]:
     """One page at a time, so that no step takes long; 0 for a page on which everything is kept."""
-    using = database(backend)
+    using, export = database(backend), export_of(backend)
+    if keep is None and (layout := read_layout(using)):
+        yield from drop_past(layout, using, export)
     for past in past_pages(backend, keep or {}, batch):
-        yield delete(past, backend, using) if past else 0
+        try:
+            yield delete(past, backend, using, export) if past else 0
+        except OSError as error:
+            logger.warning("nothing is pruned, for it cannot be exported: %s", error)
+            return
 
 
 def prunable(*, backend: str = "default", batch: int = BATCH) -> Iterator[Counter[tuple[str, str]]]:
@@ -53,11 +67,13 @@ def past_pages(backend: str, keep: Mapping[Status, float | None], batch: int) ->
     }
     if not limits:
         return
-    for page in pages(max(limits.values()), moment, batch, using):
+    before = max(limits.values())
+    parted = parted_pages(backend, dict(keep), before, batch, using)
+    for page in pages(before, moment, batch, using) if parted is None else parted:
         yield [
             task_id
             for task_id, status, finished_at in page
-            if (limit := limits.get(Status(status))) and finished_at < limit
+            if (limit := limits.get(Status(status))) and finished_at is not None and finished_at < limit
         ]
 
 
@@ -90,17 +106,31 @@ def a_day_after(moment: datetime) -> UUID:
     return first_of(int(moment.timestamp() * 1000) + DAY_MS)
 
 
-def delete(past: Sequence[UUID], backend: str, using: str) -> int:
+def delete(past: Sequence[UUID], backend: str, using: str, export: Export | None = None) -> int:
     """Those of this backend: in one database others may keep theirs for longer."""
+    done, rest = (0, past) if export or not is_postgresql(using) else delete_at_once(past, backend, using)
+    return done + (delete_by_family(rest, backend, using, export) if rest else 0)
+
+
+def delete_at_once(past: Sequence[UUID], backend: str, using: str) -> tuple[int, Sequence[UUID]]:
+    """How many of them went, and those that are members of a batch."""
+    with transaction.atomic(using=using):
+        [[done, members]] = fetch(PRUNE, {"ids": as_array(past), "backend": backend}, using)
+    return done, members
+
+
+def delete_by_family(past: Sequence[UUID], backend: str, using: str, export: Export | None) -> int:
     others = Task.objects.using(using).filter(pk__in=past).exclude(backend=backend)
     kept = set(others.values_list("pk", flat=True)) | still_needed(past, using)
     ids = [task_id for task_id in past if task_id not in kept]
-    return delete_tasks(ids, using) if ids else 0
+    return delete_tasks(ids, using, export) if ids else 0
 
 
-def delete_tasks(ids: Sequence[UUID], using: str) -> int:
+def delete_tasks(ids: Sequence[UUID], using: str, export: Export | None = None) -> int:
     with transaction.atomic(using=using):
         ids = free(ids, using)
+        if export is not None:
+            export_tasks(ids, export, now(using), using)
         Task.objects.using(using).finished().filter(pk__in=ids)._raw_delete(using)
         TaskEvent.objects.using(using).filter(task_id__in=ids).delete()
         Step.objects.using(using).filter(task_id__in=ids).delete()

@@ -12,7 +12,7 @@ WITH unfinished AS MATERIALIZED (
     ORDER BY $order
     FOR NO KEY UPDATE OF t$skip_locked
 ), moved AS (
-    UPDATE django_tasks_retry_task AS t
+    UPDATE ONLY django_tasks_retry_task AS t
     SET status = 'CANCELLED',
         locked_by = NULL,
         lock_expires_at = NULL,

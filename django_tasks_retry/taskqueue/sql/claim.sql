@@ -25,7 +25,7 @@ WITH place AS MATERIALIZED (
     SELECT task.place
     FROM lane CROSS JOIN LATERAL (
         SELECT t.ctid AS place
-        FROM django_tasks_retry_task AS t
+        FROM ONLY django_tasks_retry_task AS t
         WHERE t.status = 'PENDING'
             AND t.queue = lane.queue
             AND t.priority = lane.priority
@@ -41,7 +41,7 @@ WITH place AS MATERIALIZED (
             AND $whom
             AND (t.expires_at IS NULL OR t.expires_at > django_tasks_retry_now() OR t.attempts > t.refunds)
             AND (t.follows_id IS NULL OR (
-                SELECT 1 FROM django_tasks_retry_task AS h WHERE h.id = t.follows_id AND h.finished_at IS NULL
+                SELECT 1 FROM ONLY django_tasks_retry_task AS h WHERE h.id = t.follows_id AND h.finished_at IS NULL
             ) IS NULL)
         ORDER BY t.eta, t.id
         LIMIT $quota
@@ -49,7 +49,7 @@ WITH place AS MATERIALIZED (
     ) AS task
     LIMIT %(limit)s::int
 ), claimed AS (
-    UPDATE django_tasks_retry_task AS t
+    UPDATE ONLY django_tasks_retry_task AS t
     SET status = 'RUNNING',
         attempts = t.attempts + 1,
         locked_by = %(worker)s::text,

@@ -15,7 +15,7 @@ WITH report AS (
     SELECT r.*, mine.place
     FROM report AS r CROSS JOIN LATERAL (
         SELECT $place AS place
-        FROM django_tasks_retry_task AS t
+        FROM ONLY django_tasks_retry_task AS t
         WHERE t.id = r.id
             AND t.locked_by = r.worker
             AND t.attempts = r.attempt
@@ -24,7 +24,7 @@ WITH report AS (
         FOR NO KEY UPDATE$skip_locked
     ) AS mine
 ), moved AS (
-    UPDATE django_tasks_retry_task AS t
+    UPDATE ONLY django_tasks_retry_task AS t
     SET status = r.status,
         eta = CASE r.status WHEN 'PENDING' THEN COALESCE(
             django_tasks_retry_now() + r.delay * interval '1 second', GREATEST(t.eta, '1900-01-01')

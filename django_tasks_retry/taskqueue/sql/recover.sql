@@ -11,7 +11,7 @@ WITH lost AS MATERIALIZED (
     LIMIT %(limit)s::int
     FOR NO KEY UPDATE SKIP LOCKED
 ), moved AS (
-    UPDATE django_tasks_retry_task AS t
+    UPDATE ONLY django_tasks_retry_task AS t
     SET status = CASE WHEN lost.has_budget THEN 'PENDING' ELSE 'FAILED' END,
         locked_by = NULL,
         lock_expires_at = NULL,

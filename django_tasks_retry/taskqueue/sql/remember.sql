@@ -4,7 +4,7 @@ INSERT INTO django_tasks_retry_step (task_id, name, kind, attempt, actor, ts, re
 SELECT mine.id, %(name)s::text, %(kind)s::text, mine.attempts, mine.locked_by, django_tasks_retry_now(), %(result)s::jsonb
 FROM (
     SELECT t.id, t.attempts, t.locked_by
-    FROM django_tasks_retry_task AS t
+    FROM ONLY django_tasks_retry_task AS t
     WHERE t.id = %(id)s
         AND t.locked_by = %(worker)s::text
         AND t.attempts = %(attempt)s::int

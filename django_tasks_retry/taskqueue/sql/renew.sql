@@ -7,7 +7,7 @@ WITH report AS (
     SELECT r.*, mine.place
     FROM report AS r CROSS JOIN LATERAL (
         SELECT t.ctid AS place
-        FROM django_tasks_retry_task AS t
+        FROM ONLY django_tasks_retry_task AS t
         WHERE t.id = r.id
             AND t.locked_by = r.worker
             AND t.attempts = r.attempt
@@ -16,7 +16,7 @@ WITH report AS (
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS mine
 )
-UPDATE django_tasks_retry_task AS t
+UPDATE ONLY django_tasks_retry_task AS t
 SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
     moved_by = r.moved_by || CASE WHEN right(t.moved_by, 2) = '++' THEN '' ELSE '+' END
 FROM accepted AS r

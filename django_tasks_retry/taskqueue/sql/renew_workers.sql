@@ -4,7 +4,7 @@
 -- that somebody forgot in an open transaction must not cost the worker all its leases.
 WITH leased AS MATERIALIZED (
     SELECT t.ctid AS place
-    FROM django_tasks_retry_task AS t
+    FROM ONLY django_tasks_retry_task AS t
     WHERE t.status = 'RUNNING'
         AND t.locked_by = ANY(%(workers)s::text[])
         AND t.lock_expires_at > django_tasks_retry_now()
@@ -12,7 +12,7 @@ WITH leased AS MATERIALIZED (
     ORDER BY t.id
     FOR NO KEY UPDATE SKIP LOCKED
 )
-UPDATE django_tasks_retry_task AS t
+UPDATE ONLY django_tasks_retry_task AS t
 SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
     moved_by = %(moved_by)s::text || CASE WHEN right(t.moved_by, 2) = '++' THEN '' ELSE '+' END
 FROM leased

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
 from uuid import UUID
 
 from ...taskqueue import (
@@ -13,6 +14,7 @@ from ...taskqueue import (
     forget_signals,
     forget_skipped,
     forget_stats,
+    keep_up,
     prune_pages,
     recover,
     tick_breakers,
@@ -29,6 +31,9 @@ SWEEP_SECONDS = 0.5
 EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
 PRUNE_AGAIN_SECONDS = 30.0
+ARCHIVE_SECONDS = 20.0
+PAGES_SECONDS = 0.2
+"""How long one turn goes on with pages: leases are renewed and children heard in between."""
 WORKERS_PER_SECOND = 4
 BREAKER_SECONDS = 5.0
 
@@ -46,13 +51,15 @@ class Maintenance:
         self.recovering = Every(RECOVER_SECONDS)
         self.sweeping, self.sweep = Every(SWEEP_SECONDS), Sweep(backend)
         self.expiring = Every(EXPIRE_SECONDS)
-        self.pruning = Every(PRUNE_SECONDS)
+        self.pruning, self.archiving = Every(PRUNE_SECONDS), Every(ARCHIVE_SECONDS)
         self.is_pruner = False
         self.breaking = Every(BREAKER_SECONDS)
         self.batches: Iterator[int] | None = None
+        self.moves: Iterator[int] | None = None
         self.schedules = ScheduleTicker(supervisor_id, backend, database, tell_enqueued)
         self.duties = (
-            self.prune_a_batch,
+            self.prune_pages,
+            self.archive_pages,
             self.recover_expired,
             self.expire_waiting,
             self.wake_waiting,
@@ -107,7 +114,7 @@ class Maintenance:
 
     @property
     def is_pruning(self) -> bool:
-        return self.batches is not None
+        return self.batches is not None or self.moves is not None
 
     def expire_waiting(self) -> int:
         """A bounded number at once; where there are more, again in the next round."""
@@ -121,25 +128,45 @@ class Maintenance:
                 self.expiring.hurry()
         return 0
 
-    def prune_a_batch(self) -> int:
+    def prune_pages(self) -> int:
         if self.is_pruner and self.pruning.is_due():
             self.batches = prune_pages(backend=self.backend)
             self.database.call(lambda: forget_stats(backend=self.backend))
             self.database.call(lambda: forget_skipped(backend=self.backend))
             self.database.call(lambda: forget_signals(backend=self.backend))
             self.database.call(lambda: forget_idle(self.backend))
-        if self.batches is None:
-            return 0
-        batches = self.batches
-        try:
-            done = self.database.call(lambda: next(batches, None))
-        except Unavailable:
-            # An iterator that was interrupted is at its end, which must not be taken for an answer of the database.
-            self.batches = None
-            self.pruning.hurry(PRUNE_AGAIN_SECONDS)
-            raise
-        if done:
-            logger.debug("pruned %d finished tasks", done)
-        elif done is None:
-            self.batches = None
+        if self.batches is not None:
+            try:
+                self.batches = self.go_on(self.batches, "pruned %d finished tasks")
+            except Unavailable:
+                self.batches = None
+                self.pruning.hurry(PRUNE_AGAIN_SECONDS)
+                raise
         return 0
+
+    def archive_pages(self) -> int:
+        """Where history is partitioned: tables ahead of time, and what has succeeded moved into them."""
+        if self.is_pruner and self.archiving.is_due():
+            self.moves = keep_up(self.backend)
+        if self.moves is not None:
+            try:
+                self.moves = self.go_on(self.moves, "moved %d finished tasks to their partitions")
+            except Unavailable:
+                self.moves = None
+                raise
+        return 0
+
+    def go_on(self, pages: Iterator[int], told: str) -> Iterator[int] | None:
+        """As many pages as fit into a turn; the rest of them, or None at their end.
+
+        An iterator that was interrupted is at its end, too, which must not be taken for an answer of the database.
+        """
+        done, end = 0, monotonic() + PAGES_SECONDS
+        while monotonic() < end:
+            page = self.database.call(lambda: next(pages, None))
+            if page is None:
+                break
+            done += page
+        if done:
+            logger.debug(told, done)
+        return None if page is None else pages

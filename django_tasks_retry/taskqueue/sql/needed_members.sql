@@ -1,0 +1,17 @@
+-- Needed members: one of a batch, among tasks that have succeeded, whose result somebody may still ask for: what waits
+-- for it, or began it all, has not ended.
+SELECT m.id
+FROM $archive AS m
+WHERE m.batch IS NOT NULL
+    AND (
+        EXISTS (
+            SELECT 1 FROM ONLY django_tasks_retry_task AS above
+            WHERE above.id IN (m.parent_id, m.run_id) AND above.finished_at IS NULL
+        )
+        OR EXISTS (
+            SELECT 1 FROM ONLY django_tasks_retry_task AS waiting
+            WHERE waiting.status = 'PENDING'
+                AND waiting.waits_for IN ('batch:' || m.batch, 'batch:' || m.batch || ':fail_fast')
+        )
+    )
+LIMIT 1

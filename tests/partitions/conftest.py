@@ -1,0 +1,36 @@
+"""A queue whose history is partitioned, on a database of its own: what is laid out by one test is put back after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from django_tasks_retry.rules.periods import Period
+from django_tasks_retry.taskqueue.partitions.convert import partition, unpartition
+from tests.conftest import LAYOUT
+from tests.router import CurrentDatabase
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Only PostgreSQL has partitions."""
+    monkeypatch.setattr(CurrentDatabase, "current", "postgresql")
+    return "postgresql"
+
+
+@pytest.fixture
+def whole(committed: str) -> Iterator[str]:
+    """PostgreSQL, not partitioned; whatever the test makes of it is put back."""
+    unpartition(committed)
+    yield committed
+    unpartition(committed)
+    if LAYOUT:
+        partition(committed, Period.DAY, ["default"])
+
+
+@pytest.fixture
+def parted(whole: str) -> str:
+    """With partitions from today on."""
+    partition(whole, Period.DAY, ["default"])
+    return whole

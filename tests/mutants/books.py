@@ -44,8 +44,8 @@ BOOKS = (
         (
             Edit(
                 "taskqueue/engines/sqlite.py",
-                "            write_events(events, self.using)\n        return taken",
-                "        write_events(events, self.using)\n        return taken",
+                "            write_rows(events, self.using)\n        return taken",
+                "        write_rows(events, self.using)\n        return taken",
             ),
         ),
         (PROMISES + "test_a_move_whose_events_cannot_be_written_is_not_made",),

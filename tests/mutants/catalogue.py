@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.books import BOOKS
 from tests.mutants.budgets import BUDGETS, CLOCKS
+from tests.mutants.bulk import BULK
 from tests.mutants.children import CHILDREN
 from tests.mutants.claiming import CLAIMING, KEYS_AND_ORDER
 from tests.mutants.console import CONSOLE
@@ -36,6 +37,7 @@ MUTANTS = (
     *BOUNDED,
     *FOREIGN_LOCKS,
     *BACKLOG,
+    *BULK,
     *CONSOLE,
     *INSTANTS,
     *GUARD,

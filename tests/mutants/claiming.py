@@ -149,7 +149,7 @@ KEYS_AND_ORDER = (
                 'on_conflict=""',
             ),
             Edit(
-                "taskqueue/engines/postgresql.py",
+                "taskqueue/engines/postgresql_producer.py",
                 "        sql, parameters, alike = statement(tasks)\n",
                 "        taken = {(held.queue, held.unique_key) for held in self.holders(tasks)}\n"
                 "        tasks = [task for task in tasks if (task.queue, task.unique_key) not in taken]\n"

@@ -33,7 +33,7 @@ ENQUEUES = (
     ),
     Mutant(
         "tasks are enqueued in the database of the first",
-        (Edit("taskqueue/producer/enqueue.py", "    if len(set(homes.values())) > 1:\n", "    if False:\n"),),
+        (Edit("taskqueue/producer/bulk.py", "    if len(set(homes.values())) > 1:\n", "    if False:\n"),),
         (ANSWERS + "test_tasks_of_two_databases_are_not_enqueued_together",),
     ),
     Mutant(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from django.db import IntegrityError, connections, transaction
@@ -54,11 +55,12 @@ def asked(wishes):
     return {"func": tasks.noop, **wishes}
 
 
-@pytest.mark.parametrize("ways", ["alone", "in pairs with a plain one", "all at once"])
+@pytest.mark.parametrize("ways", ["alone", "in pairs with a plain one", "in pairs with the next one", "all at once"])
 def test_each_call_is_stored_as_it_was_asked_whatever_stands_beside_it(database, ways):
     batches = {
         "alone": [[asked(one)] for one in UNLIKE],
         "in pairs with a plain one": [[asked(one), asked({})] for one in UNLIKE],
+        "in pairs with the next one": [[asked(one), asked(next_one)] for one, next_one in pairwise(UNLIKE)],
         "all at once": [[asked(one) for one in UNLIKE]],
     }[ways]
     for batch in batches:

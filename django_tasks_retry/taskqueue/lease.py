@@ -81,6 +81,7 @@ LEAN_COLUMNS = [name for name in COLUMNS if name not in PAYLOAD]
 """What is read of a lease by those who do not call its function, and must survive whatever its row holds."""
 JSON_PLACES = [COLUMNS.index(name) for name in (*PAYLOAD, "backoff")]
 SHORTEST_INTERVAL = 0.001
+DEEPEST = 1000
 
 
 class Unreadable(ValueError):
@@ -109,7 +110,32 @@ def decoded(text: str) -> Any:
     """Most calls have few arguments, and no metadata."""
     if text == "{}":
         return {}
-    return [] if text == "[]" else decode(text)[0]
+    if text == "[]":
+        return []
+    value = decode(text)[0]
+    return checked_depth(value) if len(text) > 2 * DEEPEST else value
+
+
+def check_depth(task: Task) -> None:
+    for value in (task.args, task.kwargs, task.metadata):
+        checked_depth(value)
+
+
+def checked_depth(value: Any) -> Any:
+    if is_deeper(value):
+        raise Unreadable(f"it is nested more than {DEEPEST} deep")
+    return value
+
+
+def is_deeper(value: Any) -> bool:
+    """Than any call that enqueue writes. Some versions of Python read it, but nothing that walks it would end well."""
+    level = [value]
+    for _ in range(DEEPEST):
+        inner = [each for each in level if isinstance(each, list | dict)]
+        level = [part for each in inner for part in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return False
+    return True
 
 
 def check_call(of: Lease | Task) -> None:

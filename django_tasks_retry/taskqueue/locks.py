@@ -15,7 +15,7 @@ from ..models import Task
 from ..querysets import TaskQuerySet
 from .database import is_postgresql
 from .database_errors import is_transient
-from .lease import Unreadable, check_call
+from .lease import Unreadable, check_call, check_depth
 
 logger = logging.getLogger("django_tasks_retry")
 LOCK_SECONDS = 5.0
@@ -76,6 +76,7 @@ def repeatable(tasks: TaskQuerySet, ids: Sequence[UUID]) -> list[Task]:
 def is_sound(task: Task) -> bool:
     try:
         check_call(task)
+        check_depth(task)
     except Unreadable:
         return False
     return True

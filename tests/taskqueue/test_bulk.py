@@ -117,7 +117,7 @@ def calls_a_task(requests) -> float:
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 @pytest.mark.parametrize(
     ("requests", "most"),
-    [([(tasks.noop,)] * 800, 20), ([(tasks.noop, [n, "text"]) for n in range(800)], 37)],
+    [([(tasks.noop,)] * 800, 23), ([(tasks.noop, [n, "text"]) for n in range(800)], 40)],
     ids=["without arguments", "with two"],
 )
 def test_a_call_of_a_bulk_is_walked_once(database, requests, most):

@@ -45,8 +45,8 @@ def are_plain(reports: Sequence[Report]) -> bool:
     worker = reports[0].lease.locked_by
     return all(
         report.move is COMPLETE
-        and report.actor == worker
-        and report.lease.locked_by == worker
+        and report.lease.locked_by == report.actor == worker
+        and report.moved_by == report.lease.signature
         and report.next_id is None
         for report in reports
     )

@@ -1,5 +1,5 @@
 -- Needed members: one of a batch, among tasks that have succeeded, whose result somebody may still ask for: what waits
--- for it, or began it all, has not ended.
+-- for it, began it all, or is a retry of that, has not ended.
 SELECT m.id
 FROM $archive AS m
 WHERE m.batch IS NOT NULL
@@ -7,6 +7,11 @@ WHERE m.batch IS NOT NULL
         EXISTS (
             SELECT 1 FROM ONLY django_tasks_retry_task AS above
             WHERE above.id IN (m.parent_id, m.run_id) AND above.finished_at IS NULL
+        )
+        OR EXISTS (
+            SELECT 1 FROM ONLY django_tasks_retry_task AS again
+            WHERE again.run_id = m.run_id AND NOT (again.run_id = again.id)
+                AND again.retry_of_id IS NOT NULL AND again.finished_at IS NULL
         )
         OR EXISTS (
             SELECT 1 FROM ONLY django_tasks_retry_task AS waiting

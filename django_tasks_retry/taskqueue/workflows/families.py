@@ -86,6 +86,14 @@ def family_of(member: Origin | None, earlier: Mapping[UUID, Origin]) -> set[UUID
     return family
 
 
+def with_unfinished_retries(ids: Sequence[UUID], using: str) -> set[UUID]:
+    """Those of them that lead to a task that has not ended: it may resume what they remember and had begun."""
+    retries: dict[UUID, UUID] = dict(
+        Task.objects.using(using).filter(retry_of__in=ids).values_list("pk", "retry_of_id")
+    )
+    return {retries[pk] for pk in unfinished_of(set(retries), using)}
+
+
 def unfinished_of(ids: set[UUID], using: str) -> set[UUID]:
     """Those of them that have not ended, or have been retried by a task that has not."""
     tasks, leads_to = Task.objects.using(using), {pk: pk for pk in ids}

@@ -87,6 +87,12 @@ def in_line(using: str) -> Q:
     return found
 
 
+def waiting_in_lane(lane: str, most: int, using: str) -> int:
+    """How many wait, due or not, in all queues; counted up to `most`."""
+    waiting = Task.objects.using(using).pending().filter(in_line(using), lane=lane, lane__gt="")
+    return int(waiting.order_by()[:most].count())
+
+
 def summary_for(label: str, backend: str) -> LaneSummary | None:
     """None where it has no row, and so nothing holds it back."""
     state = LaneState.objects.using(database(backend)).among([label]).first()

@@ -59,7 +59,7 @@ class QueueOptions:
     log_lines: int = 50  # of a failed attempt, kept with its event; 0 keeps none
     metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
     metrics_permission: str | None = None  # or a user with this permission
-    backlog: Mapping[str, Any] = field(default_factory=dict)  # by queue: how many may wait, and what then
+    backlog: Mapping[str, Any] = field(default_factory=dict)  # by queue or lane:…: how many may wait, and what then
     schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
     lanes: Mapping[str, Any] = field(default_factory=dict)  # limits by patterns of lanes, queue:… and function:…
     patience: float | None = None  # seconds after which what waits counts as one priority higher; None: never

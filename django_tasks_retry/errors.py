@@ -111,13 +111,13 @@ class AlreadyEnqueued(TaskQueueError):
 
 
 class QueueFull(TaskQueueError):
-    """As many tasks wait in the queue as are allowed to."""
+    """As many tasks wait in the queue, or the lane, as are allowed to."""
 
-    def __init__(self, queue: str, waiting: int) -> None:
-        self.queue, self.waiting = queue, waiting
+    def __init__(self, queue: str, waiting: int, kind: str = "queue") -> None:
+        self.queue, self.waiting, self.kind = queue, waiting, kind
         super().__init__(
-            f"Queue {queue!r} is full: {waiting:,} tasks wait, as many as OPTIONS['BACKLOG'] allows. Nothing was "
-            "stored. Try again later, start more workers, or raise the limit."
+            f"{kind.capitalize()} {queue!r} is full: {waiting:,} tasks wait, as many as OPTIONS['BACKLOG'] allows. "
+            "Nothing was stored. Try again later, start more workers, or raise the limit."
         )
 
 

@@ -44,6 +44,46 @@ def fill(kind: str, count: int, queues: int) -> None:
         Task.objects.enqueue_many(calls)
 
 
+def keyed(count: int, keys: int, prefix: str) -> None:
+    """Tasks dealt out over so many lanes; over none where that is 0."""
+    from benchmarks import tasks
+    from django_tasks_retry import taskqueue
+
+    names = (f"{prefix}-{n % keys}" if keys else "" for n in range(count))
+    taskqueue.enqueue_many(taskqueue.Request(tasks.noop, lane=name) for name in names)
+
+
+def lone(rounds: int) -> None:
+    """One task in each of ten lanes, again and again."""
+    from benchmarks import tasks
+    from django_tasks_retry import taskqueue
+
+    for _ in range(rounds):
+        time.sleep(0.2)
+        taskqueue.enqueue_many([taskqueue.Request(tasks.noop, lane=f"lone-{n}") for n in range(10)])
+
+
+def looks(count: int, is_keyed: int) -> None:
+    """Milliseconds of looks and of claims that follow them: from lanes, or of urgent tasks without one beside them."""
+    from benchmarks import tasks
+    from django_tasks_retry import taskqueue
+    from django_tasks_retry.taskqueue.engines import engine_for
+
+    spent: dict[str, list[float]] = {"look": [], "claim of 100": []}
+    lanes, engine = taskqueue.Lanes(slow=float("inf")), engine_for("default")
+    if not is_keyed:
+        taskqueue.enqueue_many([taskqueue.Request(tasks.noop, priority=5) for _ in range(count * BATCH)])
+    for _ in range(count):
+        began = time.perf_counter()
+        lanes.look(engine)
+        looked = time.perf_counter()
+        leases = taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
+        spent["look"].append((looked - began) * 1000)
+        spent["claim of 100"].append((time.perf_counter() - looked) * 1000)
+        taskqueue.finish([taskqueue.Completed(lease) for lease in leases])
+    verbs.tell(spent)
+
+
 def stream(count: int) -> None:
     """So many rows of one call; the seconds, and by how many megabytes the process grew."""
     import resource
@@ -151,6 +191,9 @@ if __name__ == "__main__":
             "one": enqueue_one_by_one,
             "bulk": enqueue_at_once,
             "fill": fill,
+            "keyed": keyed,
+            "lone": lone,
+            "looks": looks,
             "stream": stream,
             "latency": latency,
             "alone": alone,

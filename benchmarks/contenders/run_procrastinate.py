@@ -34,6 +34,13 @@ async def bulk(count: int) -> None:
         await verbs.timed_async(lambda: noop.batch_defer_async(*[{}] * 1000), count // 1000 or 1)
 
 
+async def keyed(count: int, keys: int, prefix: str) -> None:
+    """Locks: of those with the same, one runs at a time."""
+    async with app.open_async():
+        for n in range(count):
+            await noop.configure(lock=f"{prefix}-{n % keys}").defer_async()
+
+
 async def latency(count: int) -> None:
     async with app.open_async():
         await verbs.latency_async(stamp.defer_async, count)
@@ -55,4 +62,4 @@ def work(processes: int) -> None:
 
 
 if __name__ == "__main__":
-    verbs.main({"setup": setup, "one": one, "bulk": bulk, "latency": latency, "work": work})
+    verbs.main({"setup": setup, "one": one, "bulk": bulk, "keyed": keyed, "latency": latency, "work": work})

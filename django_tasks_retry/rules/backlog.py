@@ -8,6 +8,9 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any
 
+LANE = "lane:"
+"""Begins a pattern of lanes; all others are of queues."""
+
 
 class Full(StrEnum):
     RAISE = "raise"
@@ -24,7 +27,7 @@ class Backlog:
 
 
 def read_backlogs(value: Any) -> dict[str, Backlog]:
-    """By pattern of queue names; ValueError where one cannot be understood."""
+    """By pattern of queue names, or of `lane:…`; ValueError where one cannot be understood."""
     if not isinstance(value, Mapping):
         raise TypeError(
             f"{value!r:.60}: give a dictionary, such as {{'emails': {{'waiting': 10_000, 'full': 'raise'}}}}."
@@ -42,7 +45,8 @@ def read_backlog(pattern: str, given: Any) -> Backlog:
     return Backlog(waiting, Full(full))
 
 
-def backlog_for(queue: str, backlogs: Mapping[str, Backlog]) -> Backlog | None:
-    """The queue's own, else that of the first pattern that fits."""
-    fitting = (each for pattern, each in backlogs.items() if fnmatchcase(queue, pattern))
-    return backlogs.get(queue) or next(fitting, None)
+def backlog_for(label: str, backlogs: Mapping[str, Backlog]) -> Backlog | None:
+    """Of a queue, or of `lane:…`: its own, else that of the first pattern of its kind that fits."""
+    is_lane = label.startswith(LANE)
+    of_kind = ((pattern, each) for pattern, each in backlogs.items() if pattern.startswith(LANE) == is_lane)
+    return backlogs.get(label) or next((each for pattern, each in of_kind if fnmatchcase(label, pattern)), None)

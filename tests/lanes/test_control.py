@@ -8,6 +8,7 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import InvalidCall, InvalidLane
 from django_tasks_retry.models import LaneState, OperatorEvent
 from django_tasks_retry.taskqueue import Lanes
+from django_tasks_retry.taskqueue.lanes import states, summaries
 from tests import tasks
 from tests.cli.conftest import tasks_command
 
@@ -87,3 +88,13 @@ def test_the_shell_finds_tasks_by_their_lane(enqueue):
     [row] = enqueue(tasks.sync, 1, 1)
     enqueue(tasks.sync, 1, 2)
     assert [record["id"] for record in tasks_command("list", "lane:tenant-1", "--json").records] == [str(row.pk)]
+
+
+def test_a_full_lane_is_shown_among_more_lanes_than_are_shown(enqueue, claim, database):
+    states.make([f"a{n}" for n in range(60)], database)
+    enqueue(tasks.sync, 3, "zebra")
+    assert len(claim()) == 2
+    shown = summaries.summarize_lanes("default")
+    assert (shown[0].label, shown[0].is_full, len(shown)) == ("tenant-zebra", True, summaries.MOST_SHOWN)
+    taskqueue.pause_lane("a59")
+    assert [each.label for each in summaries.summarize_lanes("default")][:2] == ["a59", "tenant-zebra"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
 
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.models import LaneState, Task
@@ -120,3 +124,30 @@ def test_the_row_of_a_lane_that_nobody_uses_any_more_is_forgotten(claim, enqueue
     clock.shift(timedelta(days=32), database)
     assert taskqueue.forget_idle() == 1
     assert sorted(LaneState.objects.values_list("name", flat=True)) == sorted([second.lane, "stripe"])
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "postgresql"])
+def test_a_lane_that_somebody_else_holds_is_passed_over_and_its_row_is_not_made_again(enqueue, database):
+    if connections[database].vendor == "sqlite":
+        pytest.skip("one writes at a time")
+    enqueue(tasks.sync, 4, 1)
+    lanes = Lanes()
+    taskqueue.finish([taskqueue.Completed(lease) for lease in taskqueue.claim("worker/1", limit=1, lanes=lanes)])
+    with holding("tenant-1", database), CaptureQueriesContext(connections[database]) as asked:
+        assert taskqueue.claim("worker/1", limit=1, lanes=lanes) == []
+    assert not [query for query in asked.captured_queries if query["sql"].startswith("INSERT")]
+    lanes.closed_until.clear()
+    assert len(taskqueue.claim("worker/1", limit=1, lanes=lanes)) == 1
+
+
+@contextmanager
+def holding(name: str, using: str) -> Iterator[None]:
+    """Somebody else has locked the row of this lane."""
+    other = connections[using].copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute("SELECT 1 FROM django_tasks_retry_lanestate WHERE name = %s FOR UPDATE", [name])
+        yield
+    finally:
+        other.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import PG, Edit, Mutant
+from tests.mutants.mutant import PG, UNNAMED, Edit, Mutant
 
 GATE, STATES, WINDOW = "taskqueue/lanes/gate.py", "taskqueue/lanes/states.py", "rules/lanes/window.py"
 STRICT, GRAPHS = "taskqueue/lanes/order.py", "tests/workflows/test_lanes.py::"
@@ -63,6 +63,7 @@ LANES = (
             ),
         ),
         (RULES + "test_no_window_ever_holds_more_starts_than_are_allowed",),
+        on=UNNAMED,
     ),
     Mutant(
         "starts are not counted",

@@ -118,3 +118,22 @@ def test_the_queues_own_cap_is_stronger_than_a_pattern():
 def test_a_cap_that_makes_no_sense_is_refused(given):
     with pytest.raises(InvalidOptions, match=r"BACKLOG.*give"):
         read_options({"BACKLOG": given}, "default")
+
+
+@pytest.mark.parametrize("full", ["raise", "drop", "warn"])
+def test_a_full_lane_is_full_in_all_queues_and_no_other_lane_is(database, configure, full):
+    configure(BACKLOG={"lane:tenant-*": {"waiting": 2, "full": full}})
+    enqueue(lane="tenant-1"), enqueue(lane="tenant-1", queue="bulk", priority=5)
+    assert enqueue(lane="tenant-2").status == enqueue(lane="other").status == enqueue().status == Status.PENDING
+    if full == "raise":
+        with pytest.raises(QueueFull, match="Lane 'tenant-1' is full: 2 tasks wait"):
+            enqueue(lane="tenant-1")
+    else:
+        assert enqueue(lane="tenant-1").status == (Status.CANCELLED if full == "drop" else Status.PENDING)
+    assert Task.objects.count() == (5 if full == "raise" else 6)
+
+
+def test_a_pattern_of_queues_means_no_lane_and_one_of_lanes_no_queue():
+    caps = read_backlogs({"*": 1, "lane:*": 2})
+    assert (backlog_for("emails", caps), backlog_for("lane:x", caps)) == (Backlog(1), Backlog(2))
+    assert backlog_for("lane:x", read_backlogs({"*": 1})) is None

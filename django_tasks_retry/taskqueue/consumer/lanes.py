@@ -138,6 +138,7 @@ class Lanes:
     accounts: Accounts = field(default_factory=Accounts)
     closed_until: dict[str, float] = field(default_factory=dict)  # of what was full, by label
     crowd: Crowd = field(default_factory=Crowd)
+    rows: set[str] = field(default_factory=set)  # labels that were seen to have a row; forgotten by each look
 
     def serves(self, queue: str) -> bool:
         return serves(queue, self.queues, self.exclude)
@@ -158,7 +159,9 @@ class Lanes:
         spent = self.looked_at - began
         steadily, self.spent = min(spent, self.spent), spent
         self.rest = steadily / SHARE_OF_TIME if steadily > self.slow and self.lanes else 0.0
+        self.rows.clear()
         if self.has_keyed:
+            self.rows.update(lane.key for lane in self.lanes if lane.is_limited)
             self.accounts.open({lane.key for lane in self.lanes})
         return bool(due)
 

@@ -93,9 +93,10 @@ class Gate:
         for label, room in rooms.items():
             if room.is_bounded and room.left <= 0:
                 self.lanes.close(label, max(BUSY_SECONDS, room.closed_for))
-        missing = labels - rooms.keys()
-        if missing:
+        self.lanes.rows |= rooms.keys()
+        if missing := labels - self.lanes.rows:  # else somebody holds it
             make(missing, using)
+            self.lanes.rows |= missing
         return claimed
 
     def labels(self, lane: Lane) -> list[str]:

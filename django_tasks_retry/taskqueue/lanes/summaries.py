@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from uuid import UUID
 
-from django.db.models import F, Q
+from django.db.models import Count, F, Q
 
 from ...clock import now
 from ...models import LaneState, Task
-from ...models.lanes import LANE
+from ...models.lanes import LANE, TRIPPED
 from ...rules.lanes import window
 from ...rules.lanes.limits import Limit
 from ..database import database
@@ -54,11 +55,21 @@ class LaneSummary:
 
 
 def summarize_lanes(backend: str, search: str = "") -> list[LaneSummary]:
-    """Those with a row, the paused and decided ones first."""
+    """Those with a row: the paused and tripped ones first, then those in which most run, then the decided ones."""
     using = database(backend)
     states = LaneState.objects.using(using).filter(name__contains=search) if search else LaneState.objects.using(using)
-    order = [F("paused_at").desc(nulls_last=True), F("decided_by").desc(), "kind", "name"]
-    return summarize(list(states.order_by(*order)[:MOST_SHOWN]), backend)
+    stopped = states.filter(paused_at__isnull=False).order_by("-paused_at")[:MOST_SHOWN]
+    probing = states.filter(TRIPPED)[:MOST_SHOWN]
+    busy = states.filter(kind=LANE, name__in=busiest(search, using))
+    others = states.order_by(F("decided_by").desc(), "kind", "name")[:MOST_SHOWN]
+    found = {state.pk: state for state in chain(stopped, probing, busy, others)}
+    return summarize(list(found.values())[:MOST_SHOWN], backend)
+
+
+def busiest(search: str, using: str) -> list[str]:
+    """Lanes in which most tasks run. Costs what runs, not what there is."""
+    leases = Task.objects.using(using).running().filter(lane__gt="", lane__contains=search)
+    return [lane for lane, _ in leases.values_list("lane").annotate(count=Count("pk")).order_by("-count")[:MOST_SHOWN]]
 
 
 def summarize(states: Sequence[LaneState], backend: str) -> list[LaneSummary]:
@@ -85,6 +96,12 @@ def in_line(using: str) -> Q:
     for depth in depths(using):
         found |= Q(queue=depth.queue, priority=depth.priority)
     return found
+
+
+def waiting_in_lane(lane: str, most: int, using: str) -> int:
+    """How many wait, due or not, in all queues; counted up to `most`."""
+    waiting = Task.objects.using(using).pending().filter(in_line(using), lane=lane, lane__gt="")
+    return int(waiting.order_by()[:most].count())
 
 
 def summary_for(label: str, backend: str) -> LaneSummary | None:

@@ -1,4 +1,4 @@
-"""Backlog: a cap on how many tasks wait, looked at when more are enqueued. Queues without a cap are not looked at.
+"""Backlog: a cap on how many tasks wait in a queue or lane, looked at when more are enqueued. Others are not looked at.
 
 It is exact, for what is committed, up to a thousand; a larger count is remembered for a second, with what this process
 adds meanwhile. Transactions that are open at once do not see each other's tasks: each may fill the last places.
@@ -18,10 +18,11 @@ from django.db import transaction
 from ...conf import backlogs
 from ...errors import QueueFull
 from ...models import Task
-from ...rules.backlog import Backlog, Full, backlog_for
+from ...rules.backlog import LANE, Backlog, Full, backlog_for
 from ..database import fetch
 from ..engines import engine_for
 from ..engines.statements import read_sql
+from ..lanes.summaries import waiting_in_lane
 from .around import insert_within
 from .insert import holders_of
 from .new_tasks import key_of
@@ -35,10 +36,19 @@ ACTOR = "queue"
 
 
 class Place(NamedTuple):
-    """What is capped together: a queue. A finer place, such as a lane of it, would be named here and in `count`."""
+    """What is capped together: a queue, or a lane."""
 
     backend: str
-    queue: str
+    name: str
+    is_lane: bool = False
+
+    @property
+    def label(self) -> str:
+        """As the settings name it."""
+        return f"{LANE}{self.name}" if self.is_lane else self.name
+
+    def __str__(self) -> str:
+        return f"{'lane' if self.is_lane else 'queue'} {self.name}"
 
 
 class Count(NamedTuple):
@@ -70,8 +80,10 @@ def find_too_many(tasks: Sequence[Task], using: str) -> dict[UUID, str]:
     places: dict[Place, list[Task]] = defaultdict(list)
     for task in tasks:
         places[Place(task.backend, task.queue)].append(task)
+        if task.lane:
+            places[Place(task.backend, task.lane, is_lane=True)].append(task)
     for place, asked in places.items():
-        backlog = backlog_for(place.queue, backlogs(place.backend))
+        backlog = backlog_for(place.label, backlogs(place.backend))
         if backlog is not None:
             too_many |= over(place, backlog, asked, using)
     return too_many
@@ -86,8 +98,8 @@ def over(place: Place, backlog: Backlog, asked: list[Task], using: str) -> dict[
     if len(asked) <= room:
         return {}
     if backlog.full is Full.RAISE:
-        raise QueueFull(place.queue, backlog.waiting)
-    why = f"queue {place.queue} is full: {backlog.waiting} tasks wait"
+        raise QueueFull(place.name, backlog.waiting, "lane" if place.is_lane else "queue")
+    why = f"{place} is full: {backlog.waiting} tasks wait"
     if backlog.full is Full.WARN:
         warn(place, why)
         return {}
@@ -106,7 +118,10 @@ def count(place: Place, cap: int, using: str) -> int:
     known = _counts.get((using, place))
     if cap > EXACT and known is not None and time.monotonic() - known.at < REMEMBER_SECONDS:
         return known.waiting
-    waiting = int(fetch(WAITING, {"queue": place.queue, "limit": cap}, using)[0][0])
+    if place.is_lane:
+        waiting = waiting_in_lane(place.name, cap, using)
+    else:
+        waiting = int(fetch(WAITING, {"queue": place.name, "limit": cap}, using)[0][0])
     _counts[using, place] = Count(waiting, time.monotonic())
     return waiting
 

@@ -73,15 +73,17 @@ def any_of(conditions: Iterable[Q]) -> Q:
 
 def status_condition(status: str) -> Q:
     """By the statuses that people see, in which PENDING is split by what the task waits for."""
-    first, pending = Q(attempts=F("refunds")), Q(status=Status.PENDING)
+    first, pending, waits = Q(attempts=F("refunds")), Q(status=Status.PENDING), Q(waits_for__isnull=False)
     match status.lower():
         case "ready":
-            return pending & Q(eta__lte=Now()) & first
+            return pending & Q(eta__lte=Now()) & first & ~waits
         case "scheduled":
-            return pending & Q(eta__gt=Now()) & first
+            return pending & Q(eta__gt=Now()) & first & ~waits
+        case "waiting":
+            return pending & waits
         case "retrying":
             # The second condition follows from the first; it is said for the sake of the index.
-            return pending & Q(attempts__gt=F("refunds")) & Q(attempts__gt=0)
+            return pending & Q(attempts__gt=F("refunds")) & Q(attempts__gt=0) & ~waits
         case other:
             return Q(status=other.upper())
 

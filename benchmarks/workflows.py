@@ -1,4 +1,4 @@
-"""`python -m benchmarks.workflows [--members N] [--steps N]`: what a batch and a step cost beside plain tasks.
+"""`python -m benchmarks.workflows [--members N] [--steps N] [--waiting N]`: what workflows cost beside plain tasks.
 
 One process claims and finishes, a hundred at a time, so that the figures are those of the statements.
 """
@@ -17,6 +17,17 @@ from typing import Any
 from .server import Server
 
 SHARE = 100
+CLAIMS = 50
+SUSPEND = """
+INSERT INTO django_tasks_retry_task (
+    id, run_id, func_path, args, kwargs, queue, priority, backend, status, eta, attempts, max_attempts, refunds,
+    timeout, interval, metadata, created_at, updated_at, waits_for
+)
+SELECT id, id, 'benchmarks.tasks.noop', '[]', '{}', 'default', 0, 'default', 'PENDING', now() + interval '10 years',
+    1, 5, 1, 3600, 0, '{}', now(), now(), 'signal:' || id
+FROM generate_series(1, %s) AS n
+CROSS JOIN LATERAL (SELECT gen_random_uuid() AS id WHERE n > 0) AS made
+"""
 CONTENDERS = Path(__file__).parent / "contenders"
 
 
@@ -24,6 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.workflows", description=__doc__)
     parser.add_argument("--members", type=int, default=100_000)
     parser.add_argument("--steps", type=int, default=2_000)
+    parser.add_argument("--waiting", type=int, default=1_000_000, help="tasks that wait while others are claimed")
     parser.add_argument("--dbos", metavar="PYTHON", help="an interpreter that has dbos, to measure its steps as well")
     given = parser.parse_args()
     sys.path.append(str(CONTENDERS))  # where benchmarks.tasks finds what it runs
@@ -36,6 +48,7 @@ def main() -> None:
         call_command("migrate", verbosity=0)
         plain_against_batch(given.members)
         steps_against_tasks(given.steps)
+        claims_beside_waiting(given.waiting)
         if given.dbos:
             script = str(CONTENDERS / "dbos_steps.py")
             subprocess.run([given.dbos, script, server.fresh("dbos"), str(given.steps)], check=True)
@@ -44,6 +57,7 @@ def main() -> None:
 def plain_against_batch(count: int) -> None:
     from django_tasks_retry import call
     from django_tasks_retry.models import Task, TaskEvent
+    from django_tasks_retry.taskqueue.workflows.results import Results
 
     from .tasks import noop
 
@@ -57,6 +71,8 @@ def plain_against_batch(count: int) -> None:
     tell(count, sum(quarters), "claim and finish")
     say("  each quarter of them: " + ", ".join(f"{each:.1f} s" for each in quarters))
     woken = TaskEvent.objects.get(kind="task.rescheduled")
+    results = Results(woken.task_id, "default")
+    tell(count, timed(lambda: sum(1 for _ in results)), "read all results, a thousand at a time")
     last = Task.objects.exclude(batch=None).order_by("-finished_at").values_list("finished_at", flat=True)[0]
     say(f"  the callback was due {(woken.ts - last).total_seconds() * 1000:.1f} ms after the last member had ended")
 
@@ -70,6 +86,42 @@ def finish(count: int) -> None:
         leases = taskqueue.claim("bench", limit=min(SHARE, count - done), lanes=lanes)
         taskqueue.finish([Completed(lease) for lease in leases])
         done += len(leases)
+
+
+def claims_beside_waiting(count: int) -> None:
+    """The same claims, sweeps and signals, without and with a crowd that waits."""
+    from django.db import connection
+
+    from django_tasks_retry import signal
+    from django_tasks_retry.models import Task
+    from django_tasks_retry.taskqueue import Sweep
+
+    from .tasks import noop
+
+    sweep = Sweep()
+    for waiting in (0, count):
+        if waiting:
+            suspend(waiting, connection)
+        say(f"beside {waiting:,} tasks that wait")
+        Task.objects.enqueue_many([noop_call(noop)] * (CLAIMS * SHARE))
+        tell(CLAIMS * SHARE, timed(lambda: finish(CLAIMS * SHARE)), "claim and finish")
+        tell(CLAIMS, timed(lambda: repeat(CLAIMS, lambda _: sweep())), "a sweep")
+        tell(CLAIMS, timed(lambda: repeat(CLAIMS, lambda n: signal(f"bench {waiting} {n}"))), "a signal")  # noqa: B023
+
+
+def noop_call(noop: Any) -> Any:
+    from django_tasks_retry import call
+
+    return call(noop)
+
+
+def suspend(count: int, connection: Any) -> None:
+    """Past the guard, which lets only a release say what a task waits for."""
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE django_tasks_retry_task DISABLE TRIGGER USER")
+        cursor.execute(SUSPEND, [count])
+        cursor.execute("ALTER TABLE django_tasks_retry_task ENABLE TRIGGER USER")
+        cursor.execute("VACUUM ANALYZE django_tasks_retry_task")
 
 
 def steps_against_tasks(count: int) -> None:

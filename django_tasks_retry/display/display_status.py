@@ -1,4 +1,4 @@
-"""The status that people see: PENDING is split into ready, scheduled and retrying.
+"""The status that people see: PENDING is split into ready, scheduled, waiting and retrying.
 
 Text and shape tell statuses apart; colour only repeats it.
 """
@@ -26,13 +26,14 @@ class DisplayStatus:
 
 READY = DisplayStatus("ready", _("Ready"), "○")
 SCHEDULED = DisplayStatus("scheduled", _("Scheduled"), "◷")
+WAITING = DisplayStatus("waiting", _("Waiting"), "◔")
 RETRYING = DisplayStatus("retrying", _("Retrying"), "↻")
 RUNNING = DisplayStatus("running", _("Running"), "▶")
 SUCCESS = DisplayStatus("success", _("Success"), "✓")
 FAILED = DisplayStatus("failed", _("Failed"), "✕")
 CANCELLED = DisplayStatus("cancelled", _("Cancelled"), "⊘")
 
-DISPLAY_STATUSES = (READY, SCHEDULED, RETRYING, RUNNING, SUCCESS, FAILED, CANCELLED)
+DISPLAY_STATUSES = (READY, SCHEDULED, WAITING, RETRYING, RUNNING, SUCCESS, FAILED, CANCELLED)
 BY_STATUS = {
     Status.RUNNING: RUNNING,
     Status.SUCCESS: SUCCESS,
@@ -44,6 +45,8 @@ BY_STATUS = {
 def display_status_of(task: Task, now: datetime) -> DisplayStatus:
     if task.status != Status.PENDING:
         return BY_STATUS[Status(task.status)]
+    if task.waits_for is not None:
+        return WAITING
     if task.spent:
         return RETRYING
     return SCHEDULED if task.eta > now else READY

@@ -28,7 +28,7 @@ TOKEN = re.compile(r'(?:"[^"]*"|[^\s"])+|"')
 QUALIFIED = re.compile(r"(?P<key>[A-Za-z_-]+):(?P<value>.*)", re.DOTALL)
 PATH = re.compile(r"(?P<path>[\w.-]*)=(?P<text>.*)", re.DOTALL)
 SHORTEST_PREFIX = 4
-STATUSES = ("ready", "scheduled", "retrying", "pending", "running", "success", "failed", "cancelled")
+STATUSES = ("ready", "scheduled", "waiting", "retrying", "pending", "running", "success", "failed", "cancelled")
 IdRange = tuple[UUID, UUID]
 
 

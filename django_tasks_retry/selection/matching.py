@@ -75,14 +75,17 @@ def status_condition(status: str) -> Q:
     """By the statuses that people see, in which PENDING is split by what the task waits for."""
     # Two indexes part the tasks that wait: with a lane, and without. Both serve only where that is said.
     first, pending = Q(attempts=F("refunds")), Q(status=Status.PENDING) & (Q(lane="") | Q(lane__gt=""))
+    waits = Q(waits_for__isnull=False)
     match status.lower():
         case "ready":
-            return pending & Q(eta__lte=Now()) & first
+            return pending & Q(eta__lte=Now()) & first & ~waits
         case "scheduled":
-            return pending & Q(eta__gt=Now()) & first
+            return pending & Q(eta__gt=Now()) & first & ~waits
+        case "waiting":
+            return Q(status=Status.PENDING) & waits
         case "retrying":
             # The second condition follows from the first; it is said for the sake of the index.
-            return Q(status=Status.PENDING) & Q(attempts__gt=F("refunds")) & Q(attempts__gt=0)
+            return Q(status=Status.PENDING) & Q(attempts__gt=F("refunds")) & Q(attempts__gt=0) & ~waits
         case other:
             return Q(status=other.upper())
 

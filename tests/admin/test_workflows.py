@@ -174,3 +174,18 @@ def test_the_list_says_that_a_task_waits(operator, kit):
     text = page(operator, "changelist")
     assert "waiting for tasks" in text
     assert "waiting for a signal" in text
+
+
+def test_who_waits_is_shown_as_waiting_and_found_as_such(operator, kit):
+    task = Task.objects.enqueue(tasks.fan_out, [[1]])
+    run_one()
+    text = page(operator, "change", task.pk)
+    assert "dtr-badge dtr-waiting" in text
+    assert "3,6" not in text, "not a word of the years after which it would give up"
+    url = reverse("admin:django_tasks_retry_task_changelist")
+    shown = {
+        word: [row.pk for row in operator.get(url, {"q": f"status:{word}"}).context["cl"].result_list]
+        for word in ("waiting", "scheduled", "retrying")
+    }
+    assert shown == {"waiting": [task.pk], "scheduled": [], "retrying": []}
+    assert "dtr-badge dtr-waiting" in page(operator, "run", task.run_id)

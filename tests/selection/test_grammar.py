@@ -60,7 +60,10 @@ def test_a_date_is_an_instant(settings):
     ("text", "said"),
     [
         ("stauts:failed", "There is no “stauts:”. Did you mean status?"),
-        ("status:faild", "“faild” is not a status (ready, scheduled, retrying, pending, running, success, failed, "),
+        (
+            "status:faild",
+            "“faild” is not a status (ready, scheduled, waiting, retrying, pending, running, success, failed, ",
+        ),
         ("status:faild", "Did you mean failed?"),
         ("since:yesterday", "“yesterday” is not a time. Write 15m, 1h, 7d, 2026-01-31 or 2026-01-31T08:30."),
         ("since:2026-02-31", "is not a time"),

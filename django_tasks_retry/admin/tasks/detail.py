@@ -152,7 +152,7 @@ def task_facts(task: Task, now: datetime, *, can_see_payload: bool) -> list[tupl
         (_("Priority"), str(task.priority)),
         (_("Attempts"), refunded if task.refunds else spent),
         (_("Enqueued"), task.created_at),
-        (_("Not before"), task.eta),
+        (_("Not before"), None if task.waits_for else task.eta),
         (_("Expires"), task.expires_at),
         (_("Started"), task.started_at),
         (_("Finished"), task.finished_at),

@@ -51,6 +51,9 @@ def retry_preview(task: Task, now: datetime) -> RetryPreview:
         return RetryPreview(
             policy, [], 0, _("The backoff function sets the delay after each failure, until all attempts are used.")
         )
+    if task.waits_for is not None:
+        # Nobody knows when the next attempt begins.
+        return RetryPreview(policy, [], 0, "")
     earliest = latest = max(task.eta, now)
     steps, attempt = [], spent + 1
     if task.status == Status.PENDING:

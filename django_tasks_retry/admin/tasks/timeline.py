@@ -116,7 +116,8 @@ def spans_of(task: Task, events: Sequence[TaskEvent], begin: datetime, now: date
     if running:
         yield attempt_span(since, max(since, now), "running", KINDS["running"], task.attempts)
     elif task.status == Status.PENDING:
-        yield waiting_span(since, max(since, now, task.eta))
+        # What it waits for may come at any moment; the eta is only when it gives up.
+        yield waiting_span(since, max(since, now, task.eta if task.waits_for is None else now))
     elif task.finished_at and task.finished_at > since:
         yield waiting_span(since, task.finished_at)
 

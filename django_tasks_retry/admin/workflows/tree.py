@@ -22,7 +22,9 @@ from ...selection.matching import run_condition
 MAX_TASKS = 300
 ROW, INDENT, BOX = 22, 28, 10
 KINDS = {Status.SUCCESS: "success", Status.FAILED: "failed", Status.CANCELLED: "cancelled", Status.RUNNING: "running"}
-COLUMNS = ("id", "func_path", "status", "parent", "retry_of", "eta", "attempts", "refunds", "locked_by", "run_id")
+COLUMNS = (
+    "id", "func_path", "status", "parent", "retry_of", "eta", "attempts", "refunds", "locked_by", "run_id", "waits_for",
+)  # fmt: skip
 
 
 @dataclass(slots=True)

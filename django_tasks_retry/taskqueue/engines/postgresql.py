@@ -113,7 +113,10 @@ EXPIRED = {
 }
 EXPIRE = read_sql("cancel", **EXPIRED, skip_locked=SKIP_LOCKED)
 CLEAR_STRAYS = read_sql("clear_strays")
-DEPTHS = [read_sql("depths", collect="jsonb_agg", in_lane=in_lane) for in_lane in ("t.lane = ''", "length(t.lane) > 0")]
+DEPTHS = [
+    read_sql("depths", collect="jsonb_agg", in_lane=in_lane, only="ONLY")
+    for in_lane in ("t.lane = ''", "length(t.lane) > 0")
+]
 ERROR = {name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")}
 SHOWN = "SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)"
 FAILURES = read_sql("failures", shown=SHOWN, **ERROR)

@@ -55,7 +55,8 @@ HAS_KEYED = "SELECT EXISTS (SELECT 1 FROM django_tasks_retry_task WHERE status =
 ERROR = {name: f"json_extract(task.last_error, '$.{name}')" for name in ("exception", "code", "message")}
 SHOWN = "SELECT key, value FROM json_each(%(shown)s)"
 DEPTHS = [
-    read_sql("depths", collect="json_group_array", in_lane=in_lane) for in_lane in ("t.lane = ''", "length(t.lane) > 0")
+    read_sql("depths", collect="json_group_array", in_lane=in_lane, only="")
+    for in_lane in ("t.lane = ''", "length(t.lane) > 0")
 ]
 FAILURES, FAILED_SINCE = read_sql("failures", shown=SHOWN, **ERROR), read_sql("failed_since", shown=SHOWN)
 CANCEL_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")

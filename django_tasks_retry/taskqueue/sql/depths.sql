@@ -15,7 +15,7 @@ WITH RECURSIVE lane (id) AS (
         ORDER BY t.queue, t.priority, t.eta, t.id
         LIMIT 1
     )
-    FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
+    FROM lane JOIN $only django_tasks_retry_task AS head ON head.id = lane.id
 )
 SELECT head.queue, head.priority,
     CASE WHEN head.eta BETWEEN %(first)s AND %(last)s THEN head.eta END AS eta, head.backend, (
@@ -40,5 +40,5 @@ SELECT head.queue, head.priority,
         LIMIT %(paths)s
     ) AS called
 ) AS func_paths
-FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
+FROM lane JOIN $only django_tasks_retry_task AS head ON head.id = lane.id
 ORDER BY head.queue, head.priority DESC

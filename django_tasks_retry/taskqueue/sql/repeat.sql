@@ -6,7 +6,7 @@
     )
     SELECT m.next_id, $copied_from, 'PENDING', 0, 0, s.slot, s.slot, django_tasks_retry_now(), django_tasks_retry_now()
     FROM moved AS m
-    JOIN django_tasks_retry_task AS t ON t.id = m.id
+    JOIN ONLY django_tasks_retry_task AS t ON t.id = m.id
     CROSS JOIN LATERAL (
         SELECT t.slot + interval '1 second' * t.interval * GREATEST(
             1, floor(EXTRACT(epoch FROM django_tasks_retry_now() - t.slot) / t.interval::numeric) + 1

@@ -7,6 +7,8 @@ from tests.mutants.mutant import PG, UNNAMED, Edit, Mutant
 TROUBLE = "tests/worker/test_trouble.py::"
 CUT_EACH = TROUBLE + "test_each_statement_may_lose_its_request_or_its_reply"
 
+FLEET = "tests/worker/test_fleet.py::"
+
 ANSWERS = (
     Mutant(
         "claims whose answer was lost are not given back",
@@ -176,6 +178,34 @@ WAKING = (
             ),
         ),
         ("tests/worker/test_fleet.py::test_one_queue_is_found_among_more_than_fit_on_a_page",),
+    ),
+    Mutant(
+        "coroutines rest though they were woken after the look of functions",
+        (
+            Edit(
+                "worker/child/intake.py",
+                "self.functions.has_seen_nothing(claimer.due_since)",
+                "self.functions.has_seen_nothing(0)",
+            ),
+        ),
+        (FLEET + "test_a_wake_up_after_the_look_of_functions_makes_coroutines_look_again",),
+    ),
+    Mutant(
+        "the worker that stands in leaves looking to its children",
+        (Edit("worker/supervisor/wakeup/arrivals.py", "        self.has_skipped = True\n", ""),),
+        (FLEET + "test_what_the_first_worker_left_is_found_by_the_second",),
+    ),
+    Mutant(
+        "idle children are not told of an outage",
+        (
+            Edit(
+                "worker/supervisor/supervisor.py",
+                "                child.send(DatabaseAway())\n",
+                "                pass\n",
+            ),
+        ),
+        (FLEET + "test_children_are_told_of_an_outage_once_it_is_more_than_one_failure",),
+        on=UNNAMED,
     ),
     Mutant(
         "only wake-ups find tasks",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,10 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import Lanes, Peer, Request
 from django_tasks_retry.taskqueue.consumer.lanes import LANES_A_PAGE
+from django_tasks_retry.taskqueue.engines import engine_for
 from django_tasks_retry.taskqueue.producer.wakeup import Kind, WakeUp
+from django_tasks_retry.worker.child.child import Child as WorkerChild
+from django_tasks_retry.worker.child.intake import Intake
 from django_tasks_retry.worker.options import WorkerOptions
 from django_tasks_retry.worker.shared.channel import Channel, channel_pair
 from django_tasks_retry.worker.shared.database import DatabaseCaller
@@ -24,13 +28,14 @@ from django_tasks_retry.worker.shared.messages import ClaimNow
 from django_tasks_retry.worker.supervisor.child_process import ChildProcess
 from django_tasks_retry.worker.supervisor.maintenance import Maintenance
 from django_tasks_retry.worker.supervisor.pool import ChildPool
-from django_tasks_retry.worker.supervisor.wakeup.arrivals import Arrivals
+from django_tasks_retry.worker.supervisor.supervisor import Supervisor
+from django_tasks_retry.worker.supervisor.wakeup.arrivals import STAND_IN_SECONDS, Arrivals
 from django_tasks_retry.worker.supervisor.wakeup.children import wake
 from django_tasks_retry.worker.supervisor.wakeup.peers import Peers
 from tests import tasks
 from tests.races.test_crowd import taken
 from tests.steps import begin, enqueue, now_of
-from tests.worker.tasks import canary
+from tests.worker.tasks import canary, tell_task
 
 OPEN: list[Channel] = []
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -137,6 +142,32 @@ def test_a_lone_arrival_wakes_one_child():
     children = [Child(str(number)) for number in range(16)]
     arrivals(children).hear([WakeUp(Kind.WORK, "default", 1)])
     assert sum(told_by(children)) == 1
+
+
+@pytest.mark.fault("F350")
+def test_the_second_worker_that_is_asked_only_looks_a_moment_later():
+    children = [Child("1")]
+    one = arrivals(children)
+    one.polling.rest()
+    one.learn([peer(name) for name in ("me", "b", "c", "d")], listening=True)
+    sender = next(number for number in range(100) if one.peers.rank("default", number) == 1)
+    one.hear([WakeUp(Kind.WORK, "default", sender)])
+    assert told_by(children) == [0]
+    assert one.polling.next <= monotonic() + STAND_IN_SECONDS
+    one.hear([WakeUp(Kind.MORE, "4:default", sender)])
+    assert told_by(children) == [1]
+
+
+def test_what_the_first_worker_left_is_found_by_the_second(committed):
+    """Also where its own children claim meanwhile, and would be left to look for themselves."""
+    enqueue(tasks.noop)
+    children = [Child("1")]
+    one = arrivals(children, committed)
+    one.claims = -1
+    one.stand_in()
+    one.polling.hurry()
+    one.poll()
+    assert told_by(children) == [1]
 
 
 def test_an_arrival_for_others_wakes_nobody():
@@ -322,3 +353,91 @@ def test_a_worker_that_drains_does_not_take_a_crowd_for_the_end(start, committed
     with taken(committed):
         assert start("--drain").exit_code() == 0
     assert [now_of(task).status for task in enqueued] == ["SUCCESS"] * 3
+
+
+# What one child asks
+
+
+class Asked:
+    """Which statements an intake sends: looks and claims of the two kinds of slot."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, using: str) -> None:
+        self.statements: list[str] = []
+        engine = type(engine_for(using))
+        for verb in ("due_lanes", "claim"):
+            monkeypatch.setattr(engine, verb, self.noted(verb, getattr(engine, verb)))
+
+    def noted(self, verb: str, act: Any) -> Any:
+        def noting(engine: Any, *arguments: Any) -> Any:
+            self.statements.append(verb)
+            return act(engine, *arguments)
+
+        return noting
+
+
+def intake(using: str) -> Intake:
+    return Intake("sup/1", WorkerOptions(), DatabaseCaller(using, 5.0), set(), careful=False)
+
+
+def test_a_woken_child_looks_once_for_functions_and_coroutines(committed, monkeypatch):
+    one, asked = intake(committed), Asked(monkeypatch, committed)
+    one.claim_now()
+    one.claim(lambda *_: None)
+    assert asked.statements == ["due_lanes"]
+    assert not one.coroutines.claim_now
+
+
+@pytest.mark.parametrize("task", [tasks.noop, tell_task], ids=["function", "coroutine"])
+def test_a_woken_child_claims_a_lone_task_of_either_kind(committed, task):
+    one, leases = intake(committed), []
+    enqueued = enqueue(task)
+    one.claim_now()
+    while one.next_claim == 0.0:
+        one.claim(lambda found, _: leases.extend(found))
+    assert [lease.id for lease in leases] == [enqueued.pk]
+
+
+def test_coroutines_are_claimed_though_functions_came_short(committed):
+    one, leases = intake(committed), []
+    enqueued = [enqueue(tasks.noop), enqueue(tell_task)]
+    for _ in range(2):  # the second time by lanes that it remembers
+        one.claim_now()
+        while one.next_claim == 0.0:
+            one.claim(lambda found, _: leases.extend(found))
+        enqueued += [enqueue(tasks.noop), enqueue(tell_task)]
+    assert {lease.id for lease in leases} == {task.pk for task in enqueued[:4]}
+
+
+def test_a_wake_up_after_the_look_of_functions_makes_coroutines_look_again(committed, monkeypatch):
+    one = intake(committed)
+    one.claim(lambda *_: None)
+    asked = Asked(monkeypatch, committed)
+    one.coroutines.hurry()
+    one.claim(lambda *_: None)
+    assert "due_lanes" in asked.statements
+
+
+# An outage of the database
+
+
+def test_children_are_told_of_an_outage_once_it_is_more_than_one_failure():
+    child, caller = Child("1"), DatabaseCaller("default", 5.0)
+    child.end.socket.setblocking(False)
+    pool = SimpleNamespace(children=[child.process])
+    supervisor: Any = SimpleNamespace(database=caller, pool=pool, has_told_outage=False)
+    told = []
+    for caller.failures in (0, 1, 2, 3, 0, 2):
+        Supervisor.tell_outage(supervisor)
+        told.append(len(list(child.end.receive_all())))
+    assert told == [0, 0, 1, 0, 0, 1]
+
+
+def test_a_child_that_is_told_of_an_outage_opens_a_new_connection_and_claims(committed):
+    """Idle, it would learn with the first task after a failover that its old server is gone."""
+    one, caller = intake(committed), DatabaseCaller(committed, 5.0)
+    one.claim(lambda *_: None)
+    before, idle = connections[committed].connection, one.functions.claim_now
+    WorkerChild.look_for_database(SimpleNamespace(database=caller, intake=one))  # type: ignore[arg-type]
+    assert (idle, one.functions.claim_now) == (False, True)
+    one.claim(lambda *_: None)
+    assert connections[committed].connection is not before

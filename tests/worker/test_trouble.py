@@ -150,19 +150,6 @@ def test_a_network_that_swallows_everything_is_waited_out(start_behind, server, 
     assert worker.exit_code() == 0
 
 
-def test_an_idle_child_looks_for_a_database_that_its_supervisor_cannot_reach(start_behind, proxy, effects):
-    """With nothing to do it would hold on to a connection to a server that is gone, until the first task."""
-    worker = start_behind("--poll", "30s")
-    worker.wait_until_up()
-    Task.objects.enqueue(tasks.canary, ["before"])
-    effects.wait_for("before")
-    proxy.mode = "refuse"
-    proxy.reset_all()
-    wait_for(lambda: worker.output.count("database unavailable") == 2, "both to have noticed")
-    proxy.mode = "pass"
-    wait_for(lambda: worker.output.count("database is back") == 2, "both to be back")
-
-
 def test_a_pooler_that_delivers_no_notifications_is_noticed_and_polled_past(start_behind, server, proxy, effects):
     proxy.deaf = True
     Task.objects.enqueue(tasks.canary, ["first"])

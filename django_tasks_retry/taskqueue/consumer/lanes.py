@@ -121,6 +121,7 @@ class Lanes:
     paths: Sequence[str] | None = None  # functions to claim for; None means all that this process knows
     lanes: list[Lane] = field(default_factory=list)
     looked_at: float = float("-inf")
+    found_none_at: float = float("-inf")  # when the last look began that found nothing due
     spent: float = 0.0
     rest: float = 0.0
     came_short: bool = False
@@ -149,6 +150,8 @@ class Lanes:
         plain = self.next_page(engine)
         keyed = self.look_for_keyed(engine, backend) if self.has_keyed else []
         due = plain + [lane for lane in keyed if self.serves(lane.queue)]
+        if not due:
+            self.found_none_at = began
         self.reads_all = began >= self.keep_floors_until
         if not self.reads_all:
             self.keep_floors(due)

@@ -20,13 +20,17 @@ class Claimer:
     def __init__(self, worker_id: str, options: WorkerOptions, database: DatabaseCaller, paths: Sequence[str]) -> None:
         self.worker_id, self.options, self.database = worker_id, options, database
         self.lanes = Lanes(options.queues, options.exclude, paths)
-        self.claim_now = True
+        self.claim_now, self.wanted_since = True, monotonic()
         self.answer_lost = False
         self.next_poll = 0.0
 
     @property
     def is_due(self) -> bool:
         return self.claim_now or monotonic() >= self.next_poll
+
+    @property
+    def due_since(self) -> float:
+        return self.wanted_since if self.claim_now else self.next_poll
 
     def claim(self, limit: int, at_once: int) -> list[Lease]:
         """Up to `limit` leases; of limited lanes, `at_once` at most. Claims again at once where there may be more."""
@@ -35,7 +39,18 @@ class Claimer:
         except Unavailable:
             self.answer_lost = True
             return []
-        self.claim_now = len(leases) == limit or self.lanes.came_short
+        self.rest()
+        if len(leases) == limit or self.lanes.came_short:
+            self.hurry()
+        return leases
+
+    def hurry(self) -> None:
+        """There may be more to claim."""
+        self.claim_now, self.wanted_since = True, monotonic()
+
+    def rest(self) -> None:
+        """There is nothing more, as far as is known."""
+        self.claim_now = False
         spread = random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
         now = monotonic()
         # What was full, or had started too often, is asked for again when it may have room; not before.
@@ -44,12 +59,15 @@ class Claimer:
         # lanes with a key each claimer sees a part, and goes round by itself.
         poll = self.options.poll * (1 if self.lanes.has_keyed else OWN_POLLS)
         self.next_poll = now + min(poll * spread, opens_in)
-        return leases
+
+    def has_seen_nothing(self, since: float) -> bool:
+        """Whether it has looked since then, and no task was due for anybody."""
+        return self.lanes.found_none_at > since and not self.lanes.has_keyed
 
     def note_ended(self, lease: Lease) -> None:
         """A permit is free: where its lane was full, it is claimed from again at once."""
         if self.lanes.reopen(lease.lane, f"queue:{lease.queue}", f"function:{lease.func_path}"):
-            self.claim_now = True
+            self.hurry()
 
     def ask(self, limit: int, at_once: int) -> list[Lease]:
         only, backend = self.options.only, self.options.backend

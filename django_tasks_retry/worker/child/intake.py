@@ -57,7 +57,8 @@ class Intake:
 
     def claim_now(self) -> None:
         """A wake-up: there may be due tasks."""
-        self.functions.claim_now = self.coroutines.claim_now = True
+        self.functions.hurry()
+        self.coroutines.hurry()
 
     def claim(self, start: Callable[[list[Lease], float], None]) -> None:
         """Claim for every kind that has room, and hand over what was claimed."""
@@ -65,13 +66,22 @@ class Intake:
         for claimer, room in ((self.functions, self.function_room), (self.coroutines, self.coroutine_room)):
             claimer.release_unanswered(self.attempts)
             limit = self.limited(room())
-            if limit > 0 and claimer.is_due and self.database.is_available:
+            if limit > 0 and claimer.is_due and self.database.is_available and not self.is_spared(claimer):
                 asked = monotonic()  # leases run from before the answer arrives
                 leases = claimer.claim(limit, self.free_slots(claimer))
                 self.left_some |= len(leases) == limit
                 if self.tasks_left is not None:
                     self.tasks_left -= len(leases)
                 start(leases, asked)
+
+    def is_spared(self, claimer: Claimer) -> bool:
+        """Coroutines wait in the same lanes as functions. What is empty for those, or looked at next, is asked once."""
+        if claimer is self.functions or self.limited(self.function_room()) < 1:
+            return False
+        if self.functions.has_seen_nothing(claimer.due_since):
+            claimer.rest()
+            return True
+        return self.functions.lanes.came_short and self.functions.claim_now
 
     @property
     def is_turned_away(self) -> bool:

@@ -1,8 +1,9 @@
 """Arrivals: what is done about work that was heard of or found.
 
-A wake-up reaches every worker, but is for two of them, each of which wakes one child. A child that claimed as many as
-it could says so, and two more are woken. Where none is left with room, the message is handed on to twice as many
-workers. So a lone task makes one or two children claim, however many there are, and a burst soon has them all.
+A wake-up reaches every worker, but is for two of them. The first wakes one child; the second looks a moment later
+whether the task is still there, in case the first is held up. A child that claimed as many as it could says so, and two
+more are woken. Where none is left with room, the message is handed on to twice as many workers, who wake a child each.
+So a lone task makes one child claim, however many there are, and a burst soon has them all.
 
 Polling is the truth: each supervisor looks for itself, whether or not it is asked, and wakes another child each time
 that it finds work.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from ....rules.queues import serves
 from ....taskqueue import Lanes, Peer, is_work_due
@@ -25,8 +27,18 @@ from .peers import Peers
 
 WORKERS_ASKED = 2
 CHILDREN_MORE = 2
+STAND_IN_SECONDS = 0.05
+"""How long the first worker has to claim what the second would find."""
 HAND_ON_SECONDS, LONGEST_HAND_ON = 0.2, 3.2
 MOST_POLLS = 4
+
+
+class Asked(NamedTuple):
+    """How many workers a message asks, about which queue; and whether this one is to act, or to see that others do."""
+
+    workers: int
+    queue: str
+    at_once: bool
 
 
 class Arrivals:
@@ -49,20 +61,29 @@ class Arrivals:
     def hear(self, messages: Iterable[WakeUp]) -> None:
         ours = [found for message in messages if (found := self.read(message))]
         if ours:
-            self.asked, self.queue = max(ours)
-            if not self.wake(1):
+            self.asked, self.queue, _ = max(ours)
+            if not any(asked.at_once for asked in ours):
+                self.stand_in()
+            elif not self.wake(1):
                 self.hand_on()
 
-    def read(self, message: WakeUp) -> tuple[int, str] | None:
-        """How many workers it asks, and about which queue, where this worker is one of them."""
+    def stand_in(self) -> None:
+        """Look soon, whether or not it is our turn to."""
+        self.has_skipped = True
+        self.polling.hurry(STAND_IN_SECONDS)
+
+    def read(self, message: WakeUp) -> Asked | None:
+        """What it asks, where this worker is one of those that it is for."""
         asked, queue = WORKERS_ASKED, message.subject
         if message.kind is Kind.MORE:
             number, _, queue = message.subject.partition(":")
             asked = int(number) if number.isdecimal() else 0
         elif message.kind is not Kind.WORK:
             return None
-        is_served = serves(queue, self.options.queues, self.options.exclude)
-        return (asked, queue) if is_served and self.peers.rank(queue, message.sender) < asked else None
+        rank = self.peers.rank(queue, message.sender)
+        if rank >= asked or not serves(queue, self.options.queues, self.options.exclude):
+            return None
+        return Asked(asked, queue, at_once=rank == 0 or message.kind is Kind.MORE)
 
     def note_more(self) -> None:
         """A child claimed as many as it could."""

@@ -164,6 +164,7 @@ class Fire:
         fire = time.monotonic() - self.began
         self.nemesis.make_peace()
         self.schedules.stop()
+        self.lanes.stop()
         complaints = self.rest()
         peace = time.monotonic() - self.began - fire
         complaints += self.stay_calm() if not complaints else []
@@ -261,9 +262,8 @@ class Fire:
                 supervisor.start()
         while not self.producer.is_done:
             self.producer.enqueue()
-        while not (self.workflows.is_done and self.lanes.is_done):
+        while not self.workflows.is_done:
             self.workflows.turn()
-            self.lanes.turn()
         deadline = time.monotonic() + PEACE_SECONDS
         while tried(self.unfinished) != 0:
             if time.monotonic() > deadline:

@@ -167,6 +167,7 @@ class Fire:
         fire = time.monotonic() - self.began
         self.nemesis.make_peace()
         self.schedules.stop()
+        self.lanes.stop()
         complaints = self.rest()
         peace = time.monotonic() - self.began - fire
         complaints += self.stay_calm() if not complaints else []
@@ -266,8 +267,6 @@ class Fire:
             self.producer.enqueue()
         while not self.workflows.is_done:
             self.workflows.ask()
-        while not self.lanes.is_done:
-            self.lanes.turn()
         deadline = time.monotonic() + PEACE_SECONDS
         while tried(self.unfinished) != 0:
             if time.monotonic() > deadline:

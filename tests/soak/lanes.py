@@ -90,6 +90,10 @@ class LaneCohort:
     def is_done(self) -> bool:
         return self.asked >= self.wanted
 
+    def stop(self) -> None:
+        """Limited lanes would take their time over what is left."""
+        self.wanted = self.asked
+
     def turn(self) -> None:
         waiting = tried(self.waiting)
         if waiting is not None and not self.is_done:
@@ -102,10 +106,10 @@ class LaneCohort:
 
     def missing(self, waiting: Counter[str]) -> list[str]:
         """More of the crowd where it is small, of the limited where not too many wait, and one that is alone."""
-        kinds = [CROWD] * (2 * BACKLOG - waiting[CROWD]) if waiting[CROWD] < BACKLOG else []
-        if waiting.total() - waiting[CROWD] < WAITING:
-            kinds += self.chance.choices(list(ALLOWED), k=BATCH)
-        return [*kinds, f"fair-{self.chance.choice(NAMES)}"] if waiting[CROWD] >= BACKLOG else kinds
+        backlog = min(BACKLOG, self.wanted // 4)
+        is_small, others = waiting[CROWD] < backlog, waiting.total() - waiting[CROWD]
+        kinds = self.chance.choices(list(ALLOWED), k=BATCH) if others < WAITING else []
+        return kinds + ([CROWD] * (backlog // 2) if is_small else [f"fair-{self.chance.choice(NAMES)}"])
 
     def enqueue(self, kinds: Sequence[str]) -> None:
         numbers = [f"lane {self.asked + n}" for n in range(min(len(kinds), self.wanted - self.asked))]

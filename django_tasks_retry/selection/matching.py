@@ -76,14 +76,14 @@ def status_condition(status: str) -> Q:
     first, pending, waits = Q(attempts=F("refunds")), Q(status=Status.PENDING), Q(waits_for__isnull=False)
     match status.lower():
         case "ready":
-            return pending & Q(eta__lte=Now()) & first & ~waits
+            return pending & Q(eta__lte=Now()) & first
         case "scheduled":
-            return pending & Q(eta__gt=Now()) & first & ~waits
+            return pending & Q(eta__gt=Now()) & first
         case "waiting":
             return pending & waits
         case "retrying":
             # The second condition follows from the first; it is said for the sake of the index.
-            return pending & Q(attempts__gt=F("refunds")) & Q(attempts__gt=0) & ~waits
+            return pending & Q(attempts__gt=F("refunds")) & Q(attempts__gt=0)
         case other:
             return Q(status=other.upper())
 

@@ -6,6 +6,7 @@ from tests.mutants.mutant import PG, SQLITE, Edit, Mutant
 
 STEPS = "tests/workflows/test_steps.py::"
 BATCHES = "tests/workflows/test_batches.py::"
+FAMILIES = "tests/workflows/test_families.py::"
 SWEEP = "tests/workflows/test_sweep.py::"
 RACES = "tests/workflows/test_races.py::"
 WAKE = "taskqueue/workflows/wake.py"
@@ -78,5 +79,20 @@ WORKFLOWS = (
         "members are pruned before anybody has asked for their results",
         (Edit("taskqueue/operator/prune.py", " | still_needed(past, using)", ""),),
         (BATCHES + "test_members_are_kept_while_somebody_may_ask_for_their_results",),
+    ),
+    Mutant(
+        "a task that expires leaves its batch running",
+        (Edit("taskqueue/consumer/expire.py", "cancel_below(expired,", "print(expired,"),),
+        (FAMILIES + "test_a_task_that_expires_while_it_waits_takes_its_members_along",),
+    ),
+    Mutant(
+        "results that are gone are counted as none",
+        (Edit("taskqueue/workflows/results.py", "if stored < count:", "if stored < 0:"),),
+        (FAMILIES + "test_a_resumed_task_whose_members_were_pruned_says_so_instead_of_counting_none",),
+    ),
+    Mutant(
+        "the sweep only goes round",
+        (Edit("taskqueue/workflows/sweep.py", "keys = happened(window, using)", "keys: list[str] = []"),),
+        (SWEEP + "test_a_batch_that_ended_lately_is_found_wherever_the_round_has_come_to",),
     ),
 )

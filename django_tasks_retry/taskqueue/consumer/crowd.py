@@ -4,8 +4,8 @@ Each claimer steps over what all the others have locked, so that with many of th
 has a few places at its head. Who finds none free takes nothing, not even what is less urgent, and comes back: after a
 few times as long as its last claim took, then twice as long, since there is no saying how many wait with it.
 
-Places are locks that nobody waits for. Who was turned away for a second claims without one for a while: what keeps a
-place taken, be it a process that was stopped in the middle of a claim or a lock of somebody else, must stop nobody's
+Places are locks that nobody waits for. Who was turned away for some seconds claims without one for a while: what keeps
+a place taken, be it a process that was stopped in the middle of a claim or a lock of somebody else, must stop nobody's
 work.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 PLACES = 8
 CLAIMS_TO_WAIT = 6
 LONGEST_WAIT = 0.5
-PATIENCE_SECONDS = 1.0
+PATIENCE_SECONDS = 3.0
 INSIST_SECONDS = 5.0
 
 

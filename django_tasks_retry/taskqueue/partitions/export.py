@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from ...guard.conditions import TASK
-from ...rules.periods import Stretch
 from ..database import fetch_any
 from ..engines.statements import read_sql
 from ..operator.export import Export, Record
+from .periods import Stretch
 
 PAGE = 1000
 NIL = UUID(int=0)

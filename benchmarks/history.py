@@ -38,8 +38,8 @@ ID = "(lpad(to_hex({start} + n * {length} / ({count} + 1)), 12, '0') || '70008' 
 
 class History:
     def __init__(self, server: Server, layout: str, count: int) -> None:
-        from django_tasks_retry.rules.periods import Period
         from django_tasks_retry.taskqueue.partitions.convert import partition
+        from django_tasks_retry.taskqueue.partitions.periods import Period
 
         self.server, self.layout, self.count = server, layout, count
         self.url = Bench(server).ready(OURS)

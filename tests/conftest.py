@@ -10,8 +10,8 @@ import pytest
 from django.conf import settings as django_settings
 
 from django_tasks_retry import clock
-from django_tasks_retry.rules.periods import Period
 from django_tasks_retry.taskqueue.partitions.convert import partition
+from django_tasks_retry.taskqueue.partitions.periods import Period
 from tests import pg
 from tests.faults.marker import pytest_configure, pytest_generate_tests, pytest_itemcollected  # noqa: F401
 from tests.partitions.at_once import archive_at_once

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_tasks_retry.rules.periods import Period
 from django_tasks_retry.taskqueue.partitions.convert import partition, unpartition
+from django_tasks_retry.taskqueue.partitions.periods import Period
 from tests.conftest import LAYOUT
 from tests.router import CurrentDatabase
 

@@ -11,10 +11,10 @@ from django.db import connections
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import Abort
 from django_tasks_retry.models import Step, Task, TaskEvent, TaskResult
-from django_tasks_retry.rules.periods import Stretch
 from django_tasks_retry.taskqueue.partitions import archive
 from django_tasks_retry.taskqueue.partitions.ahead import create
 from django_tasks_retry.taskqueue.partitions.layout import read_layout
+from django_tasks_retry.taskqueue.partitions.periods import Stretch
 from tests import tasks
 
 TABLE = Task._meta.db_table

@@ -13,10 +13,10 @@ from django.db import connections
 from django_tasks_retry import call, guard, taskqueue
 from django_tasks_retry.checks import check_partitions
 from django_tasks_retry.models import Step, Task, TaskEvent, TaskResult
-from django_tasks_retry.rules.periods import Period, Stretch, stretch_named
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue.partitions import ahead, drop
 from django_tasks_retry.taskqueue.partitions.layout import read_layout
+from django_tasks_retry.taskqueue.partitions.periods import Period, Stretch, stretch_named
 from django_tasks_retry.verify.audit import verify
 from tests import tasks
 from tests.partitions.scene import archive_all, done, failed, history_of, places, stretches, today

@@ -9,11 +9,11 @@ from django.db import connections
 from django_tasks_retry import guard, taskqueue
 from django_tasks_retry.errors import CannotPartition
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
-from django_tasks_retry.rules.periods import Period
 from django_tasks_retry.taskqueue import create_schedule, run_schedule_now
 from django_tasks_retry.taskqueue.partitions import archive, convert
 from django_tasks_retry.taskqueue.partitions.convert import partition, promised_until, unpartition
 from django_tasks_retry.taskqueue.partitions.layout import read_layout
+from django_tasks_retry.taskqueue.partitions.periods import Period
 from django_tasks_retry.verify.audit import verify
 from tests.partitions.scene import archive_all, done, failed, places, today
 from tests.races.together import together

@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 
 from ...conf import EXPORT_FORMATS
-from ...rules.periods import stretch_named
 from ...taskqueue.operator.export import Export
 from ...taskqueue.partitions.export import export_pages, path_of
 from ...taskqueue.partitions.layout import read_layout
+from ...taskqueue.partitions.periods import stretch_named
 from ..exit_codes import CliError, Exit
 from ..selecting import counted
 from ..subcommand import Context, Subcommand

@@ -4,10 +4,10 @@ import argparse
 
 from ...conf import configured_backends
 from ...errors import CannotPartition
-from ...rules.periods import Period
 from ...taskqueue import database
 from ...taskqueue.operator.control import write_operator_event
 from ...taskqueue.partitions.convert import partition, unpartition
+from ...taskqueue.partitions.periods import Period
 from ..exit_codes import CliError, Exit
 from ..subcommand import Context, Subcommand, actor
 

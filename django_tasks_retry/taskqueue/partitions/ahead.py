@@ -10,9 +10,9 @@ from django.db import DatabaseError
 
 from ...clock import now
 from ...guard.archive import PARTITIONED
-from ...rules.periods import Stretch
 from ..database import fetch
 from .layout import Layout
+from .periods import Stretch
 from .tables import create_tables, short_locks
 
 logger = logging.getLogger("django_tasks_retry")

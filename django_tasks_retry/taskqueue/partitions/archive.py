@@ -9,10 +9,10 @@ from django.db import transaction
 
 from ...guard.conditions import TASK
 from ...models import Task
-from ...rules.periods import Stretch
 from ..database import cursor_on, fetch
 from ..engines.statements import read_sql
 from .layout import Layout
+from .periods import Stretch
 
 PAGE = 5000
 SETTLED_SECONDS = 10.0

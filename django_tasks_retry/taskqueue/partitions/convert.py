@@ -20,11 +20,11 @@ from ...errors import CannotPartition
 from ...guard.archive import PARTITIONED
 from ...guard.conditions import TASK
 from ...rules.ids import time_of
-from ...rules.periods import Period, Stretch
 from ..database import fetch, is_postgresql
 from .ahead import create_ahead
 from .layout import Layout, read_layout
 from .parents import PROMISE, lay_out, make_whole
+from .periods import Period, Stretch
 from .tables import create_tables, short_locks
 
 MARGIN = timedelta(days=1)

@@ -18,12 +18,12 @@ from ...clock import now
 from ...conf import configured_backends, options
 from ...guard.archive import PARTITIONED
 from ...guard.conditions import TASK
-from ...rules.periods import Stretch
 from ..database import fetch
 from ..engines.statements import read_sql
 from ..operator.export import Export
 from .export import export_pages
 from .layout import Layout, tables_of
+from .periods import Stretch
 from .tables import short_locks
 
 logger = logging.getLogger("django_tasks_retry")

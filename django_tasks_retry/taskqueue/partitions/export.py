@@ -6,15 +6,16 @@ import gzip
 import importlib
 import os
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
 from ...guard.conditions import TASK
-from ...rules.periods import Stretch
 from ..database import fetch_any
 from ..engines.statements import read_sql
 from ..operator.export import Export, Record
+from .periods import Stretch
 
 PAGE = 1000
 NIL = UUID(int=0)
@@ -70,15 +71,19 @@ def path_of(stretch: Stretch, export: Export, using: str) -> Path:
 
 
 def export_pages(stretch: Stretch, export: Export, using: str) -> Iterator[int]:
-    """How many tasks were written with each page. A period that was written before is not written again."""
-    path = path_of(stretch, export, using)
-    if path.exists():
+    """How many tasks were written with each page. A period that was written before is not written again.
+
+    One in which nothing succeeded leaves no file.
+    """
+    path, pages = path_of(stretch, export, using), read_pages(stretch, using)
+    first = None if path.exists() else next(pages, None)
+    if first is None:
         return
     export.folder.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     writer: Writer = WRITERS[export.format](part)
     try:
-        for page in read_pages(stretch, using):
+        for page in chain([first], pages):
             writer.write(page)
             yield len(page)
     finally:

@@ -15,8 +15,8 @@ from typing import Any
 from ...guard.archive import PARTITIONED
 from ...guard.conditions import TASK
 from ...models import TaskResult
-from ...rules.periods import Period, Stretch, stretch_named
 from ..database import fetch, is_postgresql
+from .periods import Period, Stretch, stretch_named
 
 MARK = "django_tasks_retry:"
 """Before what the comment of the table of results tells: by which periods, and of which backends."""

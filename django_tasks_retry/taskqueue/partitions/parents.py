@@ -8,8 +8,8 @@ from typing import Any
 from ...guard import guard_child, guard_known_ids, guard_parent, seal
 from ...guard.archive import PARTITIONED
 from ...guard.conditions import EVENT, RESULT, STEP, TASK
-from ...rules.periods import Stretch
 from .layout import Layout
+from .periods import Stretch
 from .tables import FEED, bounds, copy_grants, create_like
 
 PROMISE = "dtr_before_partitions"

@@ -9,11 +9,11 @@ from uuid import UUID
 from ...clock import now
 from ...conf import options
 from ...guard.conditions import TASK
-from ...rules.periods import Stretch
 from ...rules.status import Status
 from ..database import fetch
 from .drop import longest_retention, past_stretches
 from .layout import Layout, read_layout
+from .periods import Stretch
 
 NIL = UUID(int=0)
 Page = list[tuple[UUID, str, datetime]]

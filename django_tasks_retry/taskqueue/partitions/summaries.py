@@ -6,11 +6,11 @@ from typing import Any
 
 from ...clock import now
 from ...guard.conditions import RESULT, TASK
-from ...rules.periods import Stretch
 from ..database import fetch
 from .ahead import wanted
 from .drop import longest_retention
 from .layout import Layout, read_layout, tables_of
+from .periods import Stretch
 
 HELD = """
 SELECT COALESCE(sum(pg_total_relation_size(oid)), 0)::bigint,

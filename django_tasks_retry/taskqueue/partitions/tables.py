@@ -12,7 +12,7 @@ from django.db import connections, transaction
 from ...guard import guard_child, seal
 from ...guard.archive import PARTITIONED
 from ...guard.conditions import EVENT, RESULT, STEP, TASK
-from ...rules.periods import Stretch
+from .periods import Stretch
 
 LOCK_MILLISECONDS = 500
 """Whoever asks for a lock holds up all who ask after it: rather try again."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
-from .ids import first_of
+from ...rules.ids import first_of
 
 NAME = re.compile(r"p(\d{8})(?:_(\d{2}))?")
 

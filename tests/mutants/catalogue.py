@@ -15,6 +15,7 @@ from tests.mutants.lanes import LANES
 from tests.mutants.leases import FENCES, LEASES
 from tests.mutants.neighbourly import ENQUEUES, OTHERS
 from tests.mutants.observing import COUNTERS, LINES, MIDDLEWARE, TRACES
+from tests.mutants.partitions import PARTITIONS
 from tests.mutants.schedules import SCHEDULES
 from tests.mutants.shell import SHELL
 from tests.mutants.workers import ANSWERS, LIVES, STATES, WAKING
@@ -48,6 +49,7 @@ MUTANTS = (
     *TRACES,
     *SCHEDULES,
     *WORKFLOWS,
+    *PARTITIONS,
     *LANES,
     *LINES,
     *SHELL,

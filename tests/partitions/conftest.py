@@ -12,8 +12,8 @@ from tests.conftest import LAYOUT
 from tests.router import CurrentDatabase
 
 
-@pytest.fixture
-def on(monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(params=["postgresql"])
+def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Only PostgreSQL has partitions."""
     monkeypatch.setattr(CurrentDatabase, "current", "postgresql")
     return "postgresql"

@@ -48,6 +48,7 @@ def are_plain(reports: Sequence[Report]) -> bool:
         and report.lease.locked_by == report.actor == worker
         and report.moved_by == report.lease.signature
         and report.next_id is None
+        and not any(report.data)
         for report in reports
     )
 

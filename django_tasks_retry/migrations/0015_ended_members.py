@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("django_tasks_retry", "0020_lane_breakers")]
+    dependencies = [("django_tasks_retry", "0014_lane_breakers")]
 
     operations = [
         migrations.AddIndex(

@@ -246,9 +246,9 @@ def install_on_postgresql(connection: BaseDatabaseWrapper) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT quote_ident(current_schema()), current_setting('search_path')")
         schema, search_path = cursor.fetchone()
+        kin = families(cursor)
         # Whoever may create operators in a schema of the path must not lend them to the conditions.
         cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
-        kin = families_in(cursor, search_path)
         create(cursor, schema)
         for parent, child in kin:
             create_triggers(cursor, schema, child, triggers_of(parent))
@@ -256,13 +256,6 @@ def install_on_postgresql(connection: BaseDatabaseWrapper) -> None:
             create_triggers(cursor, schema, TASK, definitions(KNOWN))
         cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
         seal(cursor, schema)
-
-
-def families_in(cursor: Any, search_path: str) -> list[tuple[str, str]]:
-    cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
-    kin = families(cursor)
-    cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
-    return kin
 
 
 def guard_parent(cursor: Any, table: str) -> None:

@@ -8,7 +8,7 @@ BUDGETS = (
     Mutant(
         "release does not refund the attempt",
         (
-            Edit("taskqueue/engines/postgresql.py", '"refund": report.move.refunds}', '"refund": 0}'),
+            Edit("taskqueue/engines/finish_parts.py", '"refund": report.move.refunds}', '"refund": 0}'),
             Edit("taskqueue/engines/sqlite_moves.py", '"refunds": F("refunds") + self.report.move.refunds,', ""),
         ),
         (MODEL,),

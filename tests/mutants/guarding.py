@@ -106,7 +106,13 @@ GUARD = (
     ),
     Mutant(
         "conditions are read by the installer's search_path",
-        (Edit("guard/postgresql.py", "SET LOCAL search_path = pg_catalog, pg_temp", "SELECT 1"),),
+        (
+            Edit(
+                "guard/postgresql.py",
+                '        cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")\n        create(',
+                "        create(",
+            ),
+        ),
         (RESTORE + "test_a_guard_that_is_installed_beside_foreign_operators_does_not_take_them",),
         on=PG,
     ),

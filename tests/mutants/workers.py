@@ -53,8 +53,8 @@ STATES = (
         (
             Edit(
                 "worker/shared/database.py",
-                "        discard(connections[self.using])\n",
-                "        connections[self.using].close()\n",
+                "        discard(connections[self.using])\n        level",
+                "        connections[self.using].close()\n        level",
             ),
         ),
         ("tests/worker/test_database_calls.py::test_a_transaction_that_trouble_left_open_is_gone_with_it",),
@@ -114,8 +114,8 @@ LIVES = (
         (
             Edit(
                 "taskqueue/engines/postgresql.py",
-                "        sql = CLAIM if terms.only is None else CLAIM_ONE\n",
-                '        read_sql("lanes")\n        sql = CLAIM if terms.only is None else CLAIM_ONE\n',
+                "        keyed = bool(lanes[0].key)\n",
+                '        read_sql("lanes")\n        keyed = bool(lanes[0].key)\n',
             ),
         ),
         ("tests/worker/test_resources.py::test_f09_files_that_a_task_leaves_open_end_with_its_process",),
@@ -139,8 +139,8 @@ WAKING = (
         (
             Edit(
                 "worker/supervisor/wakeup/arrivals.py",
-                "            if not self.wake(1):",
-                "            if self.wake(1):",
+                "            elif not self.wake(1):",
+                "            elif self.wake(1):",
             ),
         ),
         ("tests/worker/test_fleet.py::test_a_worker_without_room_hands_the_message_on_to_more",),

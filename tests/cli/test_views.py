@@ -250,7 +250,7 @@ def test_prune_tells_what_it_would_delete_by_backend_and_queue(cli, travel):
 def test_a_backend_that_is_none_is_answered_by_every_subcommand(cli):
     needed = {"show": ["abcd"], "run": ["abcd"], "pause": ["q", "--reason", "x"], "resume": ["q"], "stop": ["w"]}
     needed |= {"pause-schedule": ["s", "--reason", "x"], "resume-schedule": ["s"], "run-schedule": ["s"]}
-    needed["limit"] = ["lane", "--reason", "x"]
+    needed |= {"limit": ["lane", "--reason", "x"], "export-partition": ["p20260101", "out"]}
     needed["import-schedules"] = ["--from", "django-q2"]
     for name in subcommands():
         answer = cli(name, *needed.get(name, []), "--backend", "defualt")

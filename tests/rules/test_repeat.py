@@ -43,7 +43,7 @@ def test_it_lies_ahead_in_step_and_at_most_one_interval_away(slot, interval, now
 
 def formula() -> str:
     """The lines of repeat.sql that compute the slot, with the clock as a parameter."""
-    sql = FINISH[False, True]
+    sql = FINISH[False, True].text
     begin = sql.index("SELECT t.slot + interval")
     return sql[begin : sql.index("AS slot", begin)].replace("django_tasks_retry_now()", "%(now)s::timestamptz")
 

@@ -230,8 +230,8 @@ def test_errors_that_nobody_caused_are_found_out():
 def test_what_the_nemesis_killed_thrice_is_explained():
     alone = "10:00:00 ERROR child one-1-a/7, alone with one task, ended: its process was killed by SIGKILL"
     failed = "10:00:00 ERROR failed    work 33f155a36f69 · CRASHED: It killed its process 2 times, {}: its process {}"
-    assert unexplained([alone, failed.format("and once more", "was killed by SIGKILL. Peak memory: 58 MiB.")]) == []
-    assert len(unexplained([failed.format("and once more", "was killed by SIGSEGV.")])) == 1
+    assert unexplained([alone, failed.format("ran alone", "was killed by SIGKILL. Peak memory: 58 MiB.")]) == []
+    assert len(unexplained([failed.format("ran alone", "was killed by SIGSEGV.")])) == 1
 
 
 def test_the_failure_of_a_hostile_row_is_explained_and_that_of_another_is_not():

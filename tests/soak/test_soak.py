@@ -33,7 +33,7 @@ def command(*arguments: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("database", "tasks", "seconds"),
-    [("postgresql", "2500", "30"), ("sqlite", "1000", "15")],
+    [("postgresql", "1500", "20"), ("sqlite", "500", "10")],
     ids=["postgresql", "sqlite"],
 )
 def test_under_fire_nothing_is_lost_or_finished_twice(surroundings, database, tasks, seconds):

@@ -62,6 +62,9 @@ def flow(context: Any, number: str) -> int:
     return found
 
 
+PATHS = [f"{__name__}.{each.func.__name__}" for each in (leaf, branch, flow)]
+
+
 @dataclass(frozen=True, slots=True)
 class Parent:
     """One task that gathers, as it ended: what it returned, and how often its atomic step was done."""

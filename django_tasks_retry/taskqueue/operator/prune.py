@@ -20,7 +20,7 @@ from ..engines.statements import read_sql
 from ..partitions.drop import drop_past
 from ..partitions.layout import read_layout
 from ..partitions.rows import parted_pages
-from ..workflows.families import still_needed, with_unfinished_retries
+from ..workflows.families import resumable, still_needed
 from .export import Export, export_of, export_tasks
 
 logger = logging.getLogger("django_tasks_retry")
@@ -108,8 +108,8 @@ def a_day_after(moment: datetime) -> UUID:
 
 def delete(past: Sequence[UUID], backend: str, using: str, export: Export | None = None) -> int:
     """Those of this backend: in one database others may keep theirs for longer."""
-    resumable = with_unfinished_retries(past, using)
-    past = [task_id for task_id in past if task_id not in resumable]
+    kept = resumable(past, using)
+    past = [task_id for task_id in past if task_id not in kept]
     done, rest = (0, past) if export or not is_postgresql(using) else delete_at_once(past, backend, using)
     return done + (delete_by_family(rest, backend, using, export) if rest else 0)
 

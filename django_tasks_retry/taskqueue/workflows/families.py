@@ -86,11 +86,13 @@ def family_of(member: Origin | None, earlier: Mapping[UUID, Origin]) -> set[UUID
     return family
 
 
-def with_unfinished_retries(ids: Sequence[UUID], using: str) -> set[UUID]:
-    """Those of them that lead to a task that has not ended: it may resume what they remember and had begun."""
-    retries: dict[UUID, UUID] = dict(
-        Task.objects.using(using).filter(retry_of__in=ids).values_list("pk", "retry_of_id")
-    )
+def resumable(ids: Sequence[UUID], using: str) -> set[UUID]:
+    """Those of them that remember something, and lead to a retry that has not ended: it may go on from there."""
+    remembering = list(Step.objects.using(using).filter(task_id__in=ids).values_list("task_id", flat=True).distinct())
+    if not remembering:
+        return set()
+    found = Task.objects.using(using).filter(retry_of__in=remembering)
+    retries: dict[UUID, UUID] = dict(found.values_list("pk", "retry_of_id"))
     return {retries[pk] for pk in unfinished_of(set(retries), using)}
 
 

@@ -69,7 +69,18 @@ ENQUEUES = (
 OTHERS = (
     Mutant(
         "one backend prunes what another keeps",
-        (Edit("taskqueue/operator/prune.py", "if task_id not in kept]", "]"),),
+        (
+            Edit(
+                "taskqueue/operator/prune.py",
+                "ids = [task_id for task_id in past if task_id not in kept]",
+                "ids = past",
+            ),
+            Edit(
+                "taskqueue/sql/prune.sql",
+                "        AND t.backend = %(backend)s\n        AND t.batch",
+                "        AND t.batch",
+            ),
+        ),
         (PRUNE + "test_the_history_of_another_backend_in_the_same_database_stays",),
     ),
     Mutant(

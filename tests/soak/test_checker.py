@@ -219,7 +219,8 @@ def test_errors_that_nobody_caused_are_found_out():
         "10:00:00 ERROR child one-1-a/1 ended: its process was killed by SIGKILL",
         "10:00:00 ERROR child one-1-a/2, alone with one task, ended: its process was killed by SIGKILL",
         "10:00:00 ERROR failed    return_unstorable 33f155a36f69 queue=default attempt=2/2 · wait=1ms run=0ms",
-        "10:00:00 ERROR failed    work 33f1 attempt=3/60 · CRASHED: It killed its process 2 times, ran alone in",
+        "10:00:00 ERROR failed    work 33f1 attempt=3/60 · CRASHED: It killed its process 2 times, ran alone in a "
+        "process of its own, and killed that too: its process exited with code 3. Peak memory: 54 MiB.",
         "10:00:00 WARN  lost      work 33f155a36f69 attempt=1 · its process was killed by SIGKILL",
     ]
     assert unexplained(caused) == []

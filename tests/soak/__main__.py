@@ -19,6 +19,7 @@ def plan_of(arguments: list[str]) -> Plan:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--tasks", type=int, default=5000)
     parser.add_argument("--workflows", type=int, default=20, help="of two levels and 25 members each")
+    parser.add_argument("--laned", type=int, default=500, help="tasks of lanes; they take long, for most are limited")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--database", choices=["postgresql", "sqlite"], default="postgresql")
     parser.add_argument("--lease", type=float, default=1.0, help="seconds")

@@ -35,7 +35,6 @@ TABLES = ("task", "taskevent", "taskresult")
 PIPED_CHILDREN = 1
 CALM_TASKS = {"postgresql": 300, "sqlite": 100}
 TIMEOUT, TIMEOUT_GRACE = 20.0, 1.0
-LANED = 4  # one task of a lane for so many others
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ class Fire:
         self.lookout = Lookout(plan.lease)
         self.calm = Calm(plan.lease, lawful, self.hostile, nemesis.locks, nemesis.crew, self.look)
         self.schedules, self.workflows = ScheduleCohort(), WorkflowCohort(plan.workflows)
-        self.lanes = LaneCohort(plan.tasks // LANED, random.Random(f"{plan.seed} lanes"))
+        self.lanes = LaneCohort(plan.laned, random.Random(f"{plan.seed} lanes"))
         self.samples: list[Sample] = []
         self.left: int | None = None
         self.is_nearly_done = False

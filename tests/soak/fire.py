@@ -42,6 +42,7 @@ class Plan:
     tasks: int
     seed: int
     workflows: int = 20
+    laned: int = 500
     database: str = "postgresql"
     lease: float = 1.0
     supervisors: int = 2

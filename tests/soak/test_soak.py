@@ -37,7 +37,9 @@ def command(*arguments: str) -> list[str]:
     ids=["postgresql", "sqlite"],
 )
 def test_under_fire_nothing_is_lost_or_finished_twice(surroundings, database, tasks, seconds):
-    arguments = command("--tasks", tasks, "--laned", "400", "--seed", "1", "--database", database, "--seconds", seconds, "--untimed")
+    arguments = command(
+        "--tasks", tasks, "--laned", "400", "--seed", "1", "--database", database, "--seconds", seconds, "--untimed"
+    )
     soak = subprocess.run(
         arguments, cwd=ROOT, env=surroundings, capture_output=True, text=True, timeout=300, check=False
     )

@@ -32,7 +32,7 @@ from tests.soak.schedules import CALL, ScheduleCohort, Slots
 from tests.soak.vitals import Sample, grown, left_open, sample, unexplained
 
 TURN_SECONDS = 0.02
-PEACE_SECONDS = 60.0
+PEACE_SECONDS = 180.0
 TABLES = ("task", "taskevent", "taskresult")
 PIPED_CHILDREN = 1
 CALM_TASKS = {"postgresql": 300, "sqlite": 100}

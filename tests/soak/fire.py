@@ -331,7 +331,8 @@ class Fire:
                 complaints.append(f"I8 {supervisor.name} ended with {code} after SIGTERM")
         for log in sorted(self.plan.folder.glob("*.log")):
             text = log.read_text()
-            complaints += [f"I8 a traceback in {log}"] if "\nTraceback" in text else []
+            _, traceback, lines = text.partition("\nTraceback")
+            complaints += [f"I8 a traceback in {log}: {lines[:3000]}"] if traceback else []
             complaints += unexplained(text.splitlines(), self.hostile.tried)
         return complaints
 

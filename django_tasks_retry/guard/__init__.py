@@ -7,7 +7,15 @@ Installed after every `migrate`, because SQLite drops a table's triggers wheneve
 """
 
 from .fixtures import close_after_fixture, open_for_fixture
-from .installation import ensure, has_tables, install, install_after_migrate, missing, remove_before_migrate
+from .installation import (
+    ensure,
+    has_tables,
+    install,
+    install_after_migrate,
+    is_migrated,
+    missing,
+    remove_before_migrate,
+)
 from .postgresql import (
     guard_child,
     guard_known_ids,
@@ -28,6 +36,7 @@ __all__ = [
     "has_tables",
     "install",
     "install_after_migrate",
+    "is_migrated",
     "missing",
     "open_for_fixture",
     "postgresql_functions",

@@ -64,11 +64,15 @@ def remove_before_migrate(using: str, plan: Sequence[tuple[Any, bool]] = (), **_
 
 def install_after_migrate(using: str, **_: Any) -> None:
     """Receiver of `post_migrate`."""
-    connection = connections[using]
-    if not router.allow_migrate_model(using, Task) or connection.vendor not in {"sqlite", "postgresql"}:
-        return
-    if has_tables(using) and has_columns(using):
+    if is_migrated(using):
         install(using)
+
+
+def is_migrated(using: str) -> bool:
+    """Whether our tables are there, and of this version: another app may be migrated alone, or ours back."""
+    if not router.allow_migrate_model(using, Task) or connections[using].vendor not in {"sqlite", "postgresql"}:
+        return False
+    return has_tables(using) and has_columns(using)
 
 
 def has_tables(using: str) -> bool:

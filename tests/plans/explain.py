@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from django_tasks_retry.taskqueue.engines.functions import STATEMENTS, StoredStatement
+from django_tasks_retry.taskqueue.engines.functions import KEPT_PLAN, STATEMENTS, StoredStatement
 
 TASK = "django_tasks_retry_task"
 
@@ -90,7 +90,7 @@ def explained(using: str) -> Iterator[list[Plan]]:
 
 def as_in_its_function(stored: StoredStatement, params: Any, execute: Any) -> tuple[str, dict[str, Any]]:
     """What a function runs cannot be explained from outside: the same text, prepared, planned with its settings."""
-    for setting, value in stored.settings.items():
+    for setting, value in KEPT_PLAN.items():
         execute(f"SET LOCAL {setting} = {value}")
     execute("DEALLOCATE ALL")
     execute(f"PREPARE explained ({', '.join(stored.types.values())}) AS {stored.body}")

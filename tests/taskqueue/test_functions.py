@@ -102,6 +102,17 @@ def test_workers_of_the_last_version_find_theirs_and_older_ones_go(database):
     assert functions(database, "dtr_claim") == {PLAIN.name, "dtr_claim_000000000001"}
 
 
+@pytest.mark.parametrize(
+    "missing", ["DROP TABLE django_tasks_retry_step", "ALTER TABLE django_tasks_retry_task DROP batch"]
+)
+def test_nothing_is_installed_beside_tables_of_another_version(database, missing):
+    """Another app is migrated before ours; or ours goes back to a version that knew less."""
+    drop(database)
+    execute(database, f"{missing} CASCADE")
+    install_after_migrate(database)
+    assert functions(database, PLAIN.kind) == set()
+
+
 def test_installing_twice_changes_nothing(database):
     before = execute(database, "SELECT oid, xmin FROM pg_proc WHERE proname LIKE 'dtr\\_%' ORDER BY 1")
     install_after_migrate(database)

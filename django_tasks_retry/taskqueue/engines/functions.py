@@ -14,10 +14,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.db import ProgrammingError, connections, router
+from django.db import ProgrammingError, connections, transaction
 
+from ... import guard
+from ...clock import now
 from ...models import Task
-from ..database import fetch, fetch_any
+from ..database import fetch, fetch_any, is_postgresql
 from .statements import heading_of
 
 PARAMETER = re.compile(r"%\((\w+)\)s::(\w+(?:\[\])?)")
@@ -31,10 +33,10 @@ RETURN QUERY
 {body};
 END $function$"""
 OF_OURS = """
-SELECT p.proname, p.oid::regprocedure::text, obj_description(p.oid, 'pg_proc')
+SELECT p.proname, p.oid::regprocedure::text
 FROM pg_proc p
 WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname ~ '^dtr_[a-z_]+_[0-9a-f]{12}$'
-ORDER BY 3 DESC NULLS LAST
+ORDER BY obj_description(p.oid, 'pg_proc') DESC NULLS LAST
 """
 ARE_THERE = """
 SELECT bool_and(COALESCE(has_function_privilege(to_regproc(name)::oid, 'EXECUTE'), FALSE))
@@ -47,10 +49,9 @@ STATEMENTS: dict[str, StoredStatement] = {}
 class StoredStatement:
     """One statement, by its text and as a call of its function."""
 
-    def __init__(self, name: str, text: str, columns: Mapping[str, str], **settings: str) -> None:
+    def __init__(self, name: str, text: str, columns: Mapping[str, str]) -> None:
         self.kind, self.text = f"dtr_{name}", text
         self.types = dict(PARAMETER.findall(text))
-        self.settings = KEPT_PLAN | settings
         self.columns = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
         self.name = f"{self.kind}_{hashlib.sha256(self.definition('').encode()).hexdigest()[:12]}"
         given = ", ".join(f"%({parameter})s::{kind}" for parameter, kind in self.types.items())
@@ -68,7 +69,7 @@ class StoredStatement:
             name=name,
             arguments=", ".join(self.types.values()),
             columns=self.columns,
-            settings=" ".join(f"SET {setting} = {value}" for setting, value in self.settings.items()),
+            settings=" ".join(f"SET {setting} = {value}" for setting, value in KEPT_PLAN.items()),
             body=self.body,
         )
 
@@ -98,19 +99,16 @@ class Functions:
 
 def install_after_migrate(using: str, **_: Any) -> None:
     """Receiver of `post_migrate`. Of each kind the newest other function stays, for workers that still call it."""
-    connection = connections[using]
-    if connection.vendor != "postgresql" or not router.allow_migrate_model(using, Task):
+    if not is_postgresql(using) or not guard.is_migrated(using):
         return
-    with connection.cursor() as cursor:
+    with transaction.atomic(using=using), connections[using].cursor() as cursor:
         cursor.execute(OF_OURS)
-        there = cursor.fetchall()
+        there = dict(cursor.fetchall())
         for statement in STATEMENTS.values():
-            if statement.name not in {name for name, *_ in there}:
+            if statement.name not in there:
                 cursor.execute(statement.definition(statement.name))
-                cursor.execute(
-                    f"DO $$ BEGIN EXECUTE format('COMMENT ON FUNCTION {statement.name} IS %L', now()); END $$"
-                )
-            others = [full for name, full, _ in there if is_another(name, statement)]
+                cursor.execute(f"COMMENT ON FUNCTION {statement.name} IS '{now(using).isoformat()}'")
+            others = [full for name, full in there.items() if is_another(name, statement)]
             for full in others[1:]:
                 cursor.execute(f"DROP FUNCTION {full}")
 

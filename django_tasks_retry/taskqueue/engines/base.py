@@ -121,6 +121,9 @@ class Engine(Protocol):
     def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
         """Cancel up to `limit` tasks that expired before their first attempt began, of those that nobody locks."""
 
+    def prune(self, ids: Sequence[UUID], backend: str) -> tuple[int, Sequence[UUID]]:
+        """Delete finished tasks at once where that can be done. How many went, and which are left to be looked at."""
+
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of depths.sql: of tasks without a lane, then of those with one."""
 

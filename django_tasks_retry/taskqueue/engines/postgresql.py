@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from django.db import IntegrityError, connections
+from django.db import IntegrityError, connections, transaction
 
 from ...models import CALL_COLUMNS, Task, TaskEvent, TaskResult
 from ...rules.failure import LOST
@@ -122,6 +122,7 @@ SHOWN = "SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)"
 FAILURES = read_sql("failures", shown=SHOWN, **ERROR)
 FAILED_SINCE = read_sql("failed_since", shown=SHOWN)
 HORIZON = read_sql("horizon")
+PRUNE = read_sql("prune")
 RESULT_KEY = re.compile(rf'"{TaskResult._meta.db_table}(_\w+)?_pkey"')
 """Of the table, or of one of its partitions."""
 
@@ -267,6 +268,11 @@ class PostgreSQL(PostgreSQLProducer, PostgreSQLWorkflows):
     def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
         error, data = dump(cancellation(actor, reason)), dump({"reason": reason})
         return [row[0] for row in self.fetch(EXPIRE, {"limit": limit, "actor": actor, "error": error, "data": data})]
+
+    def prune(self, ids: Sequence[UUID], backend: str) -> tuple[int, Sequence[UUID]]:
+        with transaction.atomic(using=self.using):
+            [[done, members]] = self.fetch(PRUNE, {"ids": as_array(ids), "backend": backend})
+        return done, members
 
     # Summaries and wake-ups
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ...models import OWN_COLUMNS, Task
 from ...rules.payload import dump
+from ..database import as_array
 from ..producer.new_tasks import NEW_COLUMNS
 from .statements import read_template
 
@@ -83,16 +84,10 @@ def columns_of(tasks: Sequence[Task]) -> dict[str, Sequence[Any]]:
     return columns
 
 
-def quoted(value: Any) -> str:
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
-
-
-def array_of(name: str, values: Iterable[Any]) -> str:
-    """Values as the text of an array. The driver would look at the type of each."""
+def array_of(name: str, values: Sequence[Any]) -> str:
     if TYPE[name] == "uuid":
-        return "{" + ",".join(["NULL" if value is None else value.hex for value in values]) + "}"
-    return "{" + ",".join(["NULL" if value is None else quoted(value) for value in values]) + "}"
+        return as_array([value and value.hex for value in values])
+    return as_array(values)
 
 
 @lru_cache(maxsize=256)

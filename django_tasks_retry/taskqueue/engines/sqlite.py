@@ -314,6 +314,9 @@ class SQLite(SQLiteWorkflows):
 
     # Summaries and wake-ups
 
+    def prune(self, ids: Sequence[UUID], backend: str) -> tuple[int, Sequence[UUID]]:
+        return 0, ids
+
     def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [row for sql in DEPTHS for row in run(sql, parameters, self.using)]
 

@@ -15,8 +15,8 @@ from ...conf import options
 from ...models import Step, Task, TaskEvent, TaskResult
 from ...rules.ids import first_of
 from ...rules.status import Status
-from ..database import as_array, database, fetch, is_postgresql
-from ..engines.statements import read_sql
+from ..database import database
+from ..engines import engine_for
 from ..partitions.drop import drop_past
 from ..partitions.layout import read_layout
 from ..partitions.rows import parted_pages
@@ -26,7 +26,6 @@ from .export import Export, export_of, export_tasks
 logger = logging.getLogger("django_tasks_retry")
 BATCH = 1000
 DAY_MS = 86_400_000
-PRUNE = read_sql("prune")
 
 
 def prune(
@@ -110,15 +109,8 @@ def delete(past: Sequence[UUID], backend: str, using: str, export: Export | None
     """Those of this backend: in one database others may keep theirs for longer."""
     kept = resumable(past, using)
     past = [task_id for task_id in past if task_id not in kept]
-    done, rest = (0, past) if export or not is_postgresql(using) else delete_at_once(past, backend, using)
+    done, rest = (0, past) if export else engine_for(using).prune(past, backend)
     return done + (delete_by_family(rest, backend, using, export) if rest else 0)
-
-
-def delete_at_once(past: Sequence[UUID], backend: str, using: str) -> tuple[int, Sequence[UUID]]:
-    """How many of them went, and those that are members of a batch."""
-    with transaction.atomic(using=using):
-        [[done, members]] = fetch(PRUNE, {"ids": as_array(past), "backend": backend}, using)
-    return done, members
 
 
 def delete_by_family(past: Sequence[UUID], backend: str, using: str, export: Export | None) -> int:

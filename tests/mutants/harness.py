@@ -104,7 +104,13 @@ def run_tests(root: Path, tests: Sequence[str], *, guard: bool = True, on: Seque
 def environment() -> dict[str, str]:
     """One PostgreSQL server for all runs; no shrinking of counterexamples, no long waiting for what never comes."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TEST_SQLITE"))}
-    short = {"MODEL_EXAMPLES": "120", "MODEL_SHRINK": "0", "RACE_DEADLINE": "5", "PYTHONPATH": ""}
+    short = {
+        "MODEL_EXAMPLES": "120",
+        "MODEL_SHRINK": "0",
+        "RACE_DEADLINE": "5",
+        "WORKER_DEADLINE": "20",
+        "PYTHONPATH": "",
+    }
     return {**inherited, **short, "TEST_POSTGRESQL": server()}
 
 

@@ -14,13 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from django.db import connections
+from django.db import connections, transaction
 
 from django_tasks_retry.models import Task, TaskEvent, Worker
 from tests.pg import die_with_parent
 
 ROOT = Path(__file__).parents[2]
-DEADLINE = 20.0
+DEADLINE = float(os.environ.get("WORKER_DEADLINE", "60"))
 T = TypeVar("T")
 
 
@@ -93,6 +93,12 @@ class WorkerProcess:
 
     def signal_all(self, number: int) -> None:
         os.killpg(self.pid, number)
+
+    def freeze(self) -> None:
+        """With all its children, between their writes: a frozen process would keep SQLite's lock from everybody."""
+        with transaction.atomic(using=Worker.objects.db):
+            Worker.objects.filter(pid=-1).update(pid=-1)
+            self.signal_all(signal.SIGSTOP)
 
     def exit_code(self, seconds: float = DEADLINE) -> int:
         return self.process.wait(timeout=seconds)

@@ -55,7 +55,7 @@ def test_a_worker_frozen_past_its_lease_finishes_nothing(start, effects):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     frozen = start(lease=1.0)
     effects.wait_for("begin a")
-    frozen.signal_all(signal.SIGSTOP)
+    frozen.freeze()
     other = start(lease=1.0)
     effects.wait_for("begin a", times=2)
     tasks.gate("a").touch()

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-OF_SUPERVISOR = 3
-"""Connections: its own, the one that listens, and one for receivers of the signals that it sends."""
 OF_CHILD = 4
-"""Beside its threads: its own, one for coroutines, one for receivers of signals, one that wakes others."""
+"""Connections beside its threads: its own, one for coroutines, one for receivers of signals, one that wakes others."""
+OF_SUPERVISOR = 3 + (1 + OF_CHILD)
+"""Its own, the one that listens, one for receivers of signals; and those of a child that runs one task alone."""
 SIZES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 

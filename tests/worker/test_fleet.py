@@ -328,22 +328,22 @@ def test_one_queue_is_found_among_more_than_fit_on_a_page(database, tenants):
 
 
 def test_threads_are_started_as_far_as_connections_allow():
-    options = WorkerOptions(processes=4, threads=8, max_connections=40)
-    assert options.connections == 3 + 4 * (8 + 4)
-    assert (options.bounded().threads, options.bounded().connections) == (5, 39)
+    options = WorkerOptions(processes=4, threads=8, max_connections=45)
+    assert options.connections == 8 + 4 * (8 + 4)
+    assert (options.bounded().threads, options.bounded().connections) == (5, 44)
     assert WorkerOptions(threads=3, max_connections=40).bounded().threads == 3
 
 
 def test_a_bound_that_not_even_one_thread_fits_under_is_refused():
-    with pytest.raises(ValueError, match=r"--max-connections 20 is not enough for --processes 4: .* up to 23"):
+    with pytest.raises(ValueError, match=r"--max-connections 20 is not enough for --processes 4: .* up to 28"):
         WorkerOptions(processes=4, max_connections=20).bounded()
 
 
 def test_a_worker_says_how_many_connections_it_may_open(start, committed):
-    worker = start("--processes", "2", "--threads", "8", "--max-connections", "15", "--drain")
+    worker = start("--processes", "2", "--threads", "8", "--max-connections", "20", "--drain")
     assert worker.exit_code() == 0
     if committed == "postgresql":
-        assert "2 x (2 threads + 100 async) · at most 15 connections = 3 + 2 x (2 threads + 4)" in worker.output
+        assert "2 x (2 threads + 100 async) · at most 20 connections = 8 + 2 x (2 threads + 4)" in worker.output
 
 
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)

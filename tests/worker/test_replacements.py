@@ -55,6 +55,25 @@ def test_a_child_that_got_work_done_is_replaced_at_once(database, pool):
     assert pool.crash_backoff() == 0.0
 
 
+@pytest.mark.parametrize(("bound", "expected"), [(None, 2), (60, 1)])
+def test_where_connections_are_bounded_a_child_ends_before_the_next_one_starts(monkeypatch, bound, expected):
+    pool = ChildPool("supervisor", WorkerOptions(max_connections=bound), lambda: None)
+    ends = [end for _ in range(2) for end in channel_pair()]
+    table = InFlightTable(1)
+    monkeypatch.setattr(
+        f"{ChildPool.__module__}.start_child", lambda name, *_, **__: ChildProcess(1, name, *ends[:2], table)
+    )
+    [leaving] = pool.fill()
+    leaving.stop_reason = "it took too much memory"
+    pool.fill()
+    assert len(pool.children) == expected
+    pool.reap({leaving.pid: Ended(0, peak_memory=0)})
+    pool.fill()
+    assert len(pool.working) == 1
+    for end in ends:
+        end.close()
+
+
 def test_a_long_task_after_a_crash_does_not_keep_the_other_slots_empty(start, effects):
     worker = start("--threads", "2")
     worker.wait_until_up()

@@ -40,6 +40,13 @@ class ChildPool:
     def working(self) -> list[ChildProcess]:
         return [child for child in self.children if child.stop_reason is None and not child.is_alone]
 
+    @property
+    def seated(self) -> list[ChildProcess]:
+        """Who takes a place. One on its way out keeps its connections, so where those are bounded it counts too."""
+        if self.options.max_connections is None:
+            return self.working
+        return [child for child in self.children if not child.is_alone]
+
     def fill(self) -> list[ChildProcess]:
         """Start as many children as are missing, unless they keep crashing."""
         started: list[ChildProcess] = []
@@ -47,7 +54,7 @@ class ChildPool:
             return started
         if self.tasks_left == 0 and not self.children:
             self.wanted = 0
-        while self.wanted > len(self.working) and self.tasks_left != 0:
+        while self.wanted > len(self.seated) and self.tasks_left != 0:
             child = self.start()
             if child is None:
                 break
@@ -86,7 +93,7 @@ class ChildPool:
         """The options of the next child, with its part of what is left of --max-tasks."""
         if self.tasks_left is None:
             return self.options
-        part = ceil(self.tasks_left / (self.wanted - len(self.working)))
+        part = ceil(self.tasks_left / (self.wanted - len(self.seated)))
         self.tasks_left -= part
         return replace(self.options, max_tasks=part)
 

@@ -187,6 +187,14 @@ FAULTS = {
     "F352": "every worker prunes the same tasks",
     "F353": "a queue for each of many tenants",
     "F354": "a task that was given back loses its place in line",
+    "F355": "no partition was made for the present period",
+    "F356": "a change to partitions is interrupted",
+    "F357": "tasks are enqueued and done while their history becomes partitioned",
+    "F358": "somebody reads history while a period is to be dropped",
+    "F359": "history that is to be dropped cannot be exported",
+    "F360": "a trigger is off on one partition",
+    "F361": "a period is over and somebody still needs a task of it",
+    "F362": "a report comes after its task has moved to history",
 }
 DOES_NOT_APPLY: dict[str, str] = {}
 ON_POSTGRESQL_ALONE = {
@@ -209,6 +217,7 @@ ON_POSTGRESQL_ALONE = {
     "F75": "SQLite is restored by a copy of the file",
     "F122": "a session on SQLite is closed after each use",
     "F129": "SQLite has no server",
+    **dict.fromkeys([f"F{number}" for number in range(355, 363)], "SQLite has no partitions"),
     "F206": "on SQLite the host's clock is the queue's",
 }
 

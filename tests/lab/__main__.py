@@ -29,7 +29,7 @@ from .verdict import Books, balance, is_drained, outages
 NAMESPACES = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
 CALM_SECONDS, AFTER_SECONDS, LONGEST_OUTAGE = 4.0, 4.0, 100.0
 REACHES = ("haproxy", "multihost")
-BOOKS = ("acknowledged", "lost", "finished_twice", "ran_twice")
+BOOKS = ("acknowledged", "lost", "finished_twice", "ran_twice", "ran_past_the_lease")
 
 
 def arguments() -> argparse.Namespace:
@@ -145,7 +145,7 @@ def close(cluster: Cluster, loads: list[Load]) -> Books:
 def tell_books(books: Books) -> int:
     say(", ".join(f"{getattr(books, name)} {name.replace('_', ' ')}" for name in BOOKS))
     say(json.dumps({name: getattr(books, name) for name in BOOKS}))
-    return 1 if books.lost or books.finished_twice else 0
+    return 1 if books.lost or books.finished_twice or books.ran_past_the_lease else 0
 
 
 def first_process(act: Callable[[], int]) -> int:

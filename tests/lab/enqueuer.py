@@ -11,17 +11,20 @@ import django
 from django.db import DEFAULT_DB_ALIAS, connections
 
 PAUSE = 0.04
+LONG_EVERY = 250
+"""Some ten seconds, so that two that take long are at work at any time."""
 
 
 def main() -> None:
     django.setup()
-    from tests.lab.tasks import leave_line
+    from tests.lab.tasks import leave_line, leave_lines
 
     queue = os.environ["LAB_QUEUE"]
     with Path(os.environ["LAB_ACKNOWLEDGED"]).open("a", buffering=1) as acknowledged:
         for number in itertools.count():
             try:
-                stored = leave_line.using(queue_name=queue).enqueue(number)
+                task = leave_line if number % LONG_EVERY else leave_lines
+                stored = task.using(queue_name=queue).enqueue(number)
                 acknowledged.write(f"{number} {time.monotonic()} {stored.id}\n")
             except Exception as error:  # noqa: BLE001 - the database is away: whatever it says
                 print(f"{time.monotonic():.1f} {type(error).__name__}: {error}", flush=True)  # noqa: T201

@@ -14,6 +14,7 @@ from .network import Host
 from .programs import Programs
 
 ROOT = Path(__file__).parents[2]
+LEASE = 15
 TIMEOUTS = {
     "connect_timeout": 2,
     "keepalives_idle": 5,
@@ -47,6 +48,7 @@ class Load:
     def __init__(self, reach: str, host: Host, cluster: Cluster, programs: Programs) -> None:
         self.reach, self.host, self.cluster, self.programs = reach, host, cluster, programs
         self.acknowledged_file, self.runs_file = host.folder / "acknowledged", host.folder / "runs"
+        self.ticks_file = host.folder / "ticks"
 
     def place(self) -> dict[str, Any]:
         """What DATABASES says."""
@@ -65,13 +67,15 @@ class Load:
             "LAB_PLACE": json.dumps(self.place()),
             "LAB_QUEUE": self.reach,
             "LAB_RUNS": str(self.runs_file),
+            "LAB_LEASE": str(LEASE),
+            "LAB_TICKS": str(self.ticks_file),
             "LAB_ACKNOWLEDGED": str(self.acknowledged_file),
         }
 
     def start(self) -> None:
         if self.reach == "haproxy":
             self.start_haproxy()
-        worker = ["runworker", "--queues", self.reach, "--threads", "4", "--name", self.host.name]
+        worker = ["runworker", "--queues", self.reach, "--threads", "6", "--name", self.host.name]
         self.run("worker", "-m", "django", *worker)
         self.run("enqueuer", "-m", "tests.lab.enqueuer")
 
@@ -95,6 +99,10 @@ class Load:
 
     def runs(self) -> list[Line]:
         return read(self.runs_file)
+
+    def ticks(self) -> list[Line]:
+        """Of tasks that take longer than a lease."""
+        return read(self.ticks_file)
 
 
 def read(file: Path) -> list[Line]:

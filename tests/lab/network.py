@@ -32,6 +32,7 @@ class Host:
     def __init__(self, name: str, number: int, folder: Path) -> None:
         self.name, self.address = name, f"10.9.0.{number}"
         self.folder = folder / name
+        self.silences: list[tuple[float, float]] = []
         self.folder.mkdir()
         os.chown(self.folder, int(NOBODY), int(NOBODY))
         self.cable = f"cable-{name}"
@@ -73,6 +74,7 @@ class Host:
 
     def cut_cable(self) -> None:
         ip("link", "set", self.cable, "down")
+        self.silences.append((time.monotonic(), float("inf")))
 
     def swallow_packets(self) -> None:
         """The link stays up, and nothing arrives."""
@@ -80,6 +82,7 @@ class Host:
 
     def mend(self) -> None:
         """A link that comes up carries packets a moment later; only then does the bridge take it back."""
+        self.silences[-1:] = [(began, time.monotonic()) for began, _ in self.silences[-1:]]
         ip("link", "set", self.cable, "up")
         forward = ["bridge", "link", "set", "dev", self.cable, "state", "3"]
         deadline = time.monotonic() + MEND_SECONDS

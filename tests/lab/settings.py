@@ -10,7 +10,7 @@ TASKS = {
     "default": {
         "BACKEND": "django_tasks_retry.backend.RetryBackend",
         "QUEUES": ["default", "haproxy", "multihost"],
-        "OPTIONS": {"LEASE": 15},
+        "OPTIONS": {"LEASE": int(os.environ["LAB_LEASE"])},
     }
 }
 DATABASES = {

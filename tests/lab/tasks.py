@@ -1,4 +1,4 @@
-"""The task of the lab: it leaves a line in a file, whatever the queue says about it."""
+"""The tasks of the lab: they leave lines in a file, whatever the queue says about them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,26 @@ import time
 
 from django_tasks_retry.compat import task
 
+TICK_SECONDS, LONG_SECONDS = 0.1, 20.0
+
 
 @task
 def leave_line(number: int) -> None:
+    write_line("LAB_RUNS", number)
+
+
+@task
+def leave_lines(number: int) -> None:
+    """One after the other, for longer than a lease."""
+    end = time.monotonic() + LONG_SECONDS
+    while time.monotonic() < end:
+        write_line("LAB_TICKS", number)
+        time.sleep(TICK_SECONDS)
+
+
+def write_line(name: str, number: int) -> None:
     line = f"{number} {time.monotonic()}\n".encode()
-    file = os.open(os.environ["LAB_RUNS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    file = os.open(os.environ[name], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(file, line)
     finally:

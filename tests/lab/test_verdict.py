@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from .load import read
+from .load import LEASE, read
 from .programs import why_not
-from .verdict import Outage, longest_gap, outages
+from .verdict import Outage, longest_gap, outages, past_the_lease
 
 
 class Written:
     """What one host has written down."""
 
     def __init__(self, reach: str, acknowledged: list[float], runs: list[float], folder: Path) -> None:
-        self.reach, self.folder = reach, folder
-        self.lines: dict[str, list[float]] = {"acknowledged": acknowledged, "runs": runs}
+        self.reach, self.folder, self.host = reach, folder, SimpleNamespace(silences=[])
+        self.lines: dict[str, list[float]] = {"acknowledged": acknowledged, "runs": runs, "ticks": []}
 
     def acknowledged(self) -> Any:
         return self.told("acknowledged")
 
     def runs(self) -> Any:
         return self.told("runs")
+
+    def ticks(self) -> Any:
+        return self.told("ticks")
 
     def told(self, name: str) -> Any:
         file = self.folder / f"{self.reach}-{name}"
@@ -42,6 +46,16 @@ def test_execution_is_late_by_what_passes_after_the_first_write_by_anybody(tmp_p
     first = Written("haproxy", [0.1, 10.0, 10.5], [0.2, 12.0, 12.5], tmp_path)
     second = Written("multihost", [0.1, 11.0, 11.5], [0.2, 0.5, 0.9, 1.3], tmp_path)
     assert outages([first, second], 0.0, 13.0)[0] == Outage("haproxy", 9.9, 11.8, 2.0)  # type: ignore[list-item]
+
+
+def test_what_a_host_does_when_it_has_been_cut_off_for_longer_than_a_lease_is_counted(tmp_path):
+    """A line within the lease is none, nor is one after the host was back."""
+    cut, back = 100.0, 130.0
+    written = Written("multihost", [], [cut + 1.0, cut + LEASE - 0.1, back + 0.1], tmp_path)
+    written.host = SimpleNamespace(silences=[(cut, back)])
+    assert past_the_lease(written) == []  # type: ignore[arg-type]
+    written.lines["ticks"] = [cut + 2.0, cut + LEASE + 1.0, back - 0.1, back + 1.0]
+    assert past_the_lease(written) == [cut + LEASE + 1.0, back - 0.1]  # type: ignore[arg-type]
 
 
 def test_a_line_that_is_still_being_written_is_not_read(tmp_path):

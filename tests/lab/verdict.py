@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from .cluster import Cluster
-from .load import Load
+from .load import LEASE, Load
 
 KNOWN = "SELECT id::text FROM django_tasks_retry_task"
 TWICE = """
@@ -19,6 +19,8 @@ SELECT count(*) FROM (
 ) AS twice
 """
 SHORTEST_GAP = 1.0
+NOTICED_SECONDS = 0.5
+"""A child looks at its leases four times a second."""
 UNFINISHED = "SELECT count(*) FROM django_tasks_retry_task WHERE status IN ('PENDING', 'RUNNING')"
 
 
@@ -65,6 +67,8 @@ class Books:
     lost: int
     finished_twice: int
     ran_twice: int
+    ran_past_the_lease: int
+    """Lines that a host left behind when it had been cut off for longer than a lease."""
 
 
 def balance(cluster: Cluster, loads: list[Load]) -> Books:
@@ -74,7 +78,14 @@ def balance(cluster: Cluster, loads: list[Load]) -> Books:
         known = {row[0] for row in connection.execute(KNOWN)}
         [twice] = connection.execute(TWICE).fetchone() or (0,)
     ran = sum(count > 1 for load in loads for count in Counter(line.number for line in load.runs()).values())
-    return Books(len(told), len(told - known), twice, ran)
+    return Books(len(told), len(told - known), twice, ran, sum(len(past_the_lease(load)) for load in loads))
+
+
+def past_the_lease(load: Load) -> list[float]:
+    """When tasks were at work on a host that had been cut off for longer than a lease."""
+    moments = [line.at for line in (*load.runs(), *load.ticks())]
+    silences = [(began + LEASE + NOTICED_SECONDS, ended) for began, ended in load.host.silences]
+    return [at for at in moments if any(began < at < ended for began, ended in silences)]
 
 
 def is_drained(cluster: Cluster) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
 
 import pytest
 
@@ -14,22 +13,10 @@ from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue import Sweep
 from django_tasks_retry.taskqueue.workflows.results import Results
 from django_tasks_retry.taskqueue.workflows.wake import make_due, wake
-from django_tasks_retry.testing.inline import hooks_run_after, run_inline
+from django_tasks_retry.testing.inline import hooks_run_after
 from tests.steps import claim_one, kinds, now_of
 from tests.workflows import tasks
-
-
-def members() -> list[Task]:
-    return list(Task.objects.filter(batch__isnull=False).order_by("pk"))
-
-
-def result_of(task: Task) -> Any:
-    return now_of(task).outcome.result
-
-
-def run_one(harness: Any) -> None:
-    """One attempt of whatever is due."""
-    run_inline(claim_one(harness.worker_id))
+from tests.workflows.scene import members, result_of, run_one
 
 
 def test_who_gathers_is_given_the_results_in_the_order_of_the_calls(harness):

@@ -14,18 +14,7 @@ from django_tasks_retry.taskqueue.operator import intervene
 from django_tasks_retry.testing.inline import run_inline
 from tests.steps import claim_one, now_of
 from tests.workflows import tasks
-
-
-def members() -> list[Task]:
-    return list(Task.objects.filter(batch__isnull=False).order_by("pk"))
-
-
-def result_of(task: Task) -> Any:
-    return now_of(task).outcome.result
-
-
-def run_one(harness: Any) -> None:
-    run_inline(claim_one(harness.worker_id))
+from tests.workflows.scene import members, result_of, run_one
 
 
 def test_of_two_retries_of_one_member_the_later_counts(harness, monkeypatch):

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django_tasks_retry import call
 from django_tasks_retry.display.explanations.lanes import order_sentence
 from django_tasks_retry.display.scope import current_scope
 from django_tasks_retry.models import Task
 from django_tasks_retry.testing.inline import run_inline
-from tests.steps import claim_one, now_of
+from tests.steps import claim_one
 from tests.workflows import tasks
+from tests.workflows.scene import result_of
 
 LANE = "ledger-7"
 
 
 def lanes() -> set[str]:
     return set(Task.objects.values_list("lane", flat=True))
-
-
-def result_of(task: Task) -> Any:
-    return now_of(task).outcome.result
 
 
 def test_members_a_woken_parent_and_a_retry_keep_their_lane(harness):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from django_tasks_retry import signal, taskqueue
@@ -15,17 +13,9 @@ from django_tasks_retry.worker.shared.database import DatabaseCaller
 from django_tasks_retry.worker.shared.outcomes import OutcomeRecorder
 from django_tasks_retry.worker.shared.stats import Counts
 from django_tasks_retry.worker.supervisor.maintenance import Maintenance
-from tests.steps import claim_one, now_of
+from tests.steps import now_of
 from tests.workflows import tasks
-
-
-def run_one(harness: Any) -> None:
-    """One attempt of whatever is due."""
-    run_inline(claim_one(harness.worker_id))
-
-
-def result_of(task: Task) -> Any:
-    return now_of(task).outcome.result
+from tests.workflows.scene import result_of, run_one
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -10,7 +11,10 @@ import pytest
 from django.db.models import Sum
 
 from django_tasks_retry.models import Task, TaskStat, TaskTotal
-from tests.steps import enqueue_unchecked
+from django_tasks_retry.taskqueue import Completed, Failed, finish
+from django_tasks_retry.worker.shared.outcomes import OutcomeRecorder, Recorded
+from django_tasks_retry.worker.shared.stats import Counts, columns_of
+from tests.steps import claim_one, enqueue_unchecked, now_of
 
 from . import tasks
 from .harness import WorkerProcess, wait_for, wait_until_finished
@@ -85,6 +89,21 @@ def test_so_they_do_where_another_worker_recovers_the_lease(start, effects):
     worker.signal(signal.SIGTERM)
     assert worker.exit_code() == 0
     assert_told_once(task, worker, effects)
+
+
+def test_a_report_that_comes_too_late_is_not_counted_beside_the_one_that_ended_the_lease(database, caplog):
+    task = enqueue_unchecked(tasks.canary)
+    lease = claim_one("worker")
+    counts = Counts()
+    recorder = OutcomeRecorder(counts, lambda finished: None)
+    with caplog.at_level(logging.INFO, "django_tasks_retry.attempts"):
+        for report in (Failed(lease, ValueError("stuck")), Completed(lease, None)):
+            [receipt] = finish([report])
+            recorder.recorded(Recorded(receipt), None)
+    [tally] = counts.tallies.values()
+    assert columns_of(tally.words) == {"retried": 1}
+    assert [line.facts["event"] for line in caplog.records] == ["retry", "dropped"]
+    assert now_of(task).status == "PENDING"
 
 
 def test_what_a_child_has_counted_is_not_lost_when_it_dies(start, effects):

@@ -59,7 +59,8 @@ def verdict(recorded: Recorded) -> tuple[str, int, dict[str, Any]]:
     receipt = recorded.receipt
     reason = {"reason": recorded.reason} if recorded.reason else {}
     if receipt.lost is not None:
-        word = "cancelled" if receipt.lost is LostReason.CANCELLED else "lost"
+        # Whoever ended the lease has told of the attempt: this report about it is dropped.
+        word = "cancelled" if receipt.lost is LostReason.CANCELLED else "dropped"
         return word, logging.WARNING, {"reason": receipt.lost.value}
     if receipt.status is Status.FAILED:
         return "failed", logging.ERROR, {"error": brief(receipt.error)} | reason

@@ -339,5 +339,5 @@ class Supervisor:
     def summary(self) -> str:
         tally = self.stats.tally
         counted = [f"{tally[word]} {said}" for word, said in SUMMARY.items()]
-        others = [f"{tally[word]} {word}" for word in ("cancelled", "lost") if tally[word]]
+        others = [f"{tally[word]} {word}" for word in ("cancelled", "lost", "dropped") if tally[word]]
         return ", ".join(counted + others)

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.faults.marker import faults_of
@@ -224,12 +225,20 @@ ON_POSTGRESQL_ALONE = {
 
 def shown() -> dict[str, list[str]]:
     """The tests of each fault, as pytest names them."""
+    return by_fault(collected())
+
+
+def collected() -> list[str]:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "fault", "-p", "no:cacheprovider"]
     # A folder of its own: a run removes the one it is told of.
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TEST_SQLITE"))}
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=True)
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+def by_fault(named: Iterable[str]) -> dict[str, list[str]]:
     tests = defaultdict(list)
-    for test in (line for line in done.stdout.splitlines() if "::" in line):
+    for test in named:
         for fault in faults_of(test.partition("::")[2]):
             tests[fault].append(test)
     return dict(tests)

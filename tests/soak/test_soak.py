@@ -33,13 +33,12 @@ def command(*arguments: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("database", "tasks", "seconds"),
-    [("postgresql", "1500", "20"), ("sqlite", "500", "10")],
+    [("postgresql", "1000", "15"), ("sqlite", "400", "10")],
     ids=["postgresql", "sqlite"],
 )
 def test_under_fire_nothing_is_lost_or_finished_twice(surroundings, database, tasks, seconds):
-    arguments = command(
-        "--tasks", tasks, "--laned", "400", "--seed", "1", "--database", database, "--seconds", seconds, "--untimed"
-    )
+    size = f"--tasks {tasks} --laned 250 --workflows 10 --seconds {seconds}".split()
+    arguments = command(*size, "--database", database, "--seed", "1", "--untimed")
     soak = subprocess.run(
         arguments, cwd=ROOT, env=surroundings, capture_output=True, text=True, timeout=300, check=False
     )

@@ -51,6 +51,7 @@ class Plan:
     children: int = 4
     threads: int = 8
     seconds: float = 3600.0
+    pace: float = 1.0
     untimed: bool = False
     partitioned: bool = False
     folder: Path = field(default_factory=Path)
@@ -133,7 +134,7 @@ def soak(plan: Plan) -> Outcome:
             supervisor.start()
         server = database if isinstance(database, PostgreSQL) else None
         locks = RowLocks(server) if server else None
-        return Fire(plan, Nemesis(plan.seed, plan.lease, crew, network, server, locks), database).run()
+        return Fire(plan, Nemesis(plan.seed, plan.lease, crew, network, server, locks, plan.pace), database).run()
     finally:
         for supervisor in crew:
             supervisor.end()

@@ -46,6 +46,7 @@ class Nemesis:
     network: Network | None = None
     server: PostgreSQL | None = None
     locks: RowLocks | None = None
+    pace: float = 1.0
     deeds: Counter[str] = field(default_factory=Counter)
     diary: list[tuple[float, str]] = field(default_factory=list)
     killed: dict[int, float] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class Nemesis:
         ]
 
     def plan(self, habit: Habit) -> None:
-        habit.due = time.monotonic() + habit.seconds * self.chance.uniform(0.5, 1.5)
+        habit.due = time.monotonic() + habit.seconds * self.pace * self.chance.uniform(0.5, 1.5)
 
     def turn(self) -> None:
         self.mend(time.monotonic())

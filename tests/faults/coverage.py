@@ -177,6 +177,7 @@ FAULTS = {
     "F293": "a call that settles a unique key, or a sweep of what expired, is cut at any statement",
     "F294": "a task kills every process that runs it, also one of its own",
     "F295": "a task runs beside others that kill their process",
+    "F296": "tasks that must run alone cannot be claimed, or nobody here knows them",
     "F320": "a workflow is cut or killed at any statement of step, gather, wake and signal",
     "F321": "a worker without its lease wants to remember something",
     "F322": "a worker dies between the end of the last member and the wake",

@@ -118,10 +118,10 @@ def test_after_two_crashes_in_a_row_ordinary_claims_leave_it_alone(database):
     crash()
     other = enqueue()
     assert [lease.id for lease in taskqueue.claim("worker", limit=10)] == [other.pk]
-    [found] = taskqueue.find_suspects(lambda queue: True)
+    [found] = taskqueue.find_suspects(lambda queue: True).tasks
     assert found.pk == suspect.pk
     assert taskqueue.claim_task(found, "worker").id == suspect.pk
-    assert taskqueue.find_suspects(lambda queue: True) == []
+    assert taskqueue.find_suspects(lambda queue: True).tasks == []
 
 
 def test_an_attempt_that_ends_by_itself_clears_the_suspicion(database, travel):
@@ -131,7 +131,7 @@ def test_an_attempt_that_ends_by_itself_clears_the_suspicion(database, travel):
     travel(60)
     crash()
     assert now_of(suspect).crashes == 1
-    assert taskqueue.find_suspects(lambda queue: True) == []
+    assert taskqueue.find_suspects(lambda queue: True).tasks == []
 
 
 def test_a_lease_that_merely_expired_is_no_crash_and_a_release_clears_nothing(database, travel):

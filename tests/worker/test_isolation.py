@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from django_tasks_retry import registry, taskqueue
 from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue.consumer import suspects
+from django_tasks_retry.worker.options import WorkerOptions
+from django_tasks_retry.worker.shared.database import DatabaseCaller
+from django_tasks_retry.worker.supervisor.isolation import Isolation
 
 from . import tasks
 from .harness import event_of, story, wait_for, wait_until_finished
@@ -43,3 +50,85 @@ def test_an_innocent_one_that_was_there_twice_finishes_alone_and_the_pool_goes_o
     innocent = wait_until_finished(innocent)
     assert (innocent.status, innocent.crashes) == ("SUCCESS", 2)
     wait_for(lambda: len(worker.children()) == 1, "its child's end")
+
+
+class Pool:
+    """Whose children end when they are told to."""
+
+    def __init__(self) -> None:
+        self.children: list[Any] = []
+        self.started: list[Task] = []
+
+    def start_alone(self, task: Task) -> Any:
+        self.started.append(task)
+        self.children = [SimpleNamespace(is_alone=True, inflight=SimpleNamespace(claims=0))]
+        return self.children[0]
+
+    def end_child(self, *, claimed: bool) -> None:
+        self.children.pop().inflight.claims = int(claimed)
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool()
+
+
+@pytest.fixture
+def isolation(committed: str, pool: Pool) -> Isolation:
+    return Isolation(WorkerOptions(), DatabaseCaller(committed, 5.0), pool)  # type: ignore[arg-type]
+
+
+def suspect(function: Any = tasks.canary, count: int = 1) -> list[Task]:
+    made = [Task.objects.enqueue(function, max_attempts=10) for _ in range(count)]
+    for _ in range(2):
+        assert len(taskqueue.claim("boss/1", limit=count)) == count
+        taskqueue.recover(dead="boss/1", actor="boss", crashed=True)
+    return made
+
+
+def look(isolation: Isolation) -> Any:
+    isolation.looking.next = 0.0
+    return isolation.tick()
+
+
+def test_supervisors_do_not_all_start_a_process_for_the_same_suspect(isolation, pool):
+    suspect(count=20)
+    for _ in range(20):
+        assert look(isolation)
+        pool.end_child(claimed=True)
+    assert len({task.pk for task in pool.started}) > 1
+
+
+def test_one_at_a_time_and_the_next_at_once(isolation, pool):
+    suspect(count=2)
+    assert look(isolation)
+    assert look(isolation) is None
+    pool.end_child(claimed=True)
+    assert isolation.tick()
+
+
+@pytest.mark.fault("F296")
+def test_a_suspect_that_cannot_be_claimed_makes_no_storm_of_processes_and_holds_up_no_other(isolation, pool):
+    """Its queue is paused, say, and there are many of its kind."""
+    suspect(tasks.canary, count=5)
+    assert look(isolation)
+    pool.end_child(claimed=False)
+    assert isolation.tick() is None, "at once"
+    assert look(isolation) is None, "set aside for a while"
+    [other] = suspect(tasks.await_once)
+    assert look(isolation)
+    assert pool.started[-1].pk == other.pk
+    pool.end_child(claimed=True)
+    isolation.set_aside = dict.fromkeys(isolation.set_aside, 0.0)
+    assert look(isolation), "tried again"
+
+
+@pytest.mark.fault("F296")
+def test_suspects_that_nobody_here_can_run_hide_none_behind_them(isolation, pool, monkeypatch):
+    monkeypatch.setattr(suspects, "PAGE", 2)
+    find, unknown = registry.find, suspect(tasks.canary, count=4)[0].func_path
+    [known] = suspect(tasks.await_once)
+    monkeypatch.setattr(registry, "find", lambda path: None if path == unknown else find(path))
+    looks = [look(isolation) for _ in range(3)]
+    assert [bool(child) for child in looks] == [False, False, True]
+    assert pool.started[0].pk == known.pk

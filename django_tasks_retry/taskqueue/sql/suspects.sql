@@ -7,4 +7,4 @@ WHERE crashes >= 2
     AND eta <= django_tasks_retry_now()
     AND backend = %(backend)s
 ORDER BY eta
-LIMIT %(limit)s
+LIMIT %(limit)s OFFSET %(offset)s

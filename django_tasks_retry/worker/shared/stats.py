@@ -15,7 +15,7 @@ from .timer import Every
 
 ADD_SECONDS = 10.0
 FIELDS = {"done": "completed", "retry": "retried", "lost": "retried", "failed": "failed"}
-"""The column of TaskStat for each word of the log. What was released, cancelled or dropped is no end of an attempt's own."""
+"""The column of TaskStat for each word of the log. What was released, cancelled or dropped is no attempt's own end."""
 
 
 @dataclass(slots=True)

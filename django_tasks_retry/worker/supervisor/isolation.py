@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import random
+from time import monotonic
 
+from ...models import Task
 from ...rules.names import short_id, short_name
 from ...rules.queues import serves
 from ...taskqueue import find_suspects
@@ -18,34 +21,69 @@ LOOK_SECONDS = 10.0
 """Between looks for what other supervisors left behind. After a crash of an own child it looks at once."""
 
 AGAIN_SECONDS = 1.0
-"""Where the system had no room for a process."""
+"""Where the system had no room for a process, or the suspect could not be claimed."""
+
+Kind = tuple[str, str, str]
 
 
 class Isolation:
     def __init__(self, options: WorkerOptions, database: DatabaseCaller, pool: ChildPool) -> None:
         self.options, self.database, self.pool = options, database, pool
         self.looking = Every(LOOK_SECONDS)
+        self.page = 0
+        self.started: tuple[ChildProcess, Kind] | None = None
+        self.set_aside: dict[Kind, float] = {}
 
     def tick(self) -> ChildProcess | None:
         """A child that was started for a suspect; one at a time."""
         if any(child.is_alone for child in self.pool.children):
-            self.looking.hurry()
             return None
+        self.note_ended()
         if not self.database.is_available or not self.looking.is_due():
             return None
+        suspect = self.find()
+        return self.start(suspect) if suspect else None
+
+    def note_ended(self) -> None:
+        """Where its task could not be claimed, it is paused, say, or its lane is full: so are others of its kind."""
+        if self.started is None:
+            return
+        (child, kind), self.started = self.started, None
+        if child.inflight.claims:
+            self.looking.hurry()
+        else:
+            self.set_aside[kind] = monotonic() + LOOK_SECONDS
+            self.looking.hurry(AGAIN_SECONDS)
+
+    def find(self) -> Task | None:
+        """Any of them: other supervisors look, too, and would all start a process for the first."""
         try:
-            suspects = self.database.call(lambda: find_suspects(self.serves, backend=self.options.backend))
+            found = self.database.call(lambda: find_suspects(self.serves, self.page, backend=self.options.backend))
         except Unavailable:
             return None
-        if not suspects:
-            return None
-        suspect = suspects[0]
+        now = monotonic()
+        self.set_aside = {kind: until for kind, until in self.set_aside.items() if until > now}
+        suspects = [task for task in found.tasks if kind_of(task) not in self.set_aside]
+        if suspects:
+            return random.choice(suspects)  # noqa: S311 - spreads load
+        self.page = found.next_page
+        if self.page:  # a page of those that only others can run hides nobody behind it
+            self.looking.hurry(AGAIN_SECONDS)
+        return None
+
+    def start(self, suspect: Task) -> ChildProcess | None:
         name, task_id = short_name(suspect.func_path), short_id(suspect.pk)
         logger.warning("%s %s has killed its process before: it runs alone now", name, task_id)
         child = self.pool.start_alone(suspect)
         if child is None:
             self.looking.hurry(AGAIN_SECONDS)
+        else:
+            self.started = child, kind_of(suspect)
         return child
 
     def serves(self, queue: str) -> bool:
         return serves(queue, self.options.queues, self.options.exclude)
+
+
+def kind_of(task: Task) -> Kind:
+    return task.queue, task.func_path, task.lane

@@ -25,6 +25,7 @@ from django_tasks_retry.worker.shared.channel import Channel, channel_pair
 from django_tasks_retry.worker.shared.database import DatabaseCaller
 from django_tasks_retry.worker.shared.inflight import InFlightTable, Room
 from django_tasks_retry.worker.shared.messages import ClaimNow
+from django_tasks_retry.worker.supervisor import maintenance
 from django_tasks_retry.worker.supervisor.child_process import ChildProcess
 from django_tasks_retry.worker.supervisor.maintenance import Maintenance
 from django_tasks_retry.worker.supervisor.pool import ChildPool
@@ -262,6 +263,37 @@ def test_only_the_elected_worker_prunes(database, travel):
     one.prune_pages()
     assert Task.objects.count() == 0
     assert not one.is_pruning, "one turn takes as many pages as it has time for"
+
+
+def test_what_takes_long_to_move_to_history_is_looked_for_less_often(database, monkeypatch):
+    """Millions of waiting tasks, each of which is looked at."""
+    clock = [1000.0]
+    monkeypatch.setattr(maintenance, "monotonic", lambda: clock[0])
+
+    def pages(backend: str) -> Iterator[int]:
+        for moved in [0] * 30 + [5000] * 10:
+            clock[0] += 1.0
+            yield moved
+
+    monkeypatch.setattr(maintenance, "keep_up", pages)
+    one = Maintenance("me", "default", DatabaseCaller(database, 5.0), None, lambda ids: None)
+    one.share_with(1, is_pruner=True)
+    one.archive_pages()
+    while one.is_pruning:
+        one.archive_pages()
+    assert one.archiving.seconds == 20 * 30.0
+
+
+def test_a_duty_that_fails_keeps_the_queue_from_no_other(database, monkeypatch):
+    def break_down() -> int:
+        raise ValueError("nobody thought of this")
+
+    one = Maintenance("me", "default", DatabaseCaller(database, 5.0), None, lambda ids: None)
+    done: list[str] = []
+    monkeypatch.setattr(one, "duties", (break_down, lambda: done.append("later") or 1))
+    with pytest.raises(ValueError, match="nobody thought"):
+        one.tick()
+    assert done == ["later"]
 
 
 # Places in line

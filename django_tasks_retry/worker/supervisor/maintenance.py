@@ -32,6 +32,8 @@ EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
 PRUNE_AGAIN_SECONDS = 30.0
 ARCHIVE_SECONDS = 20.0
+ARCHIVE_REST = 20
+"""It rests for so many times as long as it looked at pages in vain."""
 PAGES_SECONDS = 0.2
 """How long one turn goes on with pages: leases are renewed and children heard in between."""
 WORKERS_PER_SECOND = 4
@@ -56,6 +58,7 @@ class Maintenance:
         self.breaking = Every(BREAKER_SECONDS)
         self.batches: Iterator[int] | None = None
         self.moves: Iterator[int] | None = None
+        self.vain_seconds = 0.0
         self.schedules = ScheduleTicker(supervisor_id, backend, database, tell_enqueued)
         self.duties = (
             self.prune_pages,
@@ -80,20 +83,24 @@ class Maintenance:
         self.breaking.seconds = max(BREAKER_SECONDS, workers / WORKERS_PER_SECOND)
 
     def tick(self) -> int:
-        """Returns how many tasks were recovered, woken or enqueued."""
-        return sum(self.attempt(duty) for duty in self.duties)
+        """Returns how many tasks were recovered, woken or enqueued. A duty that fails is told of after the others."""
+        done, failed = 0, []
+        for duty in self.duties:
+            try:
+                done += duty() if self.database.is_available else 0
+            except Unavailable:
+                continue
+            except Exception as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+        return done
 
     def tick_breakers(self) -> int:
         """Pause functions and lanes that fail too often, and try again those that did."""
         if self.breaking.is_due():
             self.database.call(lambda: tick_breakers(self.backend))
         return 0
-
-    def attempt(self, duty: Callable[[], int]) -> int:
-        try:
-            return duty() if self.database.is_available else 0
-        except Unavailable:
-            return 0
 
     def recover_expired(self) -> int:
         if not self.recovering.is_due():
@@ -147,13 +154,17 @@ class Maintenance:
     def archive_pages(self) -> int:
         """Where history is partitioned: tables ahead of time, and what has succeeded moved into them."""
         if self.is_pruner and self.archiving.is_due():
-            self.moves = keep_up(self.backend)
+            self.moves, self.vain_seconds = keep_up(self.backend), 0.0
         if self.moves is not None:
             try:
                 self.moves = self.go_on(self.moves, "moved %d finished tasks to their partitions")
             except Unavailable:
                 self.moves = None
                 raise
+            if self.moves is None:
+                # It goes through all that waits: where that is much, the less often.
+                self.archiving.seconds = max(ARCHIVE_SECONDS, ARCHIVE_REST * self.vain_seconds)
+                self.archiving.rest()
         return 0
 
     def go_on(self, pages: Iterator[int], told: str) -> Iterator[int] | None:
@@ -161,12 +172,16 @@ class Maintenance:
 
         An iterator that was interrupted is at its end, too, which must not be taken for an answer of the database.
         """
-        done, end = 0, monotonic() + PAGES_SECONDS
-        while monotonic() < end:
+        done, began = 0, monotonic()
+        end = began + PAGES_SECONDS
+        while began < end:
             page = self.database.call(lambda: next(pages, None))
             if page is None:
                 break
             done += page
+            last, began = began, monotonic()
+            if pages is self.moves and not page:
+                self.vain_seconds += began - last
         if done:
             logger.debug(told, done)
         return None if page is None else pages

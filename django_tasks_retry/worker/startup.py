@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, sleep
 
-from django.db import connections
+from django.db import InterfaceError, OperationalError, connections
 
 from .. import __version__, guard, middleware, registry
 from ..conf import check_backend
 from ..conf import options as queue_options
 from ..conf import queues as known_queues
-from ..errors import InvalidOptions, UnknownQueue
+from ..errors import InvalidOptions, UnknownQueue, Unreachable
 from ..rules.queues import matches
 from ..taskqueue import check_queue_in_use, database
 from .logs import printable
@@ -21,6 +23,9 @@ logger = logging.getLogger("django_tasks_retry.worker")
 WILD = frozenset("*?[")
 POSTGRESQL_TIMEOUTS = {"tcp_user_timeout": 15_000, "keepalives_idle": 30}
 SHORTEST_CONNECT, LONGEST_CONNECT = 2, 10
+PATIENCE_SECONDS = 60.0
+"""For a database that does not answer when a worker starts: it fails over, or starts with the same machine."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 4.0
 
 
 def prepare_connections(options: WorkerOptions) -> None:
@@ -40,10 +45,8 @@ def prepare_connections(options: WorkerOptions) -> None:
 
 def refuse_unsafe_start(options: WorkerOptions) -> None:
     """Unknown options, a file that cannot be written and a database without its guard are said now, in one line."""
-    guard.ensure(database(options.backend))
+    patiently(lambda: check_database(options), database(options.backend))
     middleware.installed(options.backend)
-    for pattern in (*options.queues, *options.exclude):
-        check_pattern(pattern, options.backend)
     for module, why in registry.unimportable().items():
         logger.error(
             "%s cannot be imported; tasks in it wait for a worker that knows them · %s", module, printable(why)
@@ -59,6 +62,31 @@ def refuse_unsafe_start(options: WorkerOptions) -> None:
             Path(options.heartbeat_file).touch()
         except OSError as error:
             raise InvalidOptions(f"{options.heartbeat_file} cannot be written: {error.strerror}.") from None
+
+
+def check_database(options: WorkerOptions) -> None:
+    guard.ensure(database(options.backend))
+    for pattern in (*options.queues, *options.exclude):
+        check_pattern(pattern, options.backend)
+
+
+def patiently(act: Callable[[], None], using: str) -> None:
+    """Try again while the database does not answer; at last, say so."""
+    pause, end = FIRST_PAUSE, monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return act()
+        except (OperationalError, InterfaceError) as error:
+            connections[using].close()
+            why, left = printable(" ".join(str(error).split())), end - monotonic()
+            if left <= 0:
+                raise Unreachable(
+                    f"Database {using!r} did not answer for {PATIENCE_SECONDS:g} s: {why}. Is it up, and do DATABASES "
+                    "and the network lead there? No worker was started."
+                ) from error
+            logger.warning("the database does not answer; trying for %.0f s more · %s", left, why)
+            sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 2)
 
 
 def check_pattern(pattern: str, backend: str) -> None:

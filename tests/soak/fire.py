@@ -329,7 +329,8 @@ class Fire:
         for supervisor in self.nemesis.crew:
             code = supervisor.stop(20)
             if code != 0:
-                complaints.append(f"I8 {supervisor.name} ended with {code} after SIGTERM")
+                last = supervisor.output.read_text(errors="replace")[-1000:]
+                complaints.append(f"I8 {supervisor.name} ended with {code} after SIGTERM; its last words: {last}")
         for log in sorted(self.plan.folder.glob("*.log")):
             text = log.read_text()
             _, traceback, lines = text.partition("\nTraceback")

@@ -7,8 +7,11 @@ import signal
 
 import pytest
 from django.contrib.auth.models import Group
+from django.db import OperationalError
 
+from django_tasks_retry.errors import Unreachable
 from django_tasks_retry.models import Task, TaskEvent
+from django_tasks_retry.worker import startup
 from tests.proxy import Cut
 
 from . import tasks
@@ -47,6 +50,27 @@ def test_tasks_go_on_while_the_server_is_away_and_their_outcomes_are_kept(start,
     worker.signal(signal.SIGTERM)
     assert worker.exit_code() == 0
     assert "Traceback" not in worker.output
+
+
+@pytest.mark.fault("F33")
+def test_a_worker_that_starts_while_the_server_is_away_waits_for_it(start, server, effects):
+    task = Task.objects.enqueue(tasks.canary, ["a"])
+    server.stop()
+    worker = start()
+    worker.wait_for_line("the database does not answer; trying for [0-9]+ s more · ")
+    server.start()
+    assert wait_until_finished(task).status == "SUCCESS"
+    assert "Traceback" not in worker.output
+
+
+def test_a_database_that_never_answers_is_told_in_one_line(monkeypatch):
+    monkeypatch.setattr(startup, "PATIENCE_SECONDS", 0.0)
+
+    def act() -> None:
+        raise OperationalError("connection refused")
+
+    with pytest.raises(Unreachable, match=r"'postgresql' did not answer for 0 s: connection refused\. Is it up"):
+        startup.patiently(act, "postgresql")
 
 
 def test_a_worker_can_be_stopped_while_the_server_is_away(start, server, effects):

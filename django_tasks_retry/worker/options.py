@@ -6,10 +6,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+OF_SUPERVISOR = 3
+"""Connections: its own, the one that listens, and one for receivers of the signals that it sends."""
 OF_CHILD = 4
-"""Connections beside its threads: its own, one for coroutines, one for receivers of signals, one that wakes others."""
-OF_SUPERVISOR = 3 + (1 + OF_CHILD)
-"""Its own, the one that listens, one for receivers of signals; and those of a child that runs one task alone."""
+"""Beside its threads: its own, one for coroutines, one for receivers of signals, one that wakes others."""
+MOST_ALONE = 4
+"""Children beside the others, each of which runs one task alone."""
 SIZES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -48,13 +50,23 @@ class WorkerOptions:
     @property
     def connections(self) -> int:
         """The most that the worker opens to its database at once."""
-        return OF_SUPERVISOR + self.processes * (self.threads + OF_CHILD)
+        return self.beside + self.processes * (self.threads + OF_CHILD)
+
+    @property
+    def beside(self) -> int:
+        """Connections of the supervisor, and of children that run one task alone."""
+        return OF_SUPERVISOR + self.alone * (1 + OF_CHILD)
+
+    @property
+    def alone(self) -> int:
+        """How many tasks at most run alone at the same time."""
+        return min(self.processes, MOST_ALONE)
 
     def bounded(self) -> WorkerOptions:
         """With as many threads as fit under `max_connections`. ValueError where not even one does."""
         if self.max_connections is None:
             return self
-        threads = (self.max_connections - OF_SUPERVISOR) // self.processes - OF_CHILD
+        threads = (self.max_connections - self.beside) // self.processes - OF_CHILD
         if threads < 1:
             least = replace(self, threads=1).connections
             raise ValueError(

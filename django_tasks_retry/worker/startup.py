@@ -17,7 +17,7 @@ from ..errors import InvalidOptions, UnknownQueue, Unreachable
 from ..rules.queues import matches
 from ..taskqueue import check_queue_in_use, database
 from .logs import printable
-from .options import OF_CHILD, OF_SUPERVISOR, WorkerOptions
+from .options import OF_CHILD, WorkerOptions
 
 logger = logging.getLogger("django_tasks_retry.worker")
 WILD = frozenset("*?[")
@@ -102,7 +102,7 @@ def check_pattern(pattern: str, backend: str) -> None:
 def connections_said(options: WorkerOptions) -> str:
     if connections[database(options.backend)].vendor != "postgresql":
         return ""
-    formula = f"{OF_SUPERVISOR} + {options.processes} x ({options.threads} threads + {OF_CHILD})"
+    formula = f"{options.beside} + {options.processes} x ({options.threads} threads + {OF_CHILD})"
     return f"at most {options.connections} connections = {formula}"
 
 

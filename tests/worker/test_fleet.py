@@ -92,7 +92,7 @@ def arrivals(children: list[Child], using: str = "default", **options: Any) -> A
     chosen = WorkerOptions(**options)
     pool = ChildPool("me", chosen, lambda: None)
     pool.children = [child.process for child in children]
-    return Arrivals("me", chosen, DatabaseCaller(using, 5.0), pool)
+    return Arrivals("me", chosen, DatabaseCaller(using, 60.0), pool)
 
 
 # Which workers
@@ -255,7 +255,7 @@ def test_only_the_elected_worker_prunes(database, travel):
     _, lease = begin()
     taskqueue.complete_task(lease)
     travel(400 * 86_400)
-    one = Maintenance("me", "default", DatabaseCaller(database, 5.0), None, lambda ids: None)
+    one = Maintenance("me", "default", DatabaseCaller(database, 60.0), None, lambda ids: None)
     one.share_with(2, is_pruner=False)
     one.prune_pages()
     assert Task.objects.count() == 1
@@ -276,7 +276,7 @@ def test_what_takes_long_to_move_to_history_is_looked_for_less_often(database, m
             yield moved
 
     monkeypatch.setattr(maintenance, "keep_up", pages)
-    one = Maintenance("me", "default", DatabaseCaller(database, 5.0), None, lambda ids: None)
+    one = Maintenance("me", "default", DatabaseCaller(database, 60.0), None, lambda ids: None)
     one.share_with(1, is_pruner=True)
     one.archive_pages()
     while one.is_pruning:
@@ -288,7 +288,7 @@ def test_a_duty_that_fails_keeps_the_queue_from_no_other(database, monkeypatch):
     def break_down() -> int:
         raise ValueError("nobody thought of this")
 
-    one = Maintenance("me", "default", DatabaseCaller(database, 5.0), None, lambda ids: None)
+    one = Maintenance("me", "default", DatabaseCaller(database, 60.0), None, lambda ids: None)
     done: list[str] = []
     monkeypatch.setattr(one, "duties", (break_down, lambda: done.append("later") or 1))
     with pytest.raises(ValueError, match="nobody thought"):
@@ -360,22 +360,22 @@ def test_one_queue_is_found_among_more_than_fit_on_a_page(database, tenants):
 
 
 def test_threads_are_started_as_far_as_connections_allow():
-    options = WorkerOptions(processes=4, threads=8, max_connections=45)
-    assert options.connections == 8 + 4 * (8 + 4)
-    assert (options.bounded().threads, options.bounded().connections) == (5, 44)
+    options = WorkerOptions(processes=4, threads=8, max_connections=60)
+    assert options.connections == 3 + 4 * 5 + 4 * (8 + 4)
+    assert (options.bounded().threads, options.bounded().connections) == (5, 59)
     assert WorkerOptions(threads=3, max_connections=40).bounded().threads == 3
 
 
 def test_a_bound_that_not_even_one_thread_fits_under_is_refused():
-    with pytest.raises(ValueError, match=r"--max-connections 20 is not enough for --processes 4: .* up to 28"):
+    with pytest.raises(ValueError, match=r"--max-connections 20 is not enough for --processes 4: .* up to 43"):
         WorkerOptions(processes=4, max_connections=20).bounded()
 
 
 def test_a_worker_says_how_many_connections_it_may_open(start, committed):
-    worker = start("--processes", "2", "--threads", "8", "--max-connections", "20", "--drain")
+    worker = start("--processes", "2", "--threads", "8", "--max-connections", "25", "--drain")
     assert worker.exit_code() == 0
     if committed == "postgresql":
-        assert "2 x (2 threads + 100 async) · at most 20 connections = 8 + 2 x (2 threads + 4)" in worker.output
+        assert "2 x (2 threads + 100 async) · at most 25 connections = 13 + 2 x (2 threads + 4)" in worker.output
 
 
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
@@ -408,7 +408,7 @@ class Asked:
 
 
 def intake(using: str) -> Intake:
-    return Intake("sup/1", WorkerOptions(), DatabaseCaller(using, 5.0), set(), careful=False)
+    return Intake("sup/1", WorkerOptions(), DatabaseCaller(using, 60.0), set(), careful=False)
 
 
 def test_a_woken_child_looks_once_for_functions_and_coroutines(committed, monkeypatch):
@@ -466,7 +466,7 @@ def test_children_are_told_of_an_outage_once_it_is_more_than_one_failure():
 
 def test_a_child_that_is_told_of_an_outage_opens_a_new_connection_and_claims(committed):
     """Idle, it would learn with the first task after a failover that its old server is gone."""
-    one, caller = intake(committed), DatabaseCaller(committed, 5.0)
+    one, caller = intake(committed), DatabaseCaller(committed, 60.0)
     one.claim(lambda *_: None)
     before, idle = connections[committed].connection, one.functions.claim_now
     WorkerChild.look_for_database(SimpleNamespace(database=caller, intake=one))  # type: ignore[arg-type]

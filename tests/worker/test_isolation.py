@@ -52,17 +52,27 @@ def test_an_innocent_one_that_was_there_twice_finishes_alone_and_the_pool_goes_o
     wait_for(lambda: len(worker.children()) == 1, "its child's end")
 
 
+class Child:
+    def __init__(self) -> None:
+        self.inflight = SimpleNamespace(claims=0)
+
+
 class Pool:
     """Whose children end when they are told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: int = 1) -> None:
+        self.places = places
         self.children: list[Any] = []
         self.started: list[Task] = []
 
     def start_alone(self, task: Task) -> Any:
         self.started.append(task)
-        self.children = [SimpleNamespace(is_alone=True, inflight=SimpleNamespace(claims=0))]
-        return self.children[0]
+        self.children.append(Child())
+        return self.children[-1]
+
+    @property
+    def has_place_alone(self) -> bool:
+        return len(self.children) < self.places
 
     def end_child(self, *, claimed: bool) -> None:
         self.children.pop().inflight.claims = int(claimed)
@@ -75,7 +85,7 @@ def pool() -> Pool:
 
 @pytest.fixture
 def isolation(committed: str, pool: Pool) -> Isolation:
-    return Isolation(WorkerOptions(), DatabaseCaller(committed, 5.0), pool)  # type: ignore[arg-type]
+    return Isolation(WorkerOptions(), DatabaseCaller(committed, 60.0), pool)  # type: ignore[arg-type]
 
 
 def suspect(function: Any = tasks.canary, count: int = 1) -> list[Task]:
@@ -99,12 +109,20 @@ def test_supervisors_do_not_all_start_a_process_for_the_same_suspect(isolation, 
     assert len({task.pk for task in pool.started}) > 1
 
 
-def test_one_at_a_time_and_the_next_at_once(isolation, pool):
-    suspect(count=2)
-    assert look(isolation)
-    assert look(isolation) is None
+def test_as_many_as_there_are_places_each_once_and_the_next_at_once(isolation, pool):
+    pool.places = 3
+    suspects = suspect(count=4)
+    assert [bool(look(isolation)) for _ in range(4)] == [True, True, True, False]
+    assert len({task.pk for task in pool.started}) == 3
+    suspected = {task.pk for task in suspects}
+    assert {task.pk for task in pool.started} < suspected
     pool.end_child(claimed=True)
     assert isolation.tick()
+
+
+@pytest.mark.parametrize(("processes", "alone"), [(1, 1), (3, 3), (16, 4)])
+def test_a_few_of_many_processes_run_one_task_alone(processes, alone):
+    assert WorkerOptions(processes=processes).alone == alone
 
 
 @pytest.mark.fault("F296")

@@ -31,29 +31,26 @@ class Isolation:
         self.options, self.database, self.pool = options, database, pool
         self.looking = Every(LOOK_SECONDS)
         self.page = 0
-        self.started: tuple[ChildProcess, Kind] | None = None
+        self.started: dict[ChildProcess, Task] = {}
         self.set_aside: dict[Kind, float] = {}
 
     def tick(self) -> ChildProcess | None:
-        """A child that was started for a suspect; one at a time."""
-        if any(child.is_alone for child in self.pool.children):
-            return None
+        """A child that was started for a suspect."""
         self.note_ended()
-        if not self.database.is_available or not self.looking.is_due():
+        if not (self.pool.has_place_alone and self.database.is_available and self.looking.is_due()):
             return None
         suspect = self.find()
         return self.start(suspect) if suspect else None
 
     def note_ended(self) -> None:
         """Where its task could not be claimed, it is paused, say, or its lane is full: so are others of its kind."""
-        if self.started is None:
-            return
-        (child, kind), self.started = self.started, None
-        if child.inflight.claims:
-            self.looking.hurry()
-        else:
-            self.set_aside[kind] = monotonic() + LOOK_SECONDS
-            self.looking.hurry(AGAIN_SECONDS)
+        for child in [child for child in self.started if child not in self.pool.children]:
+            kind = kind_of(self.started.pop(child))
+            if child.inflight.claims:
+                self.looking.hurry()
+            else:
+                self.set_aside[kind] = monotonic() + LOOK_SECONDS
+                self.looking.hurry(AGAIN_SECONDS)
 
     def find(self) -> Task | None:
         """Any of them: other supervisors look, too, and would all start a process for the first."""
@@ -63,7 +60,8 @@ class Isolation:
             return None
         now = monotonic()
         self.set_aside = {kind: until for kind, until in self.set_aside.items() if until > now}
-        suspects = [task for task in found.tasks if kind_of(task) not in self.set_aside]
+        begun = {task.pk for task in self.started.values()}
+        suspects = [task for task in found.tasks if kind_of(task) not in self.set_aside and task.pk not in begun]
         if suspects:
             return random.choice(suspects)  # noqa: S311 - spreads load
         self.page = found.next_page
@@ -78,7 +76,8 @@ class Isolation:
         if child is None:
             self.looking.hurry(AGAIN_SECONDS)
         else:
-            self.started = child, kind_of(suspect)
+            self.started[child] = suspect
+            self.looking.hurry()
         return child
 
     def serves(self, queue: str) -> bool:

@@ -68,13 +68,17 @@ class ChildPool:
         return self.start_with(self.share(), careful=self.crashes > 0)
 
     def start_alone(self, task: Task) -> ChildProcess | None:
-        """A child of its own for one task. One at a time; None where there is one, or no room for a process."""
-        if any(child.is_alone for child in self.children):
+        """A child of its own for one task. None where there are enough of them, or no room for a process."""
+        if not self.has_place_alone:
             return None
         alone = replace(self.options, threads=1, async_slots=1, max_tasks=1, drain=True, only=task)
         child = self.start_with(alone, careful=False)
         self.children += [child] if child else []
         return child
+
+    @property
+    def has_place_alone(self) -> bool:
+        return sum(child.is_alone for child in self.children) < self.options.alone
 
     def start_with(self, options: WorkerOptions, *, careful: bool) -> ChildProcess | None:
         name = child_id(self.supervisor_id, self.forked + 1)

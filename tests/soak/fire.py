@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -37,6 +38,17 @@ TABLES = ("task", "taskevent", "taskresult")
 PIPED_CHILDREN = 1
 CALM_TASKS = {"postgresql": 300, "sqlite": 100}
 TIMEOUT, TIMEOUT_GRACE = 20.0, 1.0
+
+
+INTO_DESTRUCTOR = re.compile(
+    r"Exception ignored in: .*\nTraceback .*\n(?:  .*\n|\n)*django_tasks_retry\.errors\.Task(?:Cancelled|Timeout).*\n"
+)
+"""An interruption that came while a `__del__` ran, which Python drops: as if the function had not yielded to it."""
+
+
+def traceback_in(log: str) -> str:
+    """The first that tells of an error, and what follows it."""
+    return INTO_DESTRUCTOR.sub("", log).partition("\nTraceback")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,9 +344,9 @@ class Fire:
                 last = supervisor.output.read_text(errors="replace")[-1000:]
                 complaints.append(f"I8 {supervisor.name} ended with {code} after SIGTERM; its last words: {last}")
         for log in sorted(self.plan.folder.glob("*.log")):
-            text = log.read_text()
-            _, traceback, lines = text.partition("\nTraceback")
-            complaints += [f"I8 a traceback in {log}: {lines[:3000]}"] if traceback else []
+            text = log.read_text(errors="replace")
+            lines = traceback_in(text)
+            complaints += [f"I8 a traceback in {log}: {lines[:3000]}"] if lines else []
             complaints += unexplained(text.splitlines(), self.hostile.tried)
         return complaints
 

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.soak.fire import traceback_in
 from tests.worker.harness import ROOT, wait_for
 
 
@@ -54,6 +55,17 @@ def test_a_killed_soak_leaves_no_process_behind(surroundings):
     soak.send_signal(signal.SIGKILL)
     soak.wait()
     wait_for(lambda: not relatives(surroundings), f"the end of {relatives(surroundings)}")
+
+
+def test_an_interruption_that_fell_into_a_destructor_is_no_error_and_any_other_traceback_is():
+    dropped = (
+        "12:00 INFO up\nException ignored in: <function BaseConnection.__del__ at 0x7f>\n"
+        'Traceback (most recent call last):\n  File "base.py", line 140, in __del__\n    def __del__(self) -> None:\n\n'
+        "django_tasks_retry.errors.TaskCancelled: \n12:01 WARN on\n"
+    )
+    assert traceback_in(dropped) == ""
+    for error in ("ValueError: 1", "django_tasks_retry.errors.TaskCancelled: "):
+        assert traceback_in(f"{dropped}Traceback (most recent call last):\n  File\n{error}\n").endswith(f"{error}\n")
 
 
 def relatives(surroundings: dict[str, str]) -> list[str]:

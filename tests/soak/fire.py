@@ -40,15 +40,16 @@ CALM_TASKS = {"postgresql": 300, "sqlite": 100}
 TIMEOUT, TIMEOUT_GRACE = 20.0, 1.0
 
 
-INTO_DESTRUCTOR = re.compile(
-    r"Exception ignored in: .*\nTraceback .*\n(?:  .*\n|\n)*django_tasks_retry\.errors\.Task(?:Cancelled|Timeout).*\n"
+DROPPED = re.compile(
+    r"Exception ignored in.*: .*\nTraceback .*\n(?:  .*\n|\n)*django_tasks_retry\.errors\.Task(?:Cancelled|Timeout).*\n"
 )
-"""An interruption that came while a `__del__` ran, which Python drops: as if the function had not yielded to it."""
+"""An interruption that came while a `__del__` or the callback of a weak reference ran, or that Python gave to a thread
+which the task was just starting: it is dropped, as if the function had not yielded to it."""
 
 
 def traceback_in(log: str) -> str:
     """The first that tells of an error, and what follows it."""
-    return INTO_DESTRUCTOR.sub("", log).partition("\nTraceback")[2]
+    return DROPPED.sub("", log).partition("\nTraceback")[2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,9 +57,10 @@ def test_a_killed_soak_leaves_no_process_behind(surroundings):
     wait_for(lambda: not relatives(surroundings), f"the end of {relatives(surroundings)}")
 
 
-def test_an_interruption_that_fell_into_a_destructor_is_no_error_and_any_other_traceback_is():
+@pytest.mark.parametrize("where", ["", " thread started by"])
+def test_an_interruption_that_python_dropped_is_no_error_and_any_other_traceback_is(where):
     dropped = (
-        "12:00 INFO up\nException ignored in: <function BaseConnection.__del__ at 0x7f>\n"
+        f"12:00 INFO up\nException ignored in{where}: <function BaseConnection.__del__ at 0x7f>\n"
         'Traceback (most recent call last):\n  File "base.py", line 140, in __del__\n    def __del__(self) -> None:\n\n'
         "django_tasks_retry.errors.TaskCancelled: \n12:01 WARN on\n"
     )

@@ -116,7 +116,8 @@ LANES = (
     Mutant(
         "a lane with a row is claimed from without its lock",
         (
-            Edit("taskqueue/sql/claim.sql", "WHERE $is_state AND s.kind", "WHERE FALSE AND $is_state AND s.kind"),
+            Edit("taskqueue/sql/claim.sql", "WHERE s.kind = 'queue' AND", "WHERE FALSE AND"),
+            Edit("taskqueue/engines/postgresql.py", "WHERE s.kind = 'lane' AND", "WHERE FALSE AND"),
             Edit(
                 "taskqueue/engines/sqlite.py", "        unheld = rows - set(terms.held)\n", "        unheld = set()\n"
             ),

@@ -69,9 +69,13 @@ def test_a_look_from_a_cursor_in_the_middle_costs_no_more():
 
 
 @pytest.mark.usefixtures("many_lanes")
-def test_permits_are_counted_in_the_index_of_the_lanes_that_are_held(lanes):
+def test_permits_are_counted_and_claimed_for_in_the_index_of_the_lanes_that_are_held(lanes):
     make([f"tenant-{n}" for n in range(lanes + 1)], USING)
-    plans = claimed(taskqueue.Lanes())
+    held = taskqueue.Lanes()
+    plans = claimed(held)
+    taken = [plan for plan in plans if plan.name == "Claim"]
+    assert sum(plan.rows_read("django_tasks_retry_lanestate") for plan in taken) <= 2 * held.hops
+    assert sum(plan.buffers() for plan in taken) <= 1000
     [counting] = [plan for plan in plans if "COUNT(" in plan.sql]
     assert "dtr_lane_leases" in counting.indexes()
     assert "dtr_leases" not in counting.indexes()

@@ -53,12 +53,16 @@ LANE_COLUMNS = {
 LANES = StoredStatement("lanes", read_sql("lanes"), LANE_COLUMNS)
 KEYED_LANES = read_sql("keyed_lanes")
 CLAIMED = {"lease": listed(LEASE_COLUMNS, "t.{}")}
-IS_QUEUE = "s.kind = 'queue' AND s.name = l.queue"
-PLAIN = {"arrays": "", "names": "", "is_state": IS_QUEUE, "in_lane": "t.lane = ''", "quota": "%(limit)s::int"}
+# One lookup in an index for each lane. Asked for together with its queue, all rows of lanes were read for each of them.
+IS_FREE = """(
+            SELECT 1 FROM django_tasks_retry_lanestate AS s
+            WHERE s.kind = 'lane' AND s.name = l.key AND 'lane:' || s.name <> ALL (%(held)s::text[])
+        ) IS NULL"""
+PLAIN = {"arrays": "", "names": "", "is_free": "TRUE", "in_lane": "t.lane = ''", "quota": "%(limit)s::int"}
 KEYED = {
     "arrays": ", %(keys)s::text[], %(quotas)s::int[], %(singles)s::uuid[]",
     "names": ", key, quota, single",
-    "is_state": f"({IS_QUEUE} OR s.kind = 'lane' AND s.name = l.key)",
+    "is_free": IS_FREE,
     "in_lane": f"t.lane > '' AND t.lane = lane.key AND (lane.single = '{EARLIEST}' OR t.id = lane.single)",
     "quota": "LEAST(lane.quota, %(limit)s::int)",
 }

@@ -16,10 +16,11 @@ WITH place AS MATERIALIZED (
         AND NOT EXISTS (
             SELECT 1 FROM django_tasks_retry_queue AS q WHERE q.name = l.queue AND q.paused_at IS NOT NULL
         )
-        AND NOT EXISTS (
+        AND (
             SELECT 1 FROM django_tasks_retry_lanestate AS s
-            WHERE $is_state AND s.kind || ':' || s.name <> ALL (%(held)s::text[])
-        )
+            WHERE s.kind = 'queue' AND s.name = l.queue AND 'queue:' || s.name <> ALL (%(held)s::text[])
+        ) IS NULL
+        AND $is_free
     ORDER BY l.n
 ), due AS MATERIALIZED (
     SELECT task.place

@@ -36,7 +36,8 @@ ARCHIVE_REST = 20
 """It rests for so many times as long as it looked at pages in vain."""
 PAGES_SECONDS = 0.2
 """How long one turn goes on with pages: leases are renewed and children heard in between."""
-WORKERS_PER_SECOND = 4
+URGENT_A_SECOND, OTHERS_A_SECOND = 4, 2
+"""How often all workers together look for what must be done."""
 BREAKER_SECONDS = 5.0
 
 
@@ -76,11 +77,11 @@ class Maintenance:
         One of them prunes. Two that do, since they disagree for some seconds, only take turns.
         """
         self.is_pruner = is_pruner
-        self.recovering.seconds = max(RECOVER_SECONDS, workers / WORKERS_PER_SECOND)
-        self.expiring.seconds = max(EXPIRE_SECONDS, workers / WORKERS_PER_SECOND)
-        self.sweeping.seconds = max(SWEEP_SECONDS, workers / WORKERS_PER_SECOND)
-        self.schedules.looking.seconds = max(LOOK_SECONDS, workers / WORKERS_PER_SECOND)
-        self.breaking.seconds = max(BREAKER_SECONDS, workers / WORKERS_PER_SECOND)
+        self.recovering.seconds = max(RECOVER_SECONDS, workers / URGENT_A_SECOND)
+        self.schedules.looking.seconds = max(LOOK_SECONDS, workers / URGENT_A_SECOND)
+        self.expiring.seconds = max(EXPIRE_SECONDS, workers / OTHERS_A_SECOND)
+        self.sweeping.seconds = max(SWEEP_SECONDS, workers / OTHERS_A_SECOND)
+        self.breaking.seconds = max(BREAKER_SECONDS, workers / OTHERS_A_SECOND)
 
     def tick(self) -> int:
         """Returns how many tasks were recovered, woken or enqueued. A duty that fails is told of after the others."""

@@ -133,10 +133,6 @@ class CannotPartition(TaskQueueError):
     """History cannot be partitioned in this database."""
 
 
-class Unreachable(TaskQueueError):
-    """The database did not answer."""
-
-
 class NotMigrated(TaskQueueError):
     """The database does not have the tables of the task queue."""
 

@@ -13,7 +13,7 @@ from .. import __version__, guard, middleware, registry
 from ..conf import check_backend
 from ..conf import options as queue_options
 from ..conf import queues as known_queues
-from ..errors import InvalidOptions, UnknownQueue, Unreachable
+from ..errors import InvalidOptions, UnknownQueue
 from ..rules.queues import matches
 from ..taskqueue import check_queue_in_use, database
 from .logs import printable
@@ -45,7 +45,8 @@ def prepare_connections(options: WorkerOptions) -> None:
 
 def refuse_unsafe_start(options: WorkerOptions) -> None:
     """Unknown options, a file that cannot be written and a database without its guard are said now, in one line."""
-    patiently(lambda: check_database(options), database(options.backend))
+    is_finite = options.drain or options.max_tasks is not None  # somebody waits for it to end
+    patiently(lambda: check_database(options), database(options.backend), 0.0 if is_finite else PATIENCE_SECONDS)
     middleware.installed(options.backend)
     for module, why in registry.unimportable().items():
         logger.error(
@@ -70,20 +71,18 @@ def check_database(options: WorkerOptions) -> None:
         check_pattern(pattern, options.backend)
 
 
-def patiently(act: Callable[[], None], using: str) -> None:
-    """Try again while the database does not answer; at last, say so."""
-    pause, end = FIRST_PAUSE, monotonic() + PATIENCE_SECONDS
+def patiently(act: Callable[[], None], using: str, seconds: float) -> None:
+    """Try again for so long while the database does not answer."""
+    pause, end = FIRST_PAUSE, monotonic() + seconds
     while True:
         try:
             return act()
         except (OperationalError, InterfaceError) as error:
             connections[using].close()
-            why, left = printable(" ".join(str(error).split())), end - monotonic()
+            left = end - monotonic()
             if left <= 0:
-                raise Unreachable(
-                    f"Database {using!r} did not answer for {PATIENCE_SECONDS:g} s: {why}. Is it up, and do DATABASES "
-                    "and the network lead there? No worker was started."
-                ) from error
+                raise
+            why = printable(" ".join(str(error).split()))
             logger.warning("the database does not answer; trying for %.0f s more · %s", left, why)
             sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 2)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -76,6 +77,13 @@ class Command(BaseCommand):
             return super().execute(*args, **given)
         except Error as error:
             raise CommandError(f"The database cannot be used: {' '.join(str(error).split())}") from error
+        except KeyboardInterrupt:  # before the worker is up, which has its own way to stop
+            raise SystemExit(130) from None
+
+    def check_migrations(self) -> None:
+        """Only a notice. Where the database does not answer, the worker is to wait for it."""
+        with suppress(Error):
+            super().check_migrations()
 
     def handle(self, *args: Any, **given: Any) -> None:
         wanted = WorkerOptions(

@@ -47,6 +47,7 @@ from .watch import EXIT_FENCED, Watch
 LONGEST_WAIT = 1.0
 FENCE_SECONDS = 0.25
 LONG_LINE, LINGER_SECONDS = 50, 0.002
+MOST_AT_ONCE = 400  # half of what is claimed ahead: some run while others are recorded
 MORE_SECONDS, LONGEST_MORE = 0.05, 1.0
 
 
@@ -115,13 +116,15 @@ class Child:
         ended: list[Attempt] = []
         try:
             item = self.inbox.get(timeout=timeout)
-            if self.threads.waiting.qsize() > LONG_LINE:
+            if self.threads.waiting.qsize() > LONG_LINE and self.inbox.qsize() < LONG_LINE:
                 sleep(LINGER_SECONDS)  # short tasks stand in line: let some of them end, to share a statement
             while True:
                 if isinstance(item, Attempt):
                     ended.append(item)
                 else:
                     self.handle_message(item)
+                if len(ended) >= MOST_AT_ONCE:
+                    break
                 item = self.inbox.get_nowait()
         except Empty:
             pass

@@ -1,6 +1,7 @@
 """The service layer and the only writer of tasks: one verb, one transaction."""
 
 from .consumer.claim import claim, claim_task, is_work_due
+from .consumer.duties import Duties, find_duties
 from .consumer.expire import expire
 from .consumer.finish import complete_task, complete_within, fail_task, finish, record, release_task
 from .consumer.lanes import Lanes
@@ -43,6 +44,7 @@ from .workflows.sweep import Sweep
 __all__ = [
     "Changed",
     "Completed",
+    "Duties",
     "Failed",
     "Fence",
     "LaneOutcomes",
@@ -81,6 +83,7 @@ __all__ = [
     "expire",
     "fail_task",
     "find_cancelled",
+    "find_duties",
     "find_leased",
     "find_suspects",
     "finish",

@@ -93,9 +93,12 @@ def as_in_its_function(stored: StoredStatement, params: Any, execute: Any) -> tu
     for setting, value in KEPT_PLAN.items():
         execute(f"SET LOCAL {setting} = {value}")
     execute("DEALLOCATE ALL")
-    execute(f"PREPARE explained ({', '.join(stored.types.values())}) AS {stored.body}")
-    given = ", ".join(f"%({name})s::{kind}" for name, kind in stored.types.items())
-    return f"EXECUTE explained ({given})", params
+    types, given = (
+        f"({', '.join(listed)})" if stored.types else ""
+        for listed in (stored.types.values(), [f"%({name})s::{kind}" for name, kind in stored.types.items()])
+    )
+    execute(f"PREPARE explained {types} AS {stored.body}")
+    return f"EXECUTE explained {given}", params
 
 
 @contextmanager

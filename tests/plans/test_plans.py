@@ -9,7 +9,7 @@ from django.db import connections
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.clock import Now
-from django_tasks_retry.models import Schedule
+from django_tasks_retry.models import Schedule, Task
 from django_tasks_retry.taskqueue.operator.snapshot import snapshot
 from django_tasks_retry.taskqueue.operator.summaries import CAP
 from tests import tasks
@@ -180,3 +180,12 @@ def test_a_scrape_reads_no_more_than_it_counts():
         assert not plan.walks("django_tasks_retry_task"), plan.sql
         # What is leased is as much as workers have slots for.
         assert plan.indexes() == {"dtr_leases"} or plan.rows_read() <= 4 * LANES * (CAP + 1), plan.sql
+
+
+def test_asking_for_duties_reads_no_more_than_the_leases():
+    claim()
+    with explained(USING) as plans:
+        taskqueue.find_duties()
+    duties = named(plans, "duties")
+    assert not duties.walks("django_tasks_retry_task")
+    assert duties.rows_read() <= Task.objects.using(USING).running().count()

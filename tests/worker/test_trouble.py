@@ -201,7 +201,7 @@ STATEMENTS = {
     "finish": b"-- Finish",
 }
 STATEMENTS_MEANWHILE = {
-    "recover": b"-- Recover",
+    "duties": b"-- Duties",
     "renewal": b"-- Renew all",
 }
 ALL = os.environ.get("FAULTS") == "all"

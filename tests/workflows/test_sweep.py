@@ -6,7 +6,7 @@ import pytest
 
 from django_tasks_retry import signal, taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Sweep
+from django_tasks_retry.taskqueue import Duties, Sweep, find_duties
 from django_tasks_retry.taskqueue.workflows.sweep import FIRST
 from django_tasks_retry.testing.inline import hooks_run_after, run_inline
 from django_tasks_retry.worker.shared.database import DatabaseCaller
@@ -51,8 +51,10 @@ def test_every_worker_sweeps(harness, monkeypatch):
     caller = DatabaseCaller(harness.using, 15.0, lambda until: None)
     maintenance = Maintenance("w", "default", caller, OutcomeRecorder(Counts(), print), print)
     maintenance.sweep.after = ("", task.pk)
+    assert find_duties() == Duties(waiting=True)
     maintenance.tick()
     assert now_of(task).waits_for is None
+    assert find_duties() == Duties()
 
 
 FAR = ("signal:zzz", FIRST.id)

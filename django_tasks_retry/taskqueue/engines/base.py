@@ -118,6 +118,9 @@ class Engine(Protocol):
     def waiting_for(self, keys: Sequence[str], limit: int) -> list[Waiting]:
         """The same of those that wait for one of these."""
 
+    def duties(self) -> Sequence[bool]:
+        """The row of duties.sql."""
+
     def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
         """Cancel up to `limit` tasks that expired before their first attempt began, of those that nobody locks."""
 

@@ -100,6 +100,9 @@ COMPLETE = StoredStatement(
     read_sql("finish", skip_locked=SKIP_LOCKED, place="t.ctid", repeat="", **finish_parts.PLAIN),
     {"accepted": "bigint[]", "ts": "timestamptz"},
 )
+DUTIES = StoredStatement(
+    "duties", read_sql("duties"), dict.fromkeys(("lost", "expired", "waiting", "scheduled"), "bool")
+)
 RENEW = read_sql("renew")
 RENEW_WORKERS = read_sql("renew_workers")
 # The lease as it was before it was lost.
@@ -268,6 +271,9 @@ class PostgreSQL(PostgreSQLProducer, PostgreSQLWorkflows):
     def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
         error, data = dump(cancellation(actor, reason)), dump({"reason": reason})
         return dict(self.fetch(CANCEL[wait], {"ids": list(ids), "actor": actor, "error": error, "data": data}))
+
+    def duties(self) -> Sequence[bool]:
+        return self.call(DUTIES, {})[0]
 
     def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
         error, data = dump(cancellation(actor, reason)), dump({"reason": reason})

@@ -70,6 +70,7 @@ PAGE = 500
 """Ids in one question: an old SQLite takes 999 parameters."""
 AS_IN_THE_INDEX = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
 EXPIRED = read_sql("expired_sqlite")
+DUTIES = read_sql("duties")
 
 
 class SQLite(SQLiteWorkflows):
@@ -306,6 +307,9 @@ class SQLite(SQLiteWorkflows):
             data = {"reason": reason}
             write_events([e for move, task in moves for e in events_of(move, task, actor, moment, data)], self.using)
         return {task.pk: task.locked_by is not None for task in tasks}
+
+    def duties(self) -> Sequence[bool]:
+        return [bool(there_is) for there_is in fetch(DUTIES, None, self.using)[0]]
 
     def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
         with self.writing():

@@ -8,8 +8,10 @@ from time import monotonic
 from uuid import UUID
 
 from ...taskqueue import (
+    Duties,
     Sweep,
     expire,
+    find_duties,
     forget_idle,
     forget_signals,
     forget_skipped,
@@ -23,12 +25,11 @@ from ...taskqueue.consumer.expire import BATCH
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.outcomes import OutcomeRecorder, Recorded
 from ..shared.timer import Every
-from .schedules import LOOK_SECONDS, ScheduleTicker
+from .schedules import ScheduleTicker
 
 logger = logging.getLogger(__name__)
-RECOVER_SECONDS = 1.0
+LOOK_SECONDS = 1.0
 SWEEP_SECONDS = 0.5
-EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
 PRUNE_AGAIN_SECONDS = 30.0
 ARCHIVE_SECONDS = 20.0
@@ -51,9 +52,8 @@ class Maintenance:
         tell_enqueued: Callable[[Sequence[UUID]], None],
     ) -> None:
         self.actor, self.backend, self.database, self.recorder = supervisor_id, backend, database, recorder
-        self.recovering = Every(RECOVER_SECONDS)
+        self.looking, self.found = Every(LOOK_SECONDS), Duties()
         self.sweeping, self.sweep = Every(SWEEP_SECONDS), Sweep(backend)
-        self.expiring = Every(EXPIRE_SECONDS)
         self.pruning, self.archiving = Every(PRUNE_SECONDS), Every(ARCHIVE_SECONDS)
         self.is_pruner = False
         self.breaking = Every(BREAKER_SECONDS)
@@ -64,11 +64,12 @@ class Maintenance:
         self.duties = (
             self.prune_pages,
             self.archive_pages,
+            self.look,
             self.recover_expired,
             self.expire_waiting,
             self.wake_waiting,
             self.tick_breakers,
-            self.schedules.tick,
+            self.enqueue_scheduled,
         )
 
     def share_with(self, workers: int, *, is_pruner: bool) -> None:
@@ -77,9 +78,7 @@ class Maintenance:
         One of them prunes. Two that do, since they disagree for some seconds, only take turns.
         """
         self.is_pruner = is_pruner
-        self.recovering.seconds = max(RECOVER_SECONDS, workers / URGENT_A_SECOND)
-        self.schedules.looking.seconds = max(LOOK_SECONDS, workers / URGENT_A_SECOND)
-        self.expiring.seconds = max(EXPIRE_SECONDS, workers / OTHERS_A_SECOND)
+        self.looking.seconds = self.schedules.looking.seconds = max(LOOK_SECONDS, workers / URGENT_A_SECOND)
         self.sweeping.seconds = max(SWEEP_SECONDS, workers / OTHERS_A_SECOND)
         self.breaking.seconds = max(BREAKER_SECONDS, workers / OTHERS_A_SECOND)
 
@@ -103,17 +102,24 @@ class Maintenance:
             self.database.call(lambda: tick_breakers(self.backend))
         return 0
 
+    def look(self) -> int:
+        """One question for all: a worker with nothing to do would ask several a second, each of them in vain."""
+        if self.looking.is_due():
+            self.found = self.database.call(lambda: find_duties(backend=self.backend))
+        return 0
+
     def recover_expired(self) -> int:
-        if not self.recovering.is_due():
+        if not self.found.lost:
             return 0
         receipts = self.database.call(lambda: recover(backend=self.backend, actor=self.actor))
+        self.found = self.found._replace(lost=False)
         for receipt in receipts:
             self.recorder.recorded(Recorded(receipt, receipt.cause), receipt)
         return len(receipts)
 
     def wake_waiting(self) -> int:
         """Tasks whose waker died between its commit and the wake; where a crowd waited, again in the next round."""
-        if not self.sweeping.is_due():
+        if not (self.found.waiting and self.sweeping.is_due()):
             return 0
         woken = self.database.call(self.sweep)
         if self.sweep.is_behind:
@@ -126,15 +132,17 @@ class Maintenance:
 
     def expire_waiting(self) -> int:
         """A bounded number at once; where there are more, again in the next round."""
-        if self.expiring.is_due():
+        if self.found.expired:
             expired = self.database.call(lambda: expire(backend=self.backend, actor=self.actor))
             for task_id in expired:
                 logger.debug("task %s expired before it was started", task_id)
             if expired:
                 logger.info("cancelled %d tasks that expired before they were started", len(expired))
-            if len(expired) >= BATCH:
-                self.expiring.hurry()
+            self.found = self.found._replace(expired=len(expired) >= BATCH)
         return 0
+
+    def enqueue_scheduled(self) -> int:
+        return self.schedules.tick() if self.found.scheduled else 0
 
     def prune_pages(self) -> int:
         if self.is_pruner and self.pruning.is_due():

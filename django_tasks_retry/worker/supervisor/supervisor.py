@@ -42,6 +42,7 @@ from .watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 TICK_SECONDS = 0.2
+REST_SECONDS = 0.5  # while nobody works, and nobody is to be started or ended
 SHUTDOWN_SECONDS = 5.0
 REGISTER_SECONDS = 10.0
 COMPLAIN_SECONDS = 10.0
@@ -215,7 +216,15 @@ class Supervisor:
             return min(TICK_SECONDS, max(0.0, self.database.try_after - monotonic()))
         if self.maintenance.is_pruning:
             return 0.0
-        return min(TICK_SECONDS, max(0.0, self.arrivals.polling.next - monotonic()))
+        longest = REST_SECONDS if self.is_at_rest else TICK_SECONDS
+        return min(longest, max(0.0, self.arrivals.polling.next - monotonic()))
+
+    @property
+    def is_at_rest(self) -> bool:
+        is_staffed = self.stop_by is None and len(self.pool.children) >= self.pool.wanted
+        return (
+            is_staffed and not self.orphans.is_urgent and not any(child.inflight.load for child in self.pool.children)
+        )
 
     def read_messages(self, child: ChildProcess) -> None:
         for message in child.channel.receive():

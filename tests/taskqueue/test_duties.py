@@ -1,0 +1,85 @@
+"""One question tells what any worker has to do for the whole queue; what it does not name is not asked for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from django_tasks_retry import taskqueue
+from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue import Duties, expire, find_duties
+from django_tasks_retry.worker.shared.database import DatabaseCaller
+from django_tasks_retry.worker.shared.outcomes import OutcomeRecorder
+from django_tasks_retry.worker.shared.stats import Counts
+from django_tasks_retry.worker.supervisor.maintenance import Maintenance
+from tests import tasks
+from tests.steps import begin, enqueue, now_of
+
+
+@pytest.fixture
+def maintenance(database: str) -> Maintenance:
+    return Maintenance("me", "default", DatabaseCaller(database, 60.0), OutcomeRecorder(Counts(), print), print)
+
+
+def look_again(one: Maintenance) -> int:
+    one.looking.hurry()
+    return one.tick()
+
+
+def test_a_queue_at_rest_needs_nothing(database):
+    begin()
+    enqueue()
+    assert find_duties() == Duties()
+
+
+def test_a_lease_that_ran_out_is_a_duty_until_it_is_recovered(database, maintenance, travel):
+    task, _ = begin()
+    assert look_again(maintenance) == 0
+    travel(3600)
+    assert find_duties() == Duties(lost=True)
+    assert look_again(maintenance) == 1
+    assert now_of(task).status == "PENDING"
+    assert find_duties() == Duties()
+
+
+def test_what_expired_before_it_began_is_a_duty_until_it_is_cancelled(database, maintenance, travel):
+    task = Task.objects.enqueue(tasks.noop, expires=timedelta(minutes=1))
+    assert find_duties() == Duties()
+    travel(120)
+    assert find_duties() == Duties(expired=True)
+    look_again(maintenance)
+    assert now_of(task).status == "CANCELLED"
+    assert find_duties() == Duties()
+
+
+def test_more_than_a_batch_that_expired_is_gone_through_without_another_look(
+    database, maintenance, travel, monkeypatch
+):
+    monkeypatch.setattr("django_tasks_retry.worker.supervisor.maintenance.BATCH", 2)
+    monkeypatch.setitem(expire.__kwdefaults__, "limit", 2)
+    for _ in range(5):
+        Task.objects.enqueue(tasks.noop, expires=timedelta(minutes=1))
+    travel(120)
+    look_again(maintenance)
+    maintenance.looking.rest()
+    maintenance.tick()
+    maintenance.tick()
+    assert Task.objects.filter(status="CANCELLED").count() == 5
+    assert not maintenance.found.expired
+
+
+def test_a_schedule_is_a_duty(database):
+    taskqueue.create_schedule(name="nightly", task=tasks.noop, cron="0 3 * * *")
+    assert find_duties() == Duties(scheduled=True)
+
+
+def test_a_worker_at_rest_asks_one_question(database, maintenance):
+    look_again(maintenance)
+    with CaptureQueriesContext(connections[database]) as asked:
+        look_again(maintenance)
+        maintenance.tick()
+    assert [query["sql"] for query in asked if "Duties" not in query["sql"]] == []
+    assert len(asked) == 1

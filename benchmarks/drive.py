@@ -36,7 +36,7 @@ def drain(server: Server, who: Contender, url: str, *, processes: int, threads: 
             worker_cpu=meter.cpu(pid) - worker_cpu,
             server_cpu=server.cpu() - ask.cpu() - server_cpu,
             wal=server.wal() - wal,
-            rss=meter.largest(pid),
+            rss=meter.largest_child(pid),
         )
 
 

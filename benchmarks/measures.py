@@ -82,7 +82,7 @@ def drain(bench: Bench) -> Iterator[Figure]:
             yield Figure(f"{label}: worker CPU", who.name, done.worker_cpu / done.tasks * 1000, "s/1,000")
             yield Figure(f"{label}: server CPU", who.name, done.server_cpu / done.tasks * 1000, "s/1,000")
             yield Figure(f"{label}: WAL a task", who.name, done.wal / done.tasks, "B")
-            yield Figure(f"{label}: largest process", who.name, done.rss, "MB")
+            yield Figure(f"{label}: largest child", who.name, done.rss, "MB")
 
 
 def kinds(bench: Bench) -> Iterator[Figure]:

@@ -38,7 +38,16 @@ def cpu(pid: int) -> float:
 
 def largest(pid: int) -> float:
     """Megabytes resident in the largest of a family."""
-    return max(stat(member)[23] for member in family(pid)) * PAGE / 2**20
+    return max(map(megabytes, family(pid)))
+
+
+def largest_child(pid: int) -> float:
+    """The same of those that do the work, where one process only looks after others."""
+    return max(map(megabytes, family(pid)[1:]), default=megabytes(pid))
+
+
+def megabytes(pid: int) -> float:
+    return stat(pid)[23] * PAGE / 2**20
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,7 +89,7 @@ BOUNDS = [
     (f"{DRAIN}: worker CPU", 0.028),
     (f"{DRAIN}: server CPU", 0.034),
     (WHOLE_WAL, 1600),
-    (f"{DRAIN}: largest process", 55),
+    (f"{DRAIN}: largest child", 55),
     ("idle CPU", 0.4),
     ("enqueue, 1,000,000 streamed: growth of the process", 32),
     ("10,000 schedules due at once", 5),

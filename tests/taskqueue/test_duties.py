@@ -55,9 +55,7 @@ def test_what_expired_before_it_began_is_a_duty_until_it_is_cancelled(database, 
     assert find_duties() == Duties()
 
 
-def test_more_than_a_batch_that_expired_is_gone_through_without_another_look(
-    database, maintenance, travel, monkeypatch
-):
+def test_more_than_a_batch_that_expired_is_gone_through_at_once(database, maintenance, travel, monkeypatch):
     monkeypatch.setattr("django_tasks_retry.worker.supervisor.maintenance.BATCH", 2)
     monkeypatch.setitem(expire.__kwdefaults__, "limit", 2)
     for _ in range(5):

@@ -222,9 +222,8 @@ class Supervisor:
     @property
     def is_at_rest(self) -> bool:
         is_staffed = self.stop_by is None and len(self.pool.children) >= self.pool.wanted
-        return (
-            is_staffed and not self.orphans.is_urgent and not any(child.inflight.load for child in self.pool.children)
-        )
+        is_working = any(child.inflight.load for child in self.pool.children)
+        return is_staffed and not is_working and not self.orphans.is_urgent
 
     def read_messages(self, child: ChildProcess) -> None:
         for message in child.channel.receive():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -201,3 +203,49 @@ def test_the_next_chunk_is_checked_while_the_server_writes_the_last_one(committe
     Task.objects.enqueue_many(iter(calls))  # whose code may ask the database as it likes
     assert last.seen[-1] == PipelineStatus.OFF
     assert connections[committed].connection.info.pipeline_status == PipelineStatus.OFF
+
+
+def test_a_plain_call_sends_what_is_its_own():
+    _, parameters, _ = statement(prepare_all([Request(tasks.noop)]))
+    assert set(parameters) == {"id", "func_path", "queue", "backend", "max_attempts", "timeout"}
+
+
+@pytest.fixture
+def collections() -> Iterator[list[str]]:
+    """The generations that were collected meanwhile."""
+    seen: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        seen.append(f"{phase} {info['generation']}")
+
+    gc.callbacks.append(note)
+    yield seen
+    gc.callbacks.remove(note)
+
+
+def test_garbage_is_collected_after_many_calls_and_not_meanwhile(database, collections):
+    before = gc.get_threshold()
+    gc.set_threshold(100)
+    try:
+        calls = [(tasks.noop,)] * (CHUNK + 1)
+        gc.collect()
+        collections.clear()
+        Task.objects.enqueue_many(calls)
+        meanwhile = len(collections)
+    finally:
+        gc.set_threshold(*before)
+    assert meanwhile <= 4, "around it, as some objects are made there"
+    assert gc.isenabled()
+
+
+def test_the_collector_is_left_as_it_was_also_where_a_call_is_refused(database):
+    calls = [(tasks.noop,)] * CHUNK + [(tasks.noop, [object()])]
+    with pytest.raises(InvalidPayload):
+        Task.objects.enqueue_many(calls)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        Task.objects.enqueue_many([(tasks.noop,)] * (CHUNK + 1))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connections
 
-from ...models import Task
+from ...models import OWN_COLUMNS, Task
 from ..database import cursor_on, fetch
 from ..producer.new_tasks import CHUNK, as_dated, as_stored
 from .postgresql_insert import RETURNED, statement
@@ -47,9 +47,9 @@ class PostgreSQLProducer:
     def written(self, tasks: Sequence[Task], rows: Sequence[tuple[Any, ...]], *, alike: bool) -> list[Task]:
         """Those that were written: all at the moment that one row tells, or as each row tells."""
         if alike:
-            moment = rows[0][RETURNED.index("created_at")]
+            [[moment]] = rows
             return [as_dated(task, moment, self.using) for task in tasks]
-        stored = {row[0]: dict(zip(RETURNED, row, strict=False)) for row in rows}
+        stored = {row[0]: dict(zip((*RETURNED, *OWN_COLUMNS), row, strict=False)) for row in rows}
         return [as_stored(task, stored[task.id], self.using) for task in tasks if task.id in stored]
 
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:

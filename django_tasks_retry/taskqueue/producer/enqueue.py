@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import islice
@@ -104,7 +105,8 @@ def enqueue_many(requests: Iterable[Any]) -> list[Task]:
     """
     if isinstance(requests, list | tuple) and len(requests) > CHUNK:
         starts = range(0, len(requests), CHUNK)
-        return told(store_each(prepare_all(requests[start : start + CHUNK]) for start in starts))
+        with collecting_later():
+            return told(store_each(prepare_all(requests[start : start + CHUNK]) for start in starts))
     tasks = prepare_all(requests)
     return told(store(tasks, home_of(tasks))) if tasks else []
 
@@ -114,6 +116,7 @@ def enqueue_stream(requests: Iterable[Any]) -> int:
     rest, count = iter(requests), 0
     first: list[Task] = []
     with ExitStack() as whole:
+        whole.enter_context(collecting_later())
         while tasks := prepare_all(islice(rest, CHUNK)):
             using = home_of([*first, *tasks])
             if not first:
@@ -122,6 +125,19 @@ def enqueue_stream(requests: Iterable[Any]) -> int:
             told(store(tasks, using))
             count += len(tasks)
     return count
+
+
+@contextmanager
+def collecting_later() -> Iterator[None]:
+    """The garbage collector would look at all new tasks again and again, which took a quarter of the time."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def told(stored: list[Task]) -> list[Task]:

@@ -185,7 +185,7 @@ _notifiers: dict[str, Notifier] = {}
 
 
 def notifier(using: str) -> Notifier:
-    return _notifiers.setdefault(using, Notifier(using))
+    return _notifiers.get(using) or _notifiers.setdefault(using, Notifier(using))
 
 
 @atexit.register

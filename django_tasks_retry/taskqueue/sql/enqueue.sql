@@ -2,4 +2,4 @@
 INSERT INTO django_tasks_retry_task ($columns, status, attempts, refunds, created_at, updated_at)
 $rows
 $on_conflict
-RETURNING id, eta, slot, created_at, updated_at$own
+RETURNING $returned

@@ -2,6 +2,6 @@
 WITH written AS (
     INSERT INTO django_tasks_retry_task ($columns, status, attempts, refunds, created_at, updated_at)
     $rows
-    RETURNING id, eta, slot, created_at, updated_at
+    RETURNING created_at
 )
-SELECT * FROM written LIMIT 1
+SELECT created_at FROM written LIMIT 1

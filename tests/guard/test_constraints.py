@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from uuid import uuid4
 
 import pytest
@@ -109,3 +110,41 @@ def words_of(name, using):
 def test_the_same_row_without_a_violation_is_accepted(unguarded, name, healthy):
     """So that no refusal above has another reason than its violation."""
     assert insert(name, healthy).pk
+
+
+SHORT = import_module("django_tasks_retry.migrations.0016_short_checks").SHORT
+MOMENTS = "(NULL), ('1899-12-30'), ('1900-01-01 00:00+00'), ('2026-01-01'), ('9100-01-01 00:00+00'), ('infinity')"
+SOME_MOMENTS = "(NULL), ('-infinity'), ('2026-01-01'), ('9100-01-02')"
+FLOATS = "(-1), (0), (1e-9), (0.001), (1), (1e9), (1e10), ('NaN'), ('Infinity')"
+GRID = {
+    "status": "('PENDING'), ('RUNNING'), ('SUCCESS'), ('FAILED'), ('CANCELLED'), ('RETRYING')",
+    "locked_by": "(NULL), ('w')",
+    "attempts": "(-1), (0), (1), (2)",
+    "max_attempts": "(-1), (0), (1), (1000000), (1000001)",
+    "timeout": FLOATS,
+    "interval": FLOATS,
+}
+TYPES = {"status": "varchar", "locked_by": "varchar", "attempts": "int", "max_attempts": "int"}
+TYPES |= {"timeout": "float8", "interval": "float8"}
+
+
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+@pytest.mark.parametrize(("table", "name"), SHORT)
+def test_the_short_check_says_what_the_model_says(database, table, name):
+    """For every combination of values, those that no row may have included."""
+    model = {each._meta.db_table: each for each in (Task, TaskResult)}[table]
+    with connections[database].schema_editor(collect_sql=True) as editor:
+        long = constraints(model)[name]._get_check_sql(model, editor)
+    columns = [field.column for field in model._meta.concrete_fields if f'"{field.column}"' in long]
+    values = {column: GRID.get(column, SOME_MOMENTS if len(columns) > 4 else MOMENTS) for column in columns}
+    rows = " CROSS JOIN ".join(f'(VALUES {values[each]}) AS v_{each} ("{each}")' for each in columns)
+    typed = ", ".join(f'"{each}"::{TYPES.get(each, "timestamptz")} AS "{each}"' for each in columns)
+    both = f"({long}) IS FALSE AS refuses, ({SHORT[table, name]}) IS FALSE AS refuses_shortly"
+    with connections[database].cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*), count(*) FILTER (WHERE refuses), count(*) FILTER (WHERE refuses <> refuses_shortly) "
+            f"FROM (SELECT {both} FROM (SELECT {typed} FROM {rows}) AS row) AS compared"
+        )
+        tried, refused, unlike = cursor.fetchone()
+    assert 0 < refused < tried
+    assert unlike == 0

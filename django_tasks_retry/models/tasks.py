@@ -168,8 +168,8 @@ class Task(models.Model):
         ]
         constraints = [
             check("status_known", Q(status__in=[status.value for status in Status])),
-            # Few, and small: PostgreSQL reads each of them anew for every statement. It has some in fewer words, by a
-            # migration: 0016.
+            # Few, and small: PostgreSQL reads each of them anew for every statement. The
+            # migration 0016 says some of them in fewer words.
             check("running_has_lease", (IS_RUNNING & LEASED) | (~IS_RUNNING & UNLEASED)),
             check("finished_has_time", iff(IS_FINISHED, Q(finished_at__isnull=False))),
             check("attempts_within_budget", Q(attempts__lte=F("max_attempts") + F("refunds"))),

@@ -217,6 +217,8 @@ class Child:
             attempt = Attempt(lease, claimed, self.inflight.claim(lease, claimed))
             self.attempts.add(attempt)
             (self.loop if attempt.is_async else self.threads).submit(attempt)
+        if len(leases) <= self.options.threads:
+            sleep(0)  # lets them start now: this thread would keep the interpreter until it has to wait
 
     # The end
 

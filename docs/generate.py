@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "generated"
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 FIGURES = Path(__file__).parent / "benchmarks" / "figures.json"
 NEIGHBOURS = Path(__file__).parent / "neighbours.json"

@@ -29,7 +29,7 @@ def drain(server: Server, who: Contender, url: str, *, processes: int, threads: 
         wait_until(lambda: ask(who.left) < there)
         began, first = time.perf_counter(), ask(who.left)
         wal, server_cpu, worker_cpu = server.wal(), server.cpu() - ask.cpu(), meter.cpu(pid)
-        wait_until(lambda: ask(who.left) == 0)
+        wait_until(lambda: ask(who.any_left) == 0)
         return Drained(
             tasks=first - ask(who.left),
             seconds=time.perf_counter() - began,

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import islice
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -178,14 +179,14 @@ def common_to(request: Request) -> Common:
     )  # fmt: skip
 
 
+what_is_shared = attrgetter("func", "queue", "priority", "max_attempts", "timeout", "interval", "backend")
+
+
 def shared_with(request: Request, common: dict[tuple[int, ...], Common]) -> Common:
     """What was checked for an earlier call with the very same options. A backoff may be a list, which may change."""
-    key = (
-        id(request.func), id(request.queue), id(request.priority), id(request.max_attempts), id(request.timeout),
-        id(request.interval), id(request.backend),
-    )  # fmt: skip
     if request.backoff is not None:
         return common_to(request)
+    key = tuple(map(id, what_is_shared(request)))
     shared = common.get(key)
     if shared is None:
         shared = common[key] = common_to(request)
@@ -210,8 +211,8 @@ def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = Non
         id=task_id,
         args=args,
         kwargs=kwargs,
-        unique_key=checked_key(request.unique_key),
-        lane=lane_of(request.lane, shared, args, kwargs),
+        unique_key=None if request.unique_key is None else checked_key(request.unique_key),
+        lane="" if request.lane is shared.lane is None else lane_of(request.lane, shared, args, kwargs),
         metadata={} if request.metadata is NOTHING else canonical_metadata(request.metadata, shared.backend),
         run_id=parent.run_id if parent else task_id,
         parent_id=parent.id if parent else None,

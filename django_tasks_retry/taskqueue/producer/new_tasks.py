@@ -52,6 +52,8 @@ def key_of(task: Task) -> tuple[str, str | None]:
 
 def as_dated(task: Task, moment: datetime, using: str) -> Task:
     """As it was written at this moment."""
+    if task.eta is None and not (task.due_in or task.interval) and task.expires_in is None:
+        return as_stored(task, {"eta": moment, "created_at": moment, "updated_at": moment}, using)
     eta = task.eta or (moment + timedelta(seconds=task.due_in) if task.due_in else moment)
     dates = {"eta": eta, "created_at": moment, "updated_at": moment}
     if task.interval and task.slot is None:

@@ -34,7 +34,11 @@ def arguments() -> argparse.Namespace:
         default="",
         help=f"measure neighbours too, each in an environment of its own ({names})",
     )
-    parser.add_argument("--out", type=Path, help="a folder for figures.json, table.md and pictures")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="a folder for figures.json, table.md and pictures; what is not measured now stays there",
+    )
     parser.add_argument("--redraw", action="store_true", help="only make table.md and pictures from figures.json again")
     given = parser.parse_args()
     unknown = set(given.measures) - set(MEASURES)
@@ -58,12 +62,20 @@ def measure(given: argparse.Namespace) -> list[Figure]:
     return figures
 
 
+def beside(figures: list[Figure], folder: Path) -> list[Figure]:
+    """What was measured before, and is not among these."""
+    now = {figure.measure for figure in figures}
+    earlier = read(folder) if (folder / "figures.json").exists() else []
+    return [figure for figure in earlier if figure.measure not in now]
+
+
 def main() -> None:
     given = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that servers and workers end with us
     figures = read(given.out) if given.redraw else measure(given)
     print("", table(figures), "", *verdicts(figures), sep="\n")
     if given.out:
+        figures = beside(figures, given.out) + figures
         write(given.out, figures)
         (given.out / "chart.svg").write_text(chart(figures))
         (given.out / "curves.svg").write_text(curves(figures))

@@ -145,8 +145,8 @@ KEYS_AND_ORDER = (
             ),
             Edit(
                 "taskqueue/engines/postgresql_insert.py",
-                'on_conflict=LEAVE_TAKEN_KEYS if shape.has("unique_key") else ""',
-                'on_conflict=""',
+                'LEAVE_TAKEN_KEYS if shape.has("unique_key") else ""',
+                '""',
             ),
             Edit(
                 "taskqueue/engines/postgresql_producer.py",

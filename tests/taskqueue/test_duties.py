@@ -74,6 +74,14 @@ def test_a_schedule_is_a_duty(database):
     assert find_duties() == Duties(scheduled=True)
 
 
+def test_a_supervisor_sleeps_no_longer_than_until_slots_are_looked_at(database, maintenance):
+    look_again(maintenance)
+    assert maintenance.next_slot_look == float("inf")
+    taskqueue.create_schedule(name="often", task=tasks.noop, every=1)
+    look_again(maintenance)
+    assert maintenance.next_slot_look == maintenance.schedules.looking.next
+
+
 def test_a_worker_at_rest_asks_one_question(database, maintenance):
     look_again(maintenance)
     with CaptureQueriesContext(connections[database]) as asked:

@@ -141,6 +141,11 @@ class Maintenance:
             self.found = self.found._replace(expired=len(expired) >= BATCH)
         return 0
 
+    @property
+    def next_slot_look(self) -> float:
+        """When slots are looked at next, by the monotonic clock: one that is due soon is waited for."""
+        return self.schedules.looking.next if self.found.scheduled else float("inf")
+
     def enqueue_scheduled(self) -> int:
         return self.schedules.tick() if self.found.scheduled else 0
 

@@ -217,7 +217,8 @@ class Supervisor:
         if self.maintenance.is_pruning:
             return 0.0
         longest = REST_SECONDS if self.is_at_rest else TICK_SECONDS
-        return min(longest, max(0.0, self.arrivals.polling.next - monotonic()))
+        next_look = min(self.arrivals.polling.next, self.maintenance.next_slot_look)
+        return min(longest, max(0.0, next_look - monotonic()))
 
     @property
     def is_at_rest(self) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import sys
 
 from .options import WorkerOptions
 
@@ -16,6 +18,8 @@ def start(options: WorkerOptions, log_format: str | None = None, verbosity: int 
     from .supervisor.supervisor import Supervisor
 
     logs.set_up(log_format, verbosity, queue_options(check_backend(options.backend)).admin_email_interval)
+    # The first process of a container is deaf to what it does not handle, and it may wait here for its database.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     prepare_connections(options)
     refuse_unsafe_start(options)
     supervisor = Supervisor(options)

@@ -19,12 +19,13 @@ def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, env=environment(DATABASE_URL=nobody), **both)
 
 
-def test_a_worker_waits_until_it_is_told_not_to():
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_worker_waits_until_it_is_told_not_to(told):
     worker = start()
     assert "the database does not answer; trying for" in worker.stdout.readline()
-    worker.send_signal(signal.SIGINT)
+    worker.send_signal(told)
     said, _ = worker.communicate(timeout=SECONDS)
-    assert worker.returncode == 130
+    assert worker.returncode == 128 + told
     assert "Traceback" not in said
 
 

@@ -25,7 +25,7 @@ def test_the_queue_behaves_like_the_model(committed):
     run_state_machine_as_test(
         OnThisDatabase,
         settings=settings(
-            max_examples=EXAMPLES or 40,
+            max_examples=EXAMPLES or 25,
             stateful_step_count=40,
             derandomize=not (EXAMPLES and SHRINK),
             phases=(Phase.generate, Phase.shrink) if SHRINK else (Phase.generate,),

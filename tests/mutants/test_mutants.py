@@ -14,7 +14,7 @@ def test_every_bug_of_the_catalogue_can_still_be_planted():
         assert all(edit.planted(ROOT) for edit in mutant.edits)
 
 
-@pytest.mark.parametrize("mutant", FENCES[:3:2], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", FENCES[:1], ids=lambda mutant: mutant.name)
 def test_the_tests_see_a_planted_bug_without_the_help_of_the_guard(mutant):
     verdict = run_planted(mutant, guards=[False])
     assert verdict.seen, verdict.runs[0].tail

@@ -34,7 +34,7 @@ def command(*arguments: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("database", "tasks", "seconds"),
-    [("postgresql", "1000", "15"), ("sqlite", "400", "10")],
+    [("postgresql", "700", "11"), ("sqlite", "300", "8")],
     ids=["postgresql", "sqlite"],
 )
 def test_under_fire_nothing_is_lost_or_finished_twice(surroundings, database, tasks, seconds):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from weakref import WeakSet
 
 import pytest
 from django.db import IntegrityError, connections, transaction
@@ -18,7 +19,7 @@ from django_tasks_retry.errors import InvalidPayload, QueueFull
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import Request, current_lease
 from django_tasks_retry.taskqueue.engines.postgresql_insert import statement
-from django_tasks_retry.taskqueue.producer.enqueue import prepare_all
+from django_tasks_retry.taskqueue.producer.enqueue import prepare_all, prepare_chunk
 from django_tasks_retry.taskqueue.producer.insert import insert_each
 from django_tasks_retry.taskqueue.producer.new_tasks import CHUNK
 from tests import tasks
@@ -223,18 +224,41 @@ def collections() -> Iterator[list[str]]:
     gc.callbacks.remove(note)
 
 
-def test_garbage_is_collected_after_many_calls_and_not_meanwhile(database, collections):
+def test_no_garbage_is_collected_while_a_chunk_is_prepared(collections):
     before = gc.get_threshold()
     gc.set_threshold(100)
     try:
-        calls = [(tasks.noop,)] * (CHUNK + 1)
+        calls = [(tasks.noop,)] * CHUNK
         gc.collect()
         collections.clear()
-        Task.objects.enqueue_many(calls)
+        prepared = prepare_chunk(calls)
         meanwhile = len(collections)
     finally:
         gc.set_threshold(*before)
-    assert meanwhile <= 4, "around it, as some objects are made there"
+    assert (len(prepared), meanwhile) == (CHUNK, 0)
+    assert gc.isenabled()
+
+
+def test_garbage_of_the_project_is_collected_between_chunks(database):
+    """Calls out of a generator that leaves cycles behind: a million of them must not gather."""
+    alive = WeakSet()
+
+    class Knot:
+        def __init__(self) -> None:
+            self.itself = self
+            alive.add(self)
+
+    most = 0
+
+    def calls():
+        nonlocal most
+        for _ in range(3 * CHUNK):
+            Knot()
+            most = max(most, len(alive))
+            yield (tasks.noop,)
+
+    Task.objects.enqueue_many(calls(), returning=False)
+    assert most < 2 * CHUNK
     assert gc.isenabled()
 
 

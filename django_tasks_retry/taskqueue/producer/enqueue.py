@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import islice
@@ -106,8 +106,7 @@ def enqueue_many(requests: Iterable[Any]) -> list[Task]:
     """
     if isinstance(requests, list | tuple) and len(requests) > CHUNK:
         starts = range(0, len(requests), CHUNK)
-        with collecting_later():
-            return told(store_each(prepare_all(requests[start : start + CHUNK]) for start in starts))
+        return told(store_each(prepare_chunk(requests[start : start + CHUNK]) for start in starts))
     tasks = prepare_all(requests)
     return told(store(tasks, home_of(tasks))) if tasks else []
 
@@ -117,8 +116,7 @@ def enqueue_stream(requests: Iterable[Any]) -> int:
     rest, count = iter(requests), 0
     first: list[Task] = []
     with ExitStack() as whole:
-        whole.enter_context(collecting_later())
-        while tasks := prepare_all(islice(rest, CHUNK)):
+        while tasks := prepare_chunk(islice(rest, CHUNK)):
             using = home_of([*first, *tasks])
             if not first:
                 whole.enter_context(transaction.atomic(using=using))
@@ -126,19 +124,6 @@ def enqueue_stream(requests: Iterable[Any]) -> int:
             told(store(tasks, using))
             count += len(tasks)
     return count
-
-
-@contextmanager
-def collecting_later() -> Iterator[None]:
-    """The garbage collector would look at all new tasks again and again, which took a quarter of the time."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def told(stored: list[Task]) -> list[Task]:
@@ -197,6 +182,20 @@ def prepare_all(requests: Iterable[Any]) -> list[Task]:
     common: dict[tuple[int, ...], Common] = {}
     read = map(Request.read, requests)
     return [prepare(request, common, task_id) for request, task_id in zip(read, rising_ids(), strict=False)]
+
+
+def prepare_chunk(requests: Iterable[Any]) -> list[Task]:
+    """The same of many, with the garbage collector at rest: it would look at the new tasks again and again.
+
+    Not for longer than a chunk: an iterable may be code of the project, whose garbage it is to collect.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return prepare_all(requests)
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def prepare(request: Request, common: dict[tuple[int, ...], Common] | None = None, task_id: UUID | None = None) -> Task:

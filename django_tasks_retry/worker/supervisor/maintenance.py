@@ -25,10 +25,9 @@ from ...taskqueue.consumer.expire import BATCH
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.outcomes import OutcomeRecorder, Recorded
 from ..shared.timer import Every
-from .schedules import ScheduleTicker
+from .schedules import LOOK_SECONDS, ScheduleTicker
 
 logger = logging.getLogger(__name__)
-LOOK_SECONDS = 1.0
 SWEEP_SECONDS = 0.5
 PRUNE_SECONDS = 3600.0
 PRUNE_AGAIN_SECONDS = 30.0

@@ -55,11 +55,11 @@ def many_queues(server: Server, queues: int) -> None:
     ready(server, queues * 5, f"'tenant-' || n % {queues}")
     looks, claims = [], []
     for _ in range(20):
-        lanes = taskqueue.Lanes()
+        memory = taskqueue.ClaimMemory()
         began = time.perf_counter()
-        taskqueue.is_work_due(lanes)
+        taskqueue.is_work_due(memory)
         looked = time.perf_counter()
-        taskqueue.claim("bench/1", limit=BATCH, lanes=lanes)
+        taskqueue.claim("bench/1", limit=BATCH, memory=memory)
         looks.append(looked - began)
         claims.append(time.perf_counter() - looked)
     look, claim = (statistics.median(each) * 1000 for each in (looks, claims))
@@ -103,18 +103,18 @@ class Crew:
 
         from django_tasks_retry import taskqueue
 
-        lanes: Any = taskqueue.Lanes()
+        memory: Any = taskqueue.ClaimMemory()
         for _ in range(3):
-            taskqueue.claim(f"bench/{number}", limit=BATCH, lanes=lanes)
+            taskqueue.claim(f"bench/{number}", limit=BATCH, memory=memory)
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_stat_force_next_flush()")
         self.warm.wait()
         self.begin.wait()
         while time.monotonic() < self.end:
-            self.taken[number] += len(taskqueue.claim(f"bench/{number}", limit=BATCH, lanes=lanes))
-            if lanes.is_turned_away:
+            self.taken[number] += len(taskqueue.claim(f"bench/{number}", limit=BATCH, memory=memory))
+            if memory.is_turned_away:
                 self.turned_away[number] += 1
-                time.sleep(max(0.0, lanes.opens_at - time.monotonic()))
+                time.sleep(max(0.0, memory.closed.opens_at - time.monotonic()))
         connection.close()
 
 

@@ -38,13 +38,13 @@ ID = "(lpad(to_hex({start} + n * {length} / ({count} + 1)), 12, '0') || '70008' 
 
 class History:
     def __init__(self, server: Server, layout: str, count: int) -> None:
-        from django_tasks_retry.taskqueue.partitions.convert import partition
-        from django_tasks_retry.taskqueue.partitions.periods import Period
+        from django_tasks_retry.taskqueue.partitions.convert import partition_history
+        from django_tasks_retry.taskqueue.partitions.layout import Period
 
         self.server, self.layout, self.count = server, layout, count
         self.url = Bench(server).ready(OURS)
         if layout == "partitioned":
-            partition("default", Period.DAY, ["default"])
+            partition_history("default", Period.DAY, ["default"])
         self.today = Period.DAY.containing(datetime.now(UTC))
         self.yesterday = Period.DAY.containing(self.today.start - Period.DAY.length / 2)
 
@@ -77,15 +77,15 @@ class History:
         return drive.drain(self.server, OURS, self.url, processes=2)
 
     def move(self, count: int) -> Iterator[tuple[str, float, str]]:
-        from django_tasks_retry.taskqueue.partitions import archive
+        from django_tasks_retry.taskqueue.partitions import maintain
         from django_tasks_retry.taskqueue.partitions.layout import read_layout
 
-        archive.SETTLED_SECONDS = 0.0
+        maintain.SETTLED_SECONDS = 0.0
         layout = read_layout("default")
         assert layout is not None
         self.server.checkpoint()
         cpu = self.server.cpu()
-        seconds, wal = self.spent(lambda: sum(archive.archive_pages(layout, "default")))
+        seconds, wal = self.spent(lambda: sum(maintain.archive_pages(layout, "default")))
         yield "move to partitions", count / seconds, "/s"
         yield "move to partitions, server CPU", (self.server.cpu() - cpu) / count * 1e6, "us"
         yield "move to partitions, WAL a task", wal / count, "B"
@@ -95,11 +95,11 @@ class History:
 
     def fill(self) -> None:
         """Yesterday's tasks, each like one that was really done."""
-        from django_tasks_retry.taskqueue.partitions.ahead import create
+        from django_tasks_retry.taskqueue.partitions.premake import create_partition
 
         suffix = ""
         if self.layout == "partitioned":
-            create(self.yesterday, "default")
+            create_partition(self.yesterday, "default")
             suffix = f"_{self.yesterday.name}"
         sample = self.server.ask("bench", "SELECT id FROM django_tasks_retry_task WHERE status = 'SUCCESS' LIMIT 1")
         with self.server.connect("bench") as connection:
@@ -130,7 +130,7 @@ class History:
     def forget(self) -> None:
         from django_tasks_retry import taskqueue
         from django_tasks_retry.rules.status import Status
-        from django_tasks_retry.taskqueue.partitions.drop import drop
+        from django_tasks_retry.taskqueue.partitions.retention import drop
 
         if self.layout == "whole":
             sum(taskqueue.prune(keep={Status.SUCCESS: 12 * 3600}))

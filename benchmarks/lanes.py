@@ -66,11 +66,11 @@ def round_of(template: str, keys: int) -> float:
 
     count = max(BATCH * BATCHES, keys)
     names: Iterable[str] = (template.format(n % keys) if keys else "" for n in range(count))
-    taskqueue.enqueue_many(taskqueue.Request(tasks.noop, lane=name) for name in names)
-    lanes, done = taskqueue.Lanes(), 0
+    taskqueue.enqueue_many(taskqueue.EnqueueOptions(tasks.noop, lane=name) for name in names)
+    memory, done = taskqueue.ClaimMemory(), 0
     began = time.perf_counter()
     while done < BATCH * BATCHES:
-        leases = taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
+        leases = taskqueue.claim("worker/1", limit=BATCH, memory=memory)
         taskqueue.finish([taskqueue.Completed(lease) for lease in leases])
         done += len(leases)
     took = (time.perf_counter() - began) / done * 1e6

@@ -10,7 +10,7 @@ if os.environ.get("BENCHMARK_RECEIVERS"):
     INSTALLED_APPS.append("benchmarks.receivers.Receivers")
 MIDDLEWARE_OF_TASKS = list(filter(None, os.environ.get("BENCHMARK_MIDDLEWARE", "").split(",")))
 OPTIONS = {"MIDDLEWARE": MIDDLEWARE_OF_TASKS} if MIDDLEWARE_OF_TASKS else {}
-OPTIONS |= {"LANES": {"limited-*": {"running": 5}, "single-*": {"running": 1}, "heavy-*": {"weight": 3}}}
+OPTIONS |= {"LANES": {"limited-*": {"concurrency": 5}, "single-*": {"concurrency": 1}, "heavy-*": {"weight": 3}}}
 if not os.environ.get("BENCHMARK_PRUNES"):  # a crowd of finished tasks is to stay while others are run beside it
     OPTIONS |= dict.fromkeys(("KEEP_SUCCESS", "KEEP_FAILED", "KEEP_CANCELLED"))
 TASKS = {"default": {"BACKEND": "django_tasks_retry.backend.RetryBackend", "QUEUES": [], "OPTIONS": OPTIONS}}

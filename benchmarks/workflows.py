@@ -57,7 +57,7 @@ def main() -> None:
 def plain_against_batch(count: int) -> None:
     from django_tasks_retry import call
     from django_tasks_retry.models import Task, TaskEvent
-    from django_tasks_retry.taskqueue.workflows.results import Results
+    from django_tasks_retry.taskqueue.workflows.context import Results
 
     from .tasks import noop
 
@@ -79,11 +79,11 @@ def plain_against_batch(count: int) -> None:
 
 def finish(count: int) -> None:
     from django_tasks_retry import taskqueue
-    from django_tasks_retry.taskqueue import Completed, Lanes
+    from django_tasks_retry.taskqueue import ClaimMemory, Completed
 
-    done, lanes = 0, Lanes(["*"])
+    done, memory = 0, ClaimMemory(["*"])
     while done < count:
-        leases = taskqueue.claim("bench", limit=min(SHARE, count - done), lanes=lanes)
+        leases = taskqueue.claim("bench", limit=min(SHARE, count - done), memory=memory)
         taskqueue.finish([Completed(lease) for lease in leases])
         done += len(leases)
 
@@ -127,21 +127,22 @@ def suspend(count: int, connection: Any) -> None:
 def steps_against_tasks(count: int) -> None:
     from django_tasks_retry import taskqueue
     from django_tasks_retry.models import Task
-    from django_tasks_retry.taskqueue.workflows.memory import Kind, Memory, one_commit
+    from django_tasks_retry.taskqueue.finish.renew import one_commit
+    from django_tasks_retry.taskqueue.workflows.steps import Kind, StepStore
 
     from .tasks import noop
 
     finish(1)
     Task.objects.enqueue(noop, timeout=3600)
     [lease] = taskqueue.claim("bench", lease=3600)
-    memory = Memory(lease)
+    steps = StepStore(lease)
 
     def atomic_step(number: int) -> None:
         with one_commit(lease):
-            memory.remember(f"atomic {number}", Kind.STEP, number)
+            steps.save(f"atomic {number}", Kind.STEP, number)
 
     say(f"{count:,} of each, one after the other, each with its own commit")
-    tell(count, timed(lambda: repeat(count, lambda n: memory.remember(f"step {n}", Kind.STEP, n))), "a step")
+    tell(count, timed(lambda: repeat(count, lambda n: steps.save(f"step {n}", Kind.STEP, n))), "a step")
     tell(count, timed(lambda: repeat(count, atomic_step)), "an atomic step")
     taskqueue.complete_task(lease)
     tell(count, timed(lambda: repeat(count, whole_task)), "a plain task: enqueue, claim, finish")

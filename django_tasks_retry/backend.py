@@ -22,13 +22,13 @@ from .compat import (
     task_backends,
 )
 from .conf import KEYS, read_options, suggestion
-from .errors import InvalidOptions
+from .errors import InvalidOptions, UnknownOption
 from .middleware import make
 from .rules.backoff import BackoffLike
 from .rules.policy import ExceptionClasses, attach, make_policy
 
 if TYPE_CHECKING:
-    from .taskqueue import Request
+    from .taskqueue import EnqueueOptions
 
 POLICY_KEYWORDS = ("max_attempts", "backoff", "timeout", "retry_on", "abort_on", "atomic")
 MAX_QUEUE_NAME = 64
@@ -36,7 +36,7 @@ MAX_QUEUE_NAME = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc]
-    """A task whose retry policy may also be given as keywords of `@task(...)`, where the framework passes them on.
+    """A task whose retry policy may also be given as keywords of `@task(...)`, if the framework passes them on.
 
     `using(run_after=timedelta(...))` counts from each enqueue, by the queue's clock.
     """
@@ -72,15 +72,20 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
         queue_name: str | None = None,
         run_after: datetime | timedelta | None = None,
         backend: str | None = None,
+        eta: datetime | timedelta | None = None,
+        queue: str | None = None,
         expires: datetime | timedelta | None = None,
         unique_key: str | None = None,
         on_conflict: str | None = None,
         debounce: float | timedelta | None = None,
         debounce_max: float | timedelta | None = None,
     ) -> RetryTask:
-        """As the framework's; and with options of `Task.objects.enqueue()`, for other backends to ignore."""
-        when: Any = run_after
-        changed: Any = Task.using(self, priority=priority, queue_name=queue_name, run_after=when, backend=backend)
+        """As the framework's; and with options of `Task.objects.enqueue()`, for other backends to ignore.
+
+        `eta` and `queue` are accepted for `run_after` and `queue_name`.
+        """
+        when, name = same_option(run_after=run_after, eta=eta), same_option(queue_name=queue_name, queue=queue)
+        changed: Any = Task.using(self, priority=priority, queue_name=name, run_after=when, backend=backend)
         ours = {
             "expires": expires, "unique_key": unique_key, "on_conflict": on_conflict, "debounce": debounce,
             "debounce_max": debounce_max,
@@ -88,6 +93,14 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
         given = {name: value for name, value in ours.items() if value is not None}
         changed = replace(changed, **given) if given else changed
         return cast("RetryTask", changed)
+
+
+def same_option(**names: Any) -> Any:
+    """The value of an option with two names. UnknownOption if both are given."""
+    given = {name: value for name, value in names.items() if value is not None}
+    if len(given) > 1:
+        raise UnknownOption(f"{'= and '.join(given)}= are the same option. Give one of them.")
+    return next(iter(given.values()), None)
 
 
 class RetryBackend(BaseTaskBackend):
@@ -114,11 +127,11 @@ class RetryBackend(BaseTaskBackend):
         else:
             replace(task, run_after=None)  # which validates all the rest
 
-    def request(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Request:
-        """What the queue is asked for. A subclass may add to it."""
-        from .taskqueue import Request
+    def enqueue_options(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> EnqueueOptions:
+        """The options of this call. A subclass may change them with `_replace`."""
+        from .taskqueue import EnqueueOptions
 
-        return Request(task, as_json(args), as_json(kwargs), eta=task.run_after, backend=self.alias)
+        return EnqueueOptions(task, as_json(args), as_json(kwargs), eta=task.run_after, backend=self.alias)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Store the call and return its READY result, after one `task_enqueued`."""
@@ -126,16 +139,16 @@ class RetryBackend(BaseTaskBackend):
         from .taskqueue import enqueue
 
         self.validate_task(task)
-        return as_result(enqueue(self.request(task, args, kwargs)), task)
+        return as_result(enqueue(self.enqueue_options(task, args, kwargs)), task)
 
     def get_result(self, result_id: str) -> Any:
-        """The stored result, from any process; TaskResultDoesNotExist where this backend has none of this id."""
+        """Return the stored result, from any process. Raises TaskResultDoesNotExist if this backend has none."""
         from .bridge import read_result
 
         return read_result(result_id, self.alias)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
-        """What is wrong with this entry of TASKS."""
+        """Return the problems of this entry of TASKS."""
         return [*super().check(**kwargs), *self._check_apps(), *self._check_options(), *self._check_queues()]
 
     def _check_apps(self) -> Iterable[CheckMessage]:

@@ -24,17 +24,18 @@ from .compat import (
     task_enqueued,
 )
 from .errors import InvalidPayload, TaskCancelled
-from .instants import in_project_time
 from .models import Task, TaskEvent
 from .registry import AnyTask
 from .rules.failure import capture
 from .rules.names import path_of
+from .rules.redact import redact_text
 from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Lease, Receipt, Report, database
-from .taskqueue.consumer.progress import check_lease, holds, open_transactions, report_progress
+from .taskqueue.finish.renew import check_lease, holds, open_transactions, report_progress
 from .taskqueue.workflows.context import Workflow
-from .taskqueue.workflows.memory import Memory
+from .taskqueue.workflows.steps import StepStore
+from .utc import in_project_time
 
 AnyResult: TypeAlias = "TaskResult[Any, Any]"
 
@@ -45,7 +46,7 @@ IN_DJANGO = {
     Status.FAILED: TaskResultStatus.FAILED,
     Status.CANCELLED: TaskResultStatus.FAILED,
 }
-TOLD_IN_RESULTS = (EventKind.RUNNING, EventKind.FAILED, EventKind.CANCELLED)
+SHOWN_IN_RESULTS = (EventKind.RUNNING, EventKind.FAILED, EventKind.CANCELLED)
 LOST = "django_tasks_retry.errors.LeaseLost"
 
 
@@ -60,7 +61,7 @@ def read_result(result_id: str, backend: str) -> AnyResult:
     task = registry.find(row.func_path) if row else None
     if row is None or task is None:
         raise TaskResultDoesNotExist(result_id)
-    events = TaskEvent.objects.using(using).filter(task_id=row.pk, kind__in=TOLD_IN_RESULTS)
+    events = TaskEvent.objects.using(using).filter(task_id=row.pk, kind__in=SHOWN_IN_RESULTS)
     return as_result(row, task, list(events))
 
 
@@ -143,7 +144,7 @@ def task_error(exception: str, traceback: str) -> TaskError:
 
 
 def running_result(lease: Lease, task: AnyTask, *, with_history: bool = True) -> AnyResult:
-    """What signals and the context see of the attempt that begins. Asks the database only about earlier attempts."""
+    """Return the result that signals and the context see. Asks the database only about earlier attempts."""
     earlier = earlier_events(lease) if with_history and lease.attempts > 1 else ()
     result = new_result(lease, task, TaskResultStatus.RUNNING, earlier)
     result.worker_ids.append(lease.locked_by)
@@ -151,12 +152,12 @@ def running_result(lease: Lease, task: AnyTask, *, with_history: bool = True) ->
 
 
 def earlier_events(lease: Lease) -> list[TaskEvent]:
-    told = TaskEvent.objects.using(database(lease.backend)).filter(task_id=lease.id, attempt__lt=lease.attempts)
-    return list(told.filter(kind__in=TOLD_IN_RESULTS))
+    events = TaskEvent.objects.using(database(lease.backend)).filter(task_id=lease.id, attempt__lt=lease.attempts)
+    return list(events.filter(kind__in=SHOWN_IN_RESULTS))
 
 
 def failed_result(lease: Lease, error: BaseException) -> AnyResult:
-    """What a backoff function is shown: the running result with the error that it is asked about."""
+    """Return the running result with the error, for a backoff function."""
     task = registry.find(lease.func_path)
     if task is None:
         raise TaskResultDoesNotExist(str(lease.id))
@@ -165,17 +166,14 @@ def failed_result(lease: Lease, error: BaseException) -> AnyResult:
     return result
 
 
-registry.present_leases_as(failed_result)
-
-
 def send_enqueued(row: Task) -> None:
-    """Tell receivers that this task was enqueued. Robust: the row exists, whatever they make of it."""
+    """Send `task_enqueued` for this row. Robust: the row is stored, so an error of a receiver cannot undo it."""
     task = registry.find(row.func_path)
     if task is not None:
         task_enqueued.send_robust(type(task_backends[row.backend]), task_result=as_result(row, task))
 
 
-registry.announce_tasks_by(send_enqueued)
+registry.hooks = registry.Hooks(failed_result, send_enqueued)
 
 
 def concluded(result: AnyResult, receipt: Receipt, report: Report | None) -> AnyResult:
@@ -204,10 +202,13 @@ class RecordedError(Exception):
 
 
 def recorded_error(error: dict[str, Any], traceback: TracebackType | None = None) -> Exception:
-    """With the name of the exception that was recorded; where no traceback is at hand, with its text as a note."""
-    recorded = stand_in_for(error["exception"])(error["message"])
+    """Return an exception for the framework's log line, which goes to mails and to Sentry: secrets are redacted.
+
+    It has the recorded name. Without a traceback, the recorded text becomes a note.
+    """
+    recorded = stand_in_for(error["exception"])(redact_text(error["message"]))
     if traceback is None:
-        recorded.add_note(error["traceback"])
+        recorded.add_note(redact_text(error["traceback"]))
     return recorded.with_traceback(traceback)
 
 
@@ -218,11 +219,11 @@ def stand_in_for(path: str) -> Callable[[str], Exception]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context(Workflow, TaskContext[Any, Any] if TYPE_CHECKING else TaskContext):  # type: ignore[misc]
-    """What a task that takes its context is given: the framework's own, and what the queue knows beyond it."""
+    """The context of a task: the framework's own, and the queue's additions."""
 
     lease: Lease
     transactions: int = field(default=0, repr=False)
-    memory: Memory = field(repr=False)
+    steps: StepStore = field(repr=False)
 
     @property
     def attempt(self) -> int:
@@ -236,16 +237,16 @@ class Context(Workflow, TaskContext[Any, Any] if TYPE_CHECKING else TaskContext)
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What was given as `metadata` when the task was enqueued."""
+        """The `metadata` of the enqueue."""
         return self.lease.metadata
 
     @property
     def run_id(self) -> UUID:
-        """What this task shares with everything that the same cause set off."""
+        """The id that all tasks of one cause share."""
         return self.lease.run_id
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Show operators how far the task has come; LeaseLost where it is no longer this worker's to do.
+        """Show operators how far the task has come. Raises LeaseLost if the task belongs to this worker no longer.
 
         Within a transaction that the task opened it only checks the lease: nobody could see the progress before the
         commit, and until then its lock on the row would keep the worker from renewing the lease.
@@ -271,4 +272,4 @@ class Context(Workflow, TaskContext[Any, Any] if TYPE_CHECKING else TaskContext)
 def context_of(lease: Lease, result: AnyResult) -> Context:
     """The context of an attempt that begins. Made before an atomic task opens its transaction."""
     count = open_transactions(lease.backend)
-    return Context(task_result=result, lease=lease, transactions=count, memory=Memory(lease, count))
+    return Context(task_result=result, lease=lease, transactions=count, steps=StepStore(lease, count))

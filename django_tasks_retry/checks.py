@@ -1,9 +1,9 @@
-"""System checks. Those that ask a database run only where Django is told to (`migrate`, `check --database`)."""
+"""System checks. Those that ask a database run only with `migrate` and `check --database`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -19,14 +19,17 @@ from . import guard, registry
 from .conf import OURS, configured_backends
 from .errors import InvalidOptions
 from .models import Task, TaskEvent, TaskResult
-from .rules.backoff import Schedule, has_unreachable_delays
+from .rules.backoff import FixedDelays, has_unreachable_delays
+from .rules.lanes.limits import Declaration, declaration_of
+from .rules.lanes.templates import MAX_LANE, RESERVED, wrong_with
+from .rules.names import path_of
 from .taskqueue import database
-from .taskqueue.lanes.code import lane_problems
-from .taskqueue.partitions.summaries import partition_problems
-from .taskqueue.producer import discovery
-from .taskqueue.schedules.code import problems
+from .taskqueue.engines import ENGINES, engine_for
+from .taskqueue.enqueue import discovery
+from .taskqueue.enqueue.checks import callee_of
+from .taskqueue.partitions.retention import partition_problems
+from .taskqueue.schedules.sync import problems
 
-SUPPORTED = {"sqlite", "postgresql"}
 SCHEDULE_HINT = "A schedule has a registered task, its arguments, and cron=… or every=…; see the how-to on schedules."
 
 
@@ -36,7 +39,7 @@ def check_databases(databases: Sequence[str] | None = None, **_: Any) -> list[Ch
 
 
 def task_databases() -> set[str]:
-    """Where tasks live: by the routers, and by the DATABASE option of each backend."""
+    """Return the databases with tasks: by the routers, and by the DATABASE option of each backend."""
     found = {str(router.db_for_write(Task))}
     for backend in configured_backends():
         with suppress(InvalidOptions):  # which the backend's own check reports
@@ -46,7 +49,7 @@ def task_databases() -> set[str]:
 
 def check_database(alias: str) -> list[CheckMessage]:
     connection = connections[alias]
-    if connection.vendor not in SUPPORTED:
+    if connection.vendor not in ENGINES:
         return [
             Error(
                 f"Database {alias!r} is {connection.display_name}, which cannot hold tasks.",
@@ -54,35 +57,14 @@ def check_database(alias: str) -> list[CheckMessage]:
                 id="django_tasks_retry.E002",
             )
         ]
-    messages: list[CheckMessage] = []
-    if connection.vendor == "postgresql" and not uses_psycopg_3(connection):
-        messages.append(
-            checks.Warning(
-                "Tasks are tested with psycopg 3 only; this project uses psycopg2.",
-                hint="pip install 'django-tasks-retry[postgres]' and remove psycopg2.",
-                id="django_tasks_retry.W002",
-            )
-        )
-    return messages + check_guard(alias) + check_partitions(alias)
+    return check_guard(alias) + check_partitions(alias)
 
 
 @register(Tags.models)
-def check_transaction_mode(**_: Any) -> list[CheckMessage]:
-    """By the settings alone, so that a plain `check` tells it, too."""
-    return [
-        checks.Warning(
-            f"Database {alias!r} begins its transactions deferred: workers will meet 'database is locked'.",
-            hint=f"Set DATABASES[{alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
-            id="django_tasks_retry.W001",
-        )
-        for alias in sorted(task_databases())
-        if connections[alias].vendor == "sqlite"
-        and connections[alias].settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE"
-    ]
-
-
-def uses_psycopg_3(connection: Any) -> bool:
-    return bool(connection.Database.__name__ == "psycopg")
+def check_database_settings(**_: Any) -> list[CheckMessage]:
+    """Check the settings alone, so that a plain `check` reports it, too."""
+    supported = [alias for alias in sorted(task_databases()) if connections[alias].vendor in ENGINES]
+    return [message for alias in supported for message in engine_for(alias).check_settings()]
 
 
 def check_guard(alias: str) -> list[CheckMessage]:
@@ -113,7 +95,7 @@ def check_partitions(alias: str) -> list[CheckMessage]:
     return [
         checks.Warning(
             f"History in database {alias!r} is partitioned. {problem}",
-            hint="Workers make partitions ahead of time where they own the tables. By hand: manage.py tasks partition",
+            hint="Workers that own the tables create partitions ahead. By hand: manage.py tasks partitions create",
             id="django_tasks_retry.W014",
         )
         for problem in problems
@@ -146,7 +128,7 @@ def check_routers(**_: Any) -> list[CheckMessage]:
 
 @register(Tags.models)
 def check_code_schedules(**_: Any) -> list[CheckMessage]:
-    """Bad expressions, unknown zones, what never fires and doubled names are said before a worker starts."""
+    """Report bad expressions, unknown zones, schedules that never fire and duplicate names before a worker starts."""
     messages: list[CheckMessage] = []
     for backend in configured_backends():
         with suppress(InvalidOptions):  # which the backend's own check reports
@@ -168,14 +150,14 @@ def check_backoff_schedules(**_: Any) -> list[CheckMessage]:
         )
         for path in registry.known_paths()
         if (policy := registry.find_policy(path)).max_attempts
-        and isinstance(policy.backoff, Schedule)
+        and isinstance(policy.backoff, FixedDelays)
         and has_unreachable_delays(policy.backoff, policy.max_attempts)
     ]
 
 
 @register(Tags.models)
 def check_lanes(**_: Any) -> list[CheckMessage]:
-    """Templates that cannot be filled in, and one lane that is given two limits."""
+    """Report templates that cannot be filled in, and lanes with two limits."""
     return [
         Error(
             f"{where}: {why}.",
@@ -187,13 +169,37 @@ def check_lanes(**_: Any) -> list[CheckMessage]:
     ]
 
 
+def lane_problems() -> Iterator[tuple[str, str]]:
+    """Yield the path of each function whose lane is wrong, and what is wrong with it."""
+    limited: dict[str, tuple[str, Declaration]] = {}
+    for task in registry.registered():
+        declared = declaration_of(task.func)
+        if declared is None:
+            continue
+        path, template = path_of(task.func), declared.template
+        callee = callee_of(task.func, takes_context=task.takes_context)
+        names = None if callee.signature is None else frozenset(callee.signature.parameters)
+        if why := wrong_with(template, names) or badly_named(template):
+            yield path, f"the lane {template!r} cannot be filled in: {why}"
+        elif template in limited and limited[template][1] != declared:
+            yield path, f"the lane {template!r} has other limits than {limited[template][0]} gives it"
+        else:
+            limited[template] = path, declared
+
+
+def badly_named(template: str) -> str:
+    if template.startswith(RESERVED):
+        return f"{' and '.join(RESERVED)} begin the names of whole queues and functions"
+    return f"it is longer than {MAX_LANE} characters" if len(template) > MAX_LANE else ""
+
+
 @register(Tags.models)
 def check_task_modules(**_: Any) -> list[CheckMessage]:
     """A warning: the module may be none of ours, and `migrate` must go on."""
     return [
         checks.Warning(
             f"{module} cannot be imported, so workers will not know the tasks in it ({why}).",
-            hint="Mend it. Where it belongs to another task queue that this project does not use, silence this check.",
+            hint="Fix it. If it belongs to another task queue that this project does not use, silence this check.",
             id="django_tasks_retry.W006",
         )
         for module, why in registry.unimportable().items()
@@ -249,7 +255,7 @@ def check_undiscovered_tasks(**_: Any) -> list[CheckMessage]:
 
 @register()
 def check_command_name(**_: Any) -> list[CheckMessage]:
-    """Of two apps with a command of one name, Django takes that of the earlier app, without a word."""
+    """If two apps have a command of one name, Django silently takes that of the earlier app."""
     if not apps.is_installed("channels"):
         return []
     return [

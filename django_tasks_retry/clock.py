@@ -16,7 +16,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Func
 
-from .instants import InstantField, as_instant, sqlite_text
+from .utc import InstantField, as_instant, sqlite_text
 
 FUNCTION = "django_tasks_retry_now"
 SERVER_TIME = "SELECT pg_catalog.statement_timestamp()"
@@ -48,12 +48,12 @@ def host_time() -> datetime:
 
 
 @contextmanager
-def frozen() -> Iterator[None]:
-    """One reading for a whole block on SQLite, as a statement has on PostgreSQL.
+def frozen(at: datetime | None = None) -> Iterator[None]:
+    """One reading for a whole block on SQLite, as a statement has on PostgreSQL: of this moment, or an earlier one.
 
     Without it a lease could hold when a report is checked and be expired when the guard looks, a moment later.
     """
-    token = _frozen.set(datetime.now(UTC) + _shift)
+    token = _frozen.set(at or datetime.now(UTC) + _shift)
     try:
         yield
     finally:
@@ -81,7 +81,7 @@ def create_clock(schema: str = "", body: str = SERVER_TIME) -> str:
 
 
 def known_clocks() -> set[str]:
-    """What the function may say: the server's time, or what tests in this process made of it."""
+    """Return the bodies that the function may have: the server's time, or the one that tests in this process set."""
     return {SERVER_TIME, _shifted_clock}
 
 

@@ -33,7 +33,7 @@ else:
             "django_tasks_retry needs the tasks framework, which Django has from 6.0 on. "
             "On Django 5.2 install its backport: pip install 'django-tasks-retry[backport]'."
         ) from missing
-    # The backport registers its system check and log lines only where its own app is installed.
+    # The backport registers its system check and log lines only if its own app is installed.
     import django_tasks.checks  # noqa: F401
     from django_tasks import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME, task, task_backends
     from django_tasks.backends.base import BaseTaskBackend

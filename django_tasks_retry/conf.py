@@ -17,18 +17,17 @@ from django.utils.module_loading import import_string
 
 from .compat import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME
 from .errors import InvalidOptions, UnknownBackend, UnknownQueue
-from .rules.backlog import Backlog, read_backlogs
 from .rules.backoff import Exponential
 from .rules.lanes.limits import Limit, read_limit
 from .rules.lanes.templates import RESERVED
 from .rules.names import path_of
 from .rules.policy import check_max_attempts, check_timeout
+from .rules.queues import read_backlogs
 
 DAY = 86400.0
 MAX_RELEASE = 100
 SHORTEST_TOKEN = 16
 MOST_LINES = 1000
-EXPORT_FORMATS = ("jsonl", "parquet")
 OURS = "django_tasks_retry.backend.RetryBackend"
 
 
@@ -43,6 +42,7 @@ class QueueOptions:
     retry_factor: float = 2.0
     retry_cap: float = 60.0
     retry_jitter: float = 0.3
+    enqueue_timeout: float | None = None  # how long enqueue() may wait outside a transaction; None: for ever
     timeout: float = 3600.0
     timeout_grace: float = 5.0  # how long a function may take to yield to TaskTimeout before its process is replaced
     max_args_size: int = 64 * 1024
@@ -51,18 +51,17 @@ class QueueOptions:
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
     export_to: str | None = None  # a folder, to which tasks are written before they are pruned
-    export_as: str = "jsonl"  # or "parquet", by pyarrow; of periods of a partitioned history
     release: str = ""  # of the project, as operators know it: a tag or a commit
     admin_email_interval: float | None = 3600.0  # between two mails about one failure; None mails each
     task_modules: Sequence[str] = ()  # imported by workers beside the `tasks` module of each installed app
     middleware: Sequence[str] = ()  # paths of subclasses of Middleware, the outermost first
-    log_lines: int = 50  # of a failed attempt, kept with its event; 0 keeps none
-    metrics_token: str | None = field(default=None, repr=False)  # whoever has it may read the metrics
+    attempt_log_lines: int = 50  # of a failed attempt, kept with its event; 0 keeps none
+    metrics_token: str | None = field(default=None, repr=False)  # a request that sends it may read the metrics
     metrics_permission: str | None = None  # or a user with this permission
-    backlog: Mapping[str, Any] = field(default_factory=dict)  # by queue or lane:…: how many may wait, and what then
+    backlog: Mapping[str, Any] = field(default_factory=dict)  # by queue or lane:…: how many tasks may be pending
     schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
     lanes: Mapping[str, Any] = field(default_factory=dict)  # limits by patterns of lanes, queue:… and function:…
-    patience: float | None = None  # seconds after which what waits counts as one priority higher; None: never
+    priority_aging: float | None = None  # seconds after which a waiting task counts as one priority higher; None: never
 
     @property
     def backoff(self) -> Exponential:
@@ -70,12 +69,13 @@ class QueueOptions:
 
     @property
     def limits(self) -> dict[str, Limit]:
-        """Of LANES, by pattern."""
+        """The limits of LANES, by pattern."""
         return {pattern: read_limit(value) for pattern, value in self.lanes.items()}
 
 
 DEFAULTS = QueueOptions()
 KEYS = {field.name.upper(): field.name for field in fields(QueueOptions)}
+RENAMED = {"PATIENCE": "PRIORITY_AGING", "LOG_LINES": "ATTEMPT_LOG_LINES"}
 
 
 def read_options(raw: Mapping[str, Any], alias: str) -> QueueOptions:
@@ -83,7 +83,8 @@ def read_options(raw: Mapping[str, Any], alias: str) -> QueueOptions:
     where = f"TASKS[{alias!r}]['OPTIONS']"
     for key in raw:
         if key not in KEYS:
-            raise InvalidOptions(f"{where} has the unknown key {key!r}.{suggestion(key, KEYS)}")
+            advice = f" It is called {RENAMED[key]!r}." if key in RENAMED else suggestion(key, KEYS)
+            raise InvalidOptions(f"{where} has the unknown key {key!r}.{advice}")
     options = QueueOptions(**{KEYS[key]: value for key, value in raw.items()})
     for key, check in CHECKS.items():
         try:
@@ -97,63 +98,19 @@ def read_options(raw: Mapping[str, Any], alias: str) -> QueueOptions:
     return options
 
 
+def check(is_valid: Callable[[Any], bool], expected: str) -> Callable[[Any], None]:
+    """Return a check that says what to give instead of a value that is not valid."""
+
+    def check_value(value: Any) -> None:
+        if not is_valid(value):
+            raise ValueError(f"{value!r:.60}: give {expected}.")
+
+    return check_value
+
+
 def check_database(value: object) -> None:
     if value is not None and value not in settings.DATABASES:
         raise ValueError(f"{value!r} is not an alias of DATABASES ({', '.join(settings.DATABASES)}).")
-
-
-def check_lease(value: float) -> None:
-    if not 0.2 <= value <= DAY:
-        raise ValueError(f"{value!r}: give seconds, from 0.2 to a day.")
-
-
-def check_size(value: int) -> None:
-    if not isinstance(value, int) or not 1 <= value <= 16 * 1024 * 1024:
-        raise ValueError(f"{value!r}: give bytes, at most 16 MiB.")
-
-
-def check_retention(value: float | None) -> None:
-    if value is not None and not value > 0:
-        raise ValueError(f"{value!r}: give seconds, or None to keep them for ever.")
-
-
-def check_export_to(value: object) -> None:
-    if value is not None and not (isinstance(value, str | PathLike) and Path(value).is_absolute()):
-        raise ValueError(f"{value!r}: give the absolute path of a folder, or None.")
-
-
-def check_export_as(value: object) -> None:
-    if value not in EXPORT_FORMATS:
-        raise ValueError(f"{value!r}: give one of {', '.join(EXPORT_FORMATS)}.")
-
-
-def check_release(value: str) -> None:
-    if not isinstance(value, str) or len(value) > MAX_RELEASE:
-        raise ValueError(f"{value!r}: give a text of at most {MAX_RELEASE} characters, such as a tag or a commit.")
-
-
-def check_interval(value: float | None) -> None:
-    if value is not None and not value > 0:
-        raise ValueError(f"{value!r}: give seconds, or None for no limit.")
-
-
-def check_task_modules(value: object) -> None:
-    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and is_dotted(name) for name in value):
-        raise ValueError(f"{value!r}: give a list of modules, such as ['shop.receipts'].")
-
-
-def is_dotted(name: str) -> bool:
-    return all(part.isidentifier() for part in name.split("."))
-
-
-def check_middleware(value: object) -> None:
-    if not isinstance(value, list | tuple) or not all(isinstance(path, str) for path in value):
-        raise ValueError(f"{value!r}: give a list of the paths of classes.")
-
-
-def check_lines(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_LINES:
-        raise ValueError(f"{value!r}: give a number of lines, at most {MOST_LINES}; 0 for none.")
 
 
 def check_token(value: object) -> None:
@@ -162,14 +119,20 @@ def check_token(value: object) -> None:
         raise ValueError(f"give an ASCII text of {SHORTEST_TOKEN} characters or more, or None.")
 
 
-def check_permission(value: object) -> None:
-    if value is not None and not (isinstance(value, str) and "." in value):
-        raise ValueError(f"{value!r}: give a permission such as 'django_tasks_retry.view_task', or None.")
+def is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def check_schedules(value: object) -> None:
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{value!r:.60}: give a dictionary of schedules by their names.")
+def is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+
+
+def is_dotted(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def is_absolute(value: object) -> bool:
+    return isinstance(value, str | PathLike) and Path(value).is_absolute()
 
 
 def check_lanes(value: object) -> None:
@@ -182,36 +145,51 @@ def check_lanes(value: object) -> None:
             read = read_limit(limit)
         except ValueError as error:
             raise ValueError(f"{pattern!r}: {error}") from None
-        if read.trips is not None and pattern.startswith("queue:"):
+        if read.failure_threshold is not None and pattern.startswith("queue:"):
             raise ValueError(f"{pattern!r}: a circuit breaker is for functions and lanes.")
         if pattern.startswith(RESERVED) and (read.order == "strict" or read.weight != 1.0):
-            raise ValueError(f"{pattern!r}: order and weight are for lanes; limit a whole by running and starts.")
+            raise ValueError(f"{pattern!r}: order and weight are for lanes; limit a whole by concurrency and rate.")
 
+
+check_size = check(lambda value: is_whole(value, 1, 16 * 1024 * 1024), "bytes, at most 16 MiB")
+check_retention = check(lambda value: value is None or value > 0, "seconds, or None to keep them for ever")
+check_interval = check(lambda value: value is None or value > 0, "seconds, or None for no limit")
 
 CHECKS: dict[str, Callable[[Any], Any]] = {
     "DATABASE": check_database,
-    "LEASE": check_lease,
+    "LEASE": check(lambda value: 0.2 <= value <= DAY, "seconds, from 0.2 to a day"),
     "MAX_ATTEMPTS": check_max_attempts,
     "TIMEOUT": check_timeout,
     "TIMEOUT_GRACE": check_timeout,
+    "ENQUEUE_TIMEOUT": check_interval,
     "MAX_ARGS_SIZE": check_size,
     "MAX_RESULT_SIZE": check_size,
     "KEEP_SUCCESS": check_retention,
     "KEEP_FAILED": check_retention,
     "KEEP_CANCELLED": check_retention,
-    "EXPORT_TO": check_export_to,
-    "EXPORT_AS": check_export_as,
-    "RELEASE": check_release,
+    "EXPORT_TO": check(lambda value: value is None or is_absolute(value), "the absolute path of a folder, or None"),
+    "RELEASE": check(
+        lambda value: isinstance(value, str) and len(value) <= MAX_RELEASE,
+        f"a text of at most {MAX_RELEASE} characters, such as a tag or a commit",
+    ),
     "ADMIN_EMAIL_INTERVAL": check_interval,
-    "TASK_MODULES": check_task_modules,
-    "MIDDLEWARE": check_middleware,
+    "TASK_MODULES": check(
+        lambda value: is_list_of_texts(value) and all(map(is_dotted, value)),
+        "a list of modules, such as ['shop.receipts']",
+    ),
+    "MIDDLEWARE": check(is_list_of_texts, "a list of the paths of classes"),
     "METRICS_TOKEN": check_token,
-    "LOG_LINES": check_lines,
-    "METRICS_PERMISSION": check_permission,
+    "ATTEMPT_LOG_LINES": check(
+        lambda value: is_whole(value, 0, MOST_LINES), f"a number of lines, at most {MOST_LINES}; 0 for none"
+    ),
+    "METRICS_PERMISSION": check(
+        lambda value: value is None or (isinstance(value, str) and "." in value),
+        "a permission such as 'django_tasks_retry.view_task', or None",
+    ),
     "BACKLOG": read_backlogs,
-    "SCHEDULES": check_schedules,
+    "SCHEDULES": check(lambda value: isinstance(value, Mapping), "a dictionary of schedules by their names"),
     "LANES": check_lanes,
-    "PATIENCE": check_interval,
+    "PRIORITY_AGING": check_interval,
 }
 
 
@@ -258,19 +236,19 @@ def known_backends(ours: tuple[str, ...]) -> str:
 
 @cache
 def options(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> QueueOptions:
-    """Those of another's backend are none of ours to read."""
+    """Return the options of a backend. Backends of other packages have the defaults."""
     entry = backend_settings(alias)
     return read_options(entry.get("OPTIONS", {}), alias) if is_ours(entry.get("BACKEND", OURS)) else DEFAULTS
 
 
 @cache
-def backlogs(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> dict[str, Backlog]:
-    """How many tasks may wait, by pattern of queues. Not to be changed."""
+def backlogs(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> dict[str, int]:
+    """How many tasks may be pending, by pattern. Not to be changed."""
     return read_backlogs(options(alias).backlog)
 
 
 def task_modules() -> list[str]:
-    """Where tasks live beside the `tasks` modules, by all of our backends: a worker of one knows those of all."""
+    """Return the TASK_MODULES of all our backends: a worker of one knows the tasks of all."""
     named: dict[str, None] = {}
     for alias in configured_backends():
         with suppress(InvalidOptions):  # which the backend's own check reports

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
+
+TEN_YEARS = 10 * 366 * 86400.0
+MORE_THAN_ZERO = 5e-324
+"""The least float above zero: `least` of a duration that must not be zero."""
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -15,6 +20,23 @@ def as_seconds(delay: float | timedelta) -> float:
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"A delay must be a finite number of seconds, zero or more, not {delay!r}.")
     return seconds
+
+
+def in_seconds(value: Any) -> Any:
+    """Return a timedelta as seconds, and any other value as it is, for a check that follows."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def checked_number(value: Any, wrong: Exception, *, least: float = 0.0, most: float = TEN_YEARS) -> float:
+    """Return a plain number of seconds; raise `wrong` if it is none, or out of this range."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise wrong
+    return float(value)
+
+
+def checked_seconds(value: Any, wrong: Exception, *, least: float = 0.0, most: float = TEN_YEARS) -> float:
+    """Return the seconds of a number or a timedelta; raise `wrong` if it is neither, or out of this range."""
+    return checked_number(in_seconds(value), wrong, least=least, most=most)
 
 
 def read_duration(text: str) -> float:

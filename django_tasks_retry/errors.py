@@ -15,6 +15,7 @@ TaskQueueError
 ├── InvalidOptions          TASKS[alias]["OPTIONS"] cannot be understood
 ├── AlreadyEnqueued         an unfinished task holds the unique key, and the caller wants to be the only one
 ├── QueueFull               as many tasks wait in the queue as OPTIONS["BACKLOG"] allows
+├── EnqueueTimeout          the database did not answer within OPTIONS["ENQUEUE_TIMEOUT"]
 ├── IllegalMove             the task's status does not allow what was asked
 ├── LeaseLost               a report came late, from somebody else, or for a task that is gone
 ├── GuardMissing            the database does not enforce the contract
@@ -22,7 +23,7 @@ TaskQueueError
 └── NotMigrated             the tables of the queue are not there
 
 Raised by task functions to steer their own retries (not errors of the queue):
-TaskSignal
+ControlFlow
 ├── Retry                   try again after a delay of its own; spends the attempt
 ├── Snooze                  not now; the attempt is refunded
 └── Abort                   give up at once
@@ -106,7 +107,7 @@ class AlreadyEnqueued(TaskQueueError):
         self.key, self.task = key, task
         super().__init__(
             f"The {task.status} task {task.pk} holds the unique key {key!r}, and on_conflict is 'raise'. "
-            "Wait for it to finish, cancel it, or choose keep, replace or again."
+            "Wait for it to finish, cancel it, or choose keep, replace or run_again."
         )
 
 
@@ -118,6 +119,24 @@ class QueueFull(TaskQueueError):
         super().__init__(
             f"{kind.capitalize()} {queue!r} is full: {waiting:,} tasks wait, as many as OPTIONS['BACKLOG'] allows. "
             "Nothing was stored. Try again later, start more workers, or raise the limit."
+        )
+
+
+class EnqueueTimeout(TaskQueueError, TimeoutError):
+    """The database did not answer in time. If `may_exist`, the tasks with these `ids` may have been stored.
+
+    All tasks of the call were stored, or none. Of a long list or a stream, `ids` names the first ones only.
+    """
+
+    def __init__(self, ids: Sequence[UUID], seconds: float, *, may_exist: bool) -> None:
+        self.ids, self.seconds, self.may_exist = list(ids), seconds, may_exist
+        super().__init__(
+            f"The database did not answer within {seconds:g} s. "
+            + (
+                f"Task {self.ids[0]} may exist: look for this id before you enqueue the call again."
+                if may_exist
+                else f"The call was not sent, so task {self.ids[0]} does not exist."
+            )
         )
 
 
@@ -159,11 +178,11 @@ class LeaseLost(TaskQueueError):
         super().__init__(f"Lease on task {task_id} is lost: {reason}. The outcome was dropped.")
 
 
-class TaskSignal(Exception):
-    """What a task function raises to steer its own retries."""
+class ControlFlow(Exception):
+    """Raised by a task function to steer its own retries."""
 
 
-class Retry(TaskSignal):
+class Retry(ControlFlow):
     """Try again after a delay of its own. Spends the attempt."""
 
     def __init__(self, reason: str = "", *, after: float | timedelta) -> None:
@@ -172,7 +191,7 @@ class Retry(TaskSignal):
         super().__init__(reason or f"asked to be tried again in {self.after:g} s")
 
 
-class Snooze(TaskSignal):
+class Snooze(ControlFlow):
     """Not now: come back after the delay. The attempt is refunded."""
 
     def __init__(self, delay: float | timedelta, reason: str = "") -> None:
@@ -181,7 +200,7 @@ class Snooze(TaskSignal):
         super().__init__(reason or f"snoozed for {self.delay:g} s")
 
 
-class Abort(TaskSignal):
+class Abort(ControlFlow):
     """Give up at once, whatever budget is left."""
 
     def __init__(self, reason: str) -> None:

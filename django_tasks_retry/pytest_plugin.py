@@ -25,10 +25,10 @@ def tasks(db: None) -> Iterator[Tasks]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
-    """Where a test fails, the errors of the tasks that it ran are shown with it."""
+    """Show the errors of the tasks that a failed test ran."""
     report = (yield).get_result()
     report_failures = getattr(getattr(item, "funcargs", {}).get(FIXTURE), "failure_report", None)
     if report.failed and call.when == "call" and report_failures is not None:
-        told = report_failures()
-        if told:
-            report.sections.append(("tasks that failed in this test", told))
+        failures = report_failures()
+        if failures:
+            report.sections.append(("tasks that failed in this test", failures))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
 from django.apps import AppConfig, apps
@@ -24,8 +26,19 @@ _unimportable: dict[str, str] = {}
 _discovering: list[bool] = []
 _imported_by_workers: set[str] = set()
 _backoff_functions: dict[str, BackoffFunction] = {}
-_presenters: list[Callable[[Any, BaseException], Any]] = []
-_announcers: list[Callable[[Any], None]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Functions of a higher layer: `bridge` sets them, since it knows the words of `django.tasks`."""
+
+    present_lease: Callable[[Any, BaseException], Any] = lambda lease, _: lease
+    """How a lease is shown to a user's backoff function."""
+    send_enqueued: Callable[[Any], None] = lambda _: None
+    """Send `task_enqueued` for a task."""
+
+
+hooks = Hooks()
 
 
 def register(task: AnyTask) -> None:
@@ -61,14 +74,14 @@ def register_all(namespace: dict[str, Any]) -> None:
 
 
 def tasks_module_of(config: AppConfig) -> dict[str, Any]:
-    """What stands in an app's `tasks`; nothing where it has none, or one that is not for us and cannot be imported."""
+    """Return the names in an app's `tasks` module. Empty if it has none, or one that cannot be imported."""
     if config.module is None or not module_has_submodule(config.module, "tasks"):
         return {}
     return module_of(f"{config.name}.tasks")
 
 
 def module_of(name: str) -> dict[str, Any]:
-    """What stands in a module; nothing where it cannot be imported, which is kept to be told."""
+    """Return the names in a module. Empty if it cannot be imported; `unimportable` then has the reason."""
     try:
         module = import_module(name)
     except (Exception, SystemExit) as error:  # the module's own code: another queue's tasks, say, without that queue
@@ -104,13 +117,13 @@ def registered() -> list[AnyTask]:
 
 
 def size() -> int:
-    """How many tasks this process knows."""
+    """Return the number of tasks that this process knows."""
     discover()
     return len(_tasks)
 
 
 def find(path: str) -> AnyTask | None:
-    """The task of this path, or None where this process does not know it."""
+    """Return the task of this path, or None if this process does not know it."""
     if path not in _tasks:
         discover()
     return _tasks.get(path)
@@ -124,6 +137,12 @@ def known_paths() -> list[str]:
 def project_paths() -> list[str]:
     """Without those of the package itself, which every project has."""
     return [path for path in known_paths() if not path.startswith(f"{__package__}.")]
+
+
+def is_coroutine(path: str) -> bool:
+    """Whether this process knows it as a coroutine function, which takes a slot for coroutines instead of a thread."""
+    task = find(path)
+    return task is not None and iscoroutinefunction(task.func)
 
 
 def find_policy(path: str) -> RetryPolicy:
@@ -154,30 +173,11 @@ def resolve(function: Callable[..., Any] | AnyTask) -> AnyTask:
 
 
 def backoff_function(backoff: Backoff) -> BackoffFunction | None:
-    """The user's function behind a stored path, or None where this process does not know it."""
+    """Return the user's function behind a stored path, or None if this process does not know it."""
     if not isinstance(backoff, Custom):
         return None
     discover()
     return _backoff_functions.get(backoff.path)
-
-
-def present_leases_as(presenter: Callable[[Any, BaseException], Any]) -> None:
-    """Say how a lease is shown to a user's backoff function, in words that only a higher layer knows."""
-    _presenters[:] = [presenter]
-
-
-def presented(lease: Any, error: BaseException) -> Any:
-    return _presenters[0](lease, error) if _presenters else lease
-
-
-def announce_tasks_by(announcer: Callable[[Any], None]) -> None:
-    """Say how a task that was enqueued is told to receivers of signals, which only a higher layer knows."""
-    _announcers[:] = [announcer]
-
-
-def announce(task: Any) -> None:
-    for announcer in _announcers:
-        announcer(task)
 
 
 def check_backoff(backoff: Backoff | None) -> Backoff | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .compat import task
-from .taskqueue.workflows.chains import call_of
+from .taskqueue.workflows.batches import call_of
 
 
 @task(takes_context=True)

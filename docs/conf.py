@@ -1,7 +1,8 @@
-"""Sphinx: `sphinx-build -W docs docs/_build/html`."""
+"""Sphinx: `sphinx-build -W -n docs docs/_build/html`."""
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import django
@@ -10,7 +11,7 @@ from django.conf import settings
 project = "django-tasks-retry"
 copyright = "django-tasks-retry contributors"  # noqa: A001 - Sphinx wants this name
 author = "django-tasks-retry contributors"
-_source = (Path(__file__).parents[1] / "django_tasks_retry" / "__init__.py").read_text()
+_source = (Path(__file__).parents[1] / "django_tasks_retry" / "__init__.py").read_text(encoding="utf-8")
 release = version = re.search(r'__version__ = "(.+)"', _source)[1]
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -30,11 +31,21 @@ autodoc_default_options = {"no-undoc-members": True}
 python_use_unqualified_type_names = True
 html_theme = "furo"
 html_title = f"django-tasks-retry {release}"
+_urls = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+html_theme_options = {  # the address of the project is one setting: Source in pyproject.toml
+    "source_repository": _urls["Source"],
+    "source_branch": "main",
+    "source_directory": "docs/",
+    "footer_icons": [{"name": "Source", "url": _urls["Source"], "html": "Source", "class": ""}],
+}
 html_static_path = ["_static"]
 html_css_files = ["tables.css"]
 exclude_patterns = ["_build", "generated", "deploy", "benchmarks"]
 nitpicky = True
 default_role = "literal"  # docstrings write code in single backticks
-# Types of others, and those of ours that users never make themselves.
-nitpick_ignore_regex = [(r"py:.*", r".*")]
+nitpick_ignore_regex = [
+    ("py:class", r"(collections|datetime|django|django_tasks|uuid)\..*|datetime|timedelta"),  # documented elsewhere
+    ("py:class", r"django_tasks_retry\.(api|errors|rules|taskqueue|testing)\..*"),  # users do not make them themselves
+    ("py:class", r"AnyResult|AnyTask|BackoffLike|Observe"),  # aliases of types
+]
 suppress_warnings = []

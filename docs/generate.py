@@ -1,6 +1,6 @@
-"""Makes the parts of the documentation that the code already knows: `python docs/generate.py`.
+"""Make the parts of the documentation that the code already knows: `python docs/generate.py`.
 
-`tests/docs/test_docs.py` fails where the files in `docs/generated/` differ from what this makes.
+`tests/docs/test_docs.py` fails if the files in `docs/generated/`, or the README, differ from what this makes.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -17,7 +19,9 @@ from typing import Any
 FOLDER = Path(__file__).parent / "generated"
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
+ROOT = Path(__file__).parents[1]
 FIGURES = Path(__file__).parent / "benchmarks" / "figures.json"
+RUN = FIGURES.with_name("run.json")
 NEIGHBOURS = Path(__file__).parent / "neighbours.json"
 CHART = ".. image:: /benchmarks/chart.svg\n   :alt: Tasks a second, two processes.\n\n"
 WORDS = "Rates by processes and threads, the cost of a claim by queues."
@@ -33,6 +37,8 @@ OPTIONS = {
     "RETRY_CAP": "The longest delay, before jitter.",
     "RETRY_JITTER": "Share by which each delay is spread, up and down, so that tasks that failed together are not "
     "retried together.",
+    "ENQUEUE_TIMEOUT": "Seconds that ``enqueue()`` may wait for PostgreSQL outside ``atomic()`` before it raises "
+    "``EnqueueTimeout``; see :ref:`enqueue-timeout`. ``None`` waits as long as the driver does.",
     "TIMEOUT": "Seconds an attempt may take. A task's own policy takes precedence.",
     "TIMEOUT_GRACE": "Seconds that a function may take to yield to ``TaskTimeout`` before its process is replaced.",
     "MAX_ARGS_SIZE": "Bytes of a call's arguments as JSON. Larger ones are refused at enqueue.",
@@ -40,24 +46,23 @@ OPTIONS = {
     "KEEP_SUCCESS": "Seconds that successful tasks are kept. ``None`` keeps them forever.",
     "KEEP_FAILED": "Seconds that failed tasks are kept.",
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
-    "LOG_LINES": "How many of the last lines that an attempt logged are kept with its ``task.failed`` event, in 16 KiB "
-    "at the most. 0 keeps none.",
-    "EXPORT_TO": "The absolute path of a folder. Tasks are written there before retention forgets them, or are not "
-    "forgotten; see :ref:`export-history`.",
-    "EXPORT_AS": "``parquet`` writes the periods of a partitioned history as Parquet, by pyarrow, not as JSON lines.",
+    "ATTEMPT_LOG_LINES": "How many of the last lines that an attempt logged are kept with its ``task.failed`` event, "
+    "in 16 KiB at the most. 0 keeps none.",
+    "EXPORT_TO": "The absolute path of a folder. Tasks are written there before they are pruned, or are not "
+    "pruned; see :ref:`export-history`.",
     "RELEASE": "The project's release, as operators know it: a tag or a commit. Workers register with it, and the "
-    "console compares it where a task that worked begins to fail.",
+    "console compares it when a task that worked begins to fail.",
     "ADMIN_EMAIL_INTERVAL": "Seconds between two mails to ``ADMINS`` about the same failure, from one process. "
     "``None`` mails each failed task.",
     "TASK_MODULES": "Modules with tasks that workers import beside the ``tasks`` module of each installed app.",
-    "METRICS_TOKEN": "Whoever sends it as ``Authorization: Bearer …`` may read the "
-    ":doc:`metrics <../howto/prometheus>`. 16 characters or more.",
+    "METRICS_TOKEN": "A token of 16 characters or more. Requests with ``Authorization: Bearer …`` and this token may "
+    "read the :doc:`metrics <../howto/prometheus>`.",
     "METRICS_PERMISSION": "A permission, such as ``django_tasks_retry.view_task``, with which a user may read them.",
     "LANES": "Limits of lanes by patterns of their names, and of whole queues and functions: see "
     ":doc:`/howto/flow-control`.",
-    "PATIENCE": "Seconds after which a task that waits counts as one priority higher, and again after as many. "
+    "PRIORITY_AGING": "Seconds after which a task that waits counts as one priority higher, and again after as many. "
     "``None``: priorities are strict.",
-    "BACKLOG": "How many tasks may wait, by queue or pattern, and what then; see :doc:`/howto/backlog`.",
+    "BACKLOG": "How many tasks may be pending, by queue, lane or pattern; see :doc:`/howto/backlog`.",
     "SCHEDULES": "Schedules by their names, each a dictionary with a ``task`` and a ``cron`` or ``every``.",
     "MIDDLEWARE": "Paths of :doc:`middleware <../howto/middleware>` classes, the outermost first.",
 }
@@ -69,19 +74,19 @@ FLAGS = {
     "--processes": "Number of child processes.",
     "--threads": "Plain functions that run at once, per process.",
     "--async-slots": "Coroutines that run at once, per process.",
-    "--max-connections": "The most connections to the database. Starts fewer threads where they would not fit.",
-    "--drain": "Stop when nothing is due. Tasks that wait for a later eta do not count.",
+    "--max-connections": "The most connections to the database. Starts fewer threads if they would not fit.",
+    "--drain": "Stop when nothing is due that this worker may run. Tasks that wait for a later eta do not count.",
     "--once": "Run at most one task, then stop.",
     "--max-tasks": "Stop after this many attempts.",
     "--max-time": "Stop after this time.",
     "--max-memory": "Replace a child process that has grown past this.",
     "--grace": "How long running tasks may continue at shutdown before they are released.",
-    "--poll": "How often the worker looks for work without a wake-up, for all its processes.",
+    "--poll": "How often the worker polls for work without a wake-up, for all its processes.",
     "--no-listen": "Poll only. For a pooler in transaction mode.",
-    "--reload": "Restart when code changes. On by default where ``DEBUG`` is, unless the run has an end.",
+    "--reload": "Restart when code changes. On by default with ``DEBUG``, unless the run has an end.",
     "--no-reload": "Do not restart when code changes.",
     "--heartbeat-file": "A file touched every second by the supervisor's main loop. "
-    "Probe it with ``python -m django_tasks_retry.alive``.",
+    "Probe it with ``python -m django_tasks_retry.healthcheck``.",
     "--log-format": "``text`` or ``json``, to standard error. Default: text, unless the project configured the logger.",
     "--name": "A label for this worker. Default: the host's name.",
 }
@@ -195,9 +200,9 @@ def sentence(text: str | None) -> str:
 
 
 def exit_codes_table() -> str:
-    from django_tasks_retry.cli.exit_codes import MEANINGS
+    from django_tasks_retry.cli.subcommand import Exit
 
-    return table(("Code", "Meaning"), [(str(int(code)), words) for code, words in MEANINGS.items()], "10 90")
+    return table(("Code", "Meaning"), [(str(int(code)), code.meaning) for code in Exit], "10 90")
 
 
 def verify_table() -> str:
@@ -206,16 +211,38 @@ def verify_table() -> str:
     return table(("Rule", "Promise"), [(literal(rule), words) for rule, words in RULES.items()], "20 80")
 
 
-def states_diagram() -> str:
-    from diagram import draw
+def roles_table() -> str:
+    from django_tasks_retry.management.commands.tasksql import ROLES
 
-    from django_tasks_retry.rules.transitions import MOVES
+    models = dict.fromkeys(model for _, grants in ROLES.values() for model in grants)
+    rows = [
+        (literal(model._meta.db_table), *(rights(grants.get(model, ())) for _, grants in ROLES.values()))
+        for model in models
+    ]
+    return table(("Table", *(literal(f"tasks_{name}") for name in ROLES)), rows, "34 22 22 22")
 
-    return draw(MOVES)
+
+def rights(granted: Sequence[str]) -> str:
+    """The statements in words; an UPDATE of some columns is marked."""
+    return ", ".join(each.partition(" (")[0] + (" of some columns" if " (" in each else "") for each in granted) or "—"
+
+
+def refused_table() -> str:
+    from django_tasks_retry.management.commands.tasksql import REFUSED
+
+    rows = [(literal(f"tasks_{role}"), statement, reason) for role, statement, reason in REFUSED]
+    return table(("Role", "May not", "Reason"), rows, "18 50 32")
+
+
+def tuning_table() -> str:
+    from django_tasks_retry.taskqueue.claim.tuning import ClaimTuning
+
+    rows = [(literal(each.name), literal(f"{each.default:g}"), each.metadata["reason"]) for each in fields(ClaimTuning)]
+    return table(("Field", "Value", "Reason"), rows, "24 8 68")
 
 
 def benchmark_table() -> str:
-    """What `python -m benchmarks --out docs/benchmarks` left behind: the aims, and the median of each measure."""
+    """Return the aims, and the median of each measure, of `python -m benchmarks --out docs/benchmarks`."""
     from benchmarks.report import medians, read, shown, verdicts
 
     if not FIGURES.exists():
@@ -226,19 +253,31 @@ def benchmark_table() -> str:
     rows = [(measure, unit, *(shown(values.get((measure, name))) for name in names)) for measure, unit in units.items()]
     aims = "".join(f"- {verdict}\n" for verdict in verdicts(figures))
     pictures = CHART + (CURVES if (FIGURES.parent / "curves.svg").exists() else "")
-    return f"{pictures}Aims:\n\n{aims}\n" + table(("Measure", "Unit", *names), rows)
+    run = "Measured on {date}, on {machine}, by ``{command}``.\n\n".format(
+        **json.loads(RUN.read_text(encoding="utf-8"))
+    )
+    return f"{run}{pictures}Aims:\n\n{aims}\n" + table(("Measure", "Unit", *names), rows)
 
 
 def neighbours_table() -> str:
-    """What `python -m tests.neighbours --write` left behind."""
+    """Return the findings of `python -m tests.neighbours --write`."""
     if not NEIGHBOURS.exists():
         return "Nothing is published for this version yet.\n"
-    published = json.loads(NEIGHBOURS.read_text())
+    published = json.loads(NEIGHBOURS.read_text(encoding="utf-8"))
     rows = [(words.replace("`", "``"), *cells) for words, cells in published["rows"].items()]
     return table(("", *published["titles"]), [*rows, ("passed", *published["passed"])])
 
 
+def changelog() -> str:
+    """Return CHANGELOG.md, below its title, in reStructuredText."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n", 2)[2]
+    text = re.sub(r"`([^`]+)`", r"``\1``", text)
+    text = re.sub(r"\[([^\]]+)\]\(([^)]+)\)", r"`\1 <\2>`__", text)
+    return re.sub(r"^#+ (.+)$", lambda match: f"{match[1]}\n{'-' * len(match[1])}", text, flags=re.MULTILINE)
+
+
 MADE = {
+    "changelog.rst": changelog,
     "benchmarks.rst": benchmark_table,
     "neighbours.rst": neighbours_table,
     "settings.rst": settings_table,
@@ -247,14 +286,43 @@ MADE = {
     "tasks.rst": tasks_reference,
     "exit_codes.rst": exit_codes_table,
     "verify.rst": verify_table,
-    "states.svg": states_diagram,
+    "roles.rst": roles_table,
+    "roles_refused.rst": refused_table,
+    "claim_tuning.rst": tuning_table,
 }
 
 
 def make() -> dict[str, str]:
     """Name → content of each generated file."""
     sys.path.insert(0, str(Path(__file__).parent))
-    return {name: build() for name, build in MADE.items()}
+    from diagram import drawings
+
+    from django_tasks_retry.rules.transitions import MOVES
+
+    return {name: build() for name, build in MADE.items()} | drawings(MOVES)
+
+
+def readme(text: str) -> str:
+    """Return the README with the rates of the published run, and with the addresses of `pyproject.toml`."""
+    source = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Source"]
+    pictures = source.replace("github.com", "raw.githubusercontent.com")
+    text = re.sub(r"https://github\.com/[\w-]+/[\w-]+(?=/blob/main/)", source, text)
+    text = re.sub(r"https://raw\.githubusercontent\.com/[\w-]+/[\w-]+(?=/main/)", pictures, text)
+    return re.sub(r"(<!-- rates -->\n).*?(?=<!-- end -->)", lambda match: match[1] + rates(), text, flags=re.DOTALL)
+
+
+def rates() -> str:
+    from benchmarks.contenders import CEILING, OURS
+    from benchmarks.report import DRAIN, medians, read, shown
+
+    run = json.loads(RUN.read_text(encoding="utf-8"))
+    by_name = {who: shown(value) for (what, who), value in medians(read(FIGURES.parent)).items() if what == DRAIN}
+    peers = [f"{name} {rate}" for name, rate in by_name.items() if name not in (OURS.name, CEILING.name)]
+    return (
+        f"- Two processes run {by_name[OURS.name]} no-op tasks a second, with history, results and triggers.\n"
+        f"  Others in the same run: {', '.join(peers)}; a hand-written loop {by_name[CEILING.name]}.\n"
+        f"  Measured on {run['date']}, on {run['machine']}: `{run['command']}`.\n"
+    )
 
 
 if __name__ == "__main__":
@@ -265,3 +333,5 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name, text in make().items():
         (FOLDER / name).write_text(text)
+    page = ROOT / "README.md"
+    page.write_text(readme(page.read_text(encoding="utf-8")), encoding="utf-8")

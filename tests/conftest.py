@@ -1,44 +1,114 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+import django
 import pytest
 from django.conf import settings as django_settings
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from django_tasks_retry import clock
-from django_tasks_retry.taskqueue.partitions.convert import partition
-from django_tasks_retry.taskqueue.partitions.periods import Period
-from tests import pg
+from django_tasks_retry.taskqueue.partitions.convert import partition_history
+from django_tasks_retry.taskqueue.partitions.layout import Period
+from tests import cleaning, pg
 from tests.faults.marker import pytest_configure, pytest_generate_tests, pytest_itemcollected  # noqa: F401
 from tests.partitions.at_once import archive_at_once
 from tests.router import CurrentDatabase
+from tests.worker import warm
 from tests.worker.trouble import Server
 
 SLOW_ROOMS = ("soak", "mutants", "faults", "worker", "admin")
-MIRRORS = {
-    "rules",
-    "taskqueue",
-    "contract",
-    "guard",
-    "scenarios",
-    "backend",
-    "testing",
-    "admin",
-    "middleware",
-    "metrics",
-    "contrib",
-    "selection",
-    "cli",
-    "verify",
-}
-"""The rooms that coverage is asked of. The others repeat what these do, and measuring them would take long."""
+LONG = (
+    "admin/test_browser.py",
+    "admin/test_fuzz.py",
+    "admin/test_plans.py",
+    "admin/test_unreadable.py",
+    "backend/test_discovery.py",
+    "backend/test_unimportable.py",
+    "backend/test_wagtail.py",
+    "cli/test_shell.py",
+    "conformance/test_conformance.py",
+    "contrib/test_doors.py",
+    "example/",
+    "faults/test_clocks.py",
+    "faults/test_coverage.py",
+    "faults/test_disk.py",
+    "faults/test_everywhere.py",
+    "faults/test_failover.py",
+    "faults/test_failpoints.py",
+    "faults/test_least_privilege.py",
+    "faults/test_pgbouncer.py",
+    "faults/test_rolling_deploy.py",
+    "lanes/test_fairness.py",
+    "lanes/test_unsound_rows.py",
+    "model/test_model.py",
+    "partitions/test_guard.py",
+    "plans/test_horizon.py",
+    "plans/test_keyed.py",
+    "plans/test_small_tables.py",
+    "plans/test_waiting.py",
+    "races/test_flow_control.py",
+    "races/test_interleavings.py",
+    "races/test_lanes.py",
+    "races/test_operators.py",
+    "races/test_reports.py",
+    "schedules/test_races.py",
+    "taskqueue/test_unreadable_rows.py",
+    "testing/test_unittest.py",
+    "typing/test_types.py",
+    "verify/test_on_top.py",
+    "worker/test_bad_exits.py",
+    "worker/test_cripples.py",
+    "worker/test_deaths.py",
+    "worker/test_drain.py",
+    "worker/test_hosts.py",
+    "worker/test_lanes.py",
+    "worker/test_limits.py",
+    "worker/test_long_writes.py",
+    "worker/test_looked_after.py",
+    "worker/test_middleware.py",
+    "worker/test_one_exit.py",
+    "worker/test_ordinary_processes.py",
+    "worker/test_output.py",
+    "worker/test_registry.py",
+    "worker/test_reload.py",
+    "worker/test_resources.py",
+    "worker/test_schedules.py",
+    "worker/test_shutdown.py",
+    "worker/test_timeouts.py",
+    "worker/test_trouble.py",
+    "worker/test_wakeup.py",
+    "workflows/test_kit.py",
+)
+"""Files of the long tier, beside single tests that are marked so."""
 LAYOUT = os.environ.get("LAYOUT", "")
 """`LAYOUT=partitioned pytest tests/contract` runs it on PostgreSQL with history in partitions."""
 ALIASES = {"sqlite": "default", "postgresql": "postgresql"}
+# No verdict of ours is about time: a busy machine makes any example slow.
+hypothesis_settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("tests")
+
+
+GIGABYTE = 1 << 30
+LONG_ONES = pytest.StashKey[int]()
+"""How many tests of the long tier this run has left out."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Use every core for the whole suite, and only this process for files that are named."""
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        config.option.dist = "no"
+        return 0
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    # Most tests wait for another process most of the time, so one process more than cores keeps all cores busy.
+    return max(1, min(len(os.sched_getaffinity(0)) + 1, memory // GIGABYTE))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -50,17 +120,19 @@ def pytest_xdist_setupnodes() -> None:
 
 
 def pytest_unconfigure() -> None:
+    warm.dismiss_parent()
     shutil.rmtree(django_settings.SQLITE_FOLDER, ignore_errors=True)
     pg.dismiss_keepers()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         # Many quick files at the end keep all processes of a parallel run busy until then.
         items.sort(key=lambda item: [room not in item.path.parts for room in SLOW_ROOMS])
     for item in items:
-        if MIRRORS.isdisjoint(item.path.parts):
-            item.add_marker(pytest.mark.no_cover)
+        if item.nodeid.removeprefix("tests/").startswith(LONG):
+            item.add_marker(pytest.mark.long)
         if LAYOUT and item.get_closest_marker("plain_layout"):
             item.add_marker(pytest.mark.skip(reason="about tables that are not partitioned"))
         fixtures = getattr(item, "fixturenames", ())
@@ -70,11 +142,48 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.django_db(databases=list(ALIASES.values())))
 
 
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    config = items[0].config
+    config.stash[LONG_ONES] = sum(item.get_closest_marker("long") is not None for item in items)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["long_ones"] = config.stash[LONG_ONES]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Each process of a parallel run leaves out the same tests."""
+    node.config.stash[LONG_ONES] = getattr(node, "workeroutput", {}).get("long_ones", 0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    """In CI a missing program is a failure: a green run must not hide that nothing was tested."""
+    report = yield
+    if "CI" in os.environ and report.skipped and isinstance(report.longrepr, tuple):  # an expected failure has another
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if reason.startswith("needs "):
+            report.outcome, report.longrepr = "failed", f"{reason} (missing on this machine)"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    ran = sum(len(terminalreporter.stats.get(outcome, [])) for outcome in ("passed", "failed", "error"))
+    versions = f"Python {platform.python_version()}, Django {django.__version__}, PostgreSQL {pg.version()} and SQLite"
+    if ran:
+        terminalreporter.write_line(f"\nRan {ran:,} tests on {versions}.")
+    if left := config.stash.get(LONG_ONES, 0):
+        terminalreporter.write_line(
+            f"Left out: {left:,} tests of the long tier (races, dying processes, soak, failover, browser, tutorial). "
+            "To run them: .venv/bin/python -m pytest -m long"
+        )
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    cleaning.install()
     if LAYOUT:
         with django_db_blocker.unblock():
-            partition("postgresql", Period.DAY, ["default"])
+            partition_history("postgresql", Period.DAY, ["default"])
 
 
 @pytest.fixture(autouse=bool(LAYOUT))

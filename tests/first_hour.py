@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.docs.pages import DOCS, snippets
 from tests.docs.project import Project
-from tests.matrix import LEGS, Leg, find_interpreter, say
+from tests.legs import PAIRS, Pair, find_interpreter, say
 from tests.pg import PgCluster
 
 HERE = "{}.{}".format(*sys.version_info)
@@ -25,49 +25,49 @@ BOTH = ("sqlite", "postgresql")
 def main(wheel: Path, *, here: bool) -> int:
     failed = []
     with postgresql() as server:
-        for leg in [leg for leg in LEGS if leg.python == HERE or not here]:
-            interpreter = find_interpreter(leg.python)
+        for pair in [pair for pair in PAIRS if pair.python == HERE or not here]:
+            interpreter = find_interpreter(pair.python)
             if interpreter is None:
-                say(f"{leg.name}: skipped, there is no Python {leg.python} on this machine")
-            elif not follow_all(leg, interpreter, wheel.resolve(), server, ("postgresql",) if here else BOTH):
-                failed.append(leg.name)
+                say(f"{pair.name}: skipped, there is no Python {pair.python} on this machine")
+            elif not follow_all(pair, interpreter, wheel.resolve(), server, ("postgresql",) if here else BOTH):
+                failed.append(pair.name)
     return int(bool(failed))
 
 
-def follow_all(leg: Leg, interpreter: Path, wheel: Path, server: PgCluster, databases: tuple[str, ...]) -> bool:
+def follow_all(pair: Pair, interpreter: Path, wheel: Path, server: PgCluster, databases: tuple[str, ...]) -> bool:
     with tempfile.TemporaryDirectory(prefix="dtr-first-hour-") as scratch:
-        python = install(leg, interpreter, wheel, Path(scratch) / "venv")
+        python = install(pair, interpreter, wheel, Path(scratch) / "venv")
         outcomes = [
-            follow(leg, python, page, database, Path(scratch), server)
+            follow(pair, python, page, database, Path(scratch), server)
             for page in ("README", "tutorial")
             for database in databases
         ]
     return all(outcomes)
 
 
-def install(leg: Leg, interpreter: Path, wheel: Path, folder: Path) -> Path:
+def install(pair: Pair, interpreter: Path, wheel: Path, folder: Path) -> Path:
     subprocess.run([interpreter, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
-    extras = "postgres,backport" if leg.also else "postgres"  # as README says
-    wanted = [f"django-tasks-retry[{extras}] @ {wheel.as_uri()}", f"Django=={leg.django}.*"]
+    extras = "postgres,backport" if pair.also else "postgres"  # as README says
+    wanted = [f"django-tasks-retry[{extras}] @ {wheel.as_uri()}", f"Django=={pair.django}.*"]
     subprocess.run([python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *wanted], check=True)
     return python
 
 
-def follow(leg: Leg, python: Path, page: str, database: str, scratch: Path, server: PgCluster) -> bool:
+def follow(pair: Pair, python: Path, page: str, database: str, scratch: Path, server: PgCluster) -> bool:
     folder = scratch / f"{page}-{database}"
     folder.mkdir()
-    name = f"{page}_{database}_{leg.python}_{leg.django}".replace(".", "_").lower()
+    name = f"{page}_{database}_{pair.python}_{pair.django}".replace(".", "_").lower()
     project = Project(folder, python, None, on_postgresql(name, server) if database == "postgresql" else "")
     try:
         if page == "README":
-            project.follow_readme(core_has_tasks=not leg.also)
+            project.follow_readme(core_has_tasks=not pair.also)
         else:
-            project.follow(snippets(DOCS / f"{page}.rst", core_has_tasks=not leg.also))
+            project.follow(snippets(DOCS / f"{page}.rst", core_has_tasks=not pair.also))
     except (AssertionError, subprocess.SubprocessError) as error:
-        say(f"{leg.name}: {page} on {database} FAILED\n{error}")
+        say(f"{pair.name}: {page} on {database} FAILED\n{error}")
         return False
-    say(f"{leg.name}: {page} on {database}: every command as written")
+    say(f"{pair.name}: {page} on {database}: every command as written")
     return True
 
 

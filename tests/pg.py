@@ -43,9 +43,11 @@ LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """For a child process: a run that is killed leaves nothing behind."""
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)
+def die_with_parent(number: int = signal.SIGQUIT) -> None:
+    """For a child process: a run that is killed leaves nothing behind, nor hands on what a background job ignores."""
+    for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_DFL)
+    LIBC.prctl(PR_SET_PDEATHSIG, number)
 
 
 class PgCluster:
@@ -111,11 +113,11 @@ class PgCluster:
         self._wait_until_ready()
 
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         probe = [str(self.bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         while subprocess.run(probe, check=False).returncode != 0:
             if time.monotonic() > deadline or (self.process and self.process.poll() is not None):
-                raise RuntimeError(f"PostgreSQL did not start:\n{(self.root / 'log').read_text()}")
+                raise RuntimeError(f"PostgreSQL did not start:\n{(self.root / 'log').read_text(encoding='utf-8')}")
             time.sleep(0.02)
 
     def stop(self, how: int = signal.SIGINT) -> None:

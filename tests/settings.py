@@ -12,6 +12,11 @@ DEBUG = False
 ROOT_URLCONF = "tests.urls"
 if "TEST_SQLITE_FOLDER" not in os.environ and "PYTEST_VERSION" in os.environ:
     os.environ["TEST_SQLITE_FOLDER"] = tempfile.mkdtemp(prefix="dtr-sqlite-")
+PLANNER = os.environ.get("PLANNER", "")
+"""`PLANNER=nestloop pytest tests/contract` plans without nested loops where it can; or `indexscan`, or `hashjoin`.
+
+Statements must mean the same in whichever order a planner reads and filters rows.
+"""
 SQLITE_FOLDER = Path(os.environ.get("TEST_SQLITE_FOLDER", "."))
 
 INSTALLED_APPS = [
@@ -63,6 +68,8 @@ DATABASES = {
 }
 if server := pg.server():
     DATABASES["postgresql"] = {"ENGINE": "django.db.backends.postgresql", "TEST": {"DEPENDENCIES": []}, **server}
+    if PLANNER:
+        DATABASES["postgresql"]["OPTIONS"] = {"options": f"-c enable_{PLANNER}=off"}
 DATABASE_ROUTERS = ["tests.router.CurrentDatabase"]
 
 TASKS = {

@@ -14,10 +14,31 @@ from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.names import path_of
 from django_tasks_retry.rules.policy import policy_of
 from django_tasks_retry.rules.status import Status
-from django_tasks_retry.taskqueue import Lease, Request
-from django_tasks_retry.taskqueue.producer.enqueue import effective_policy, prepare
-from django_tasks_retry.taskqueue.producer.insert import insert
+from django_tasks_retry.taskqueue import EnqueueOptions, Lease
+from django_tasks_retry.taskqueue.enqueue.checks import effective_policy
+from django_tasks_retry.taskqueue.enqueue.enqueue import prepare
+from django_tasks_retry.taskqueue.enqueue.insert import insert
 from tests import tasks
+
+
+def stopped() -> float:
+    """A clock for a claimer by which no statement is slow and nothing is forgotten, however busy the machine is."""
+    return 0.0
+
+
+class Clock:
+    """A clock for a claimer that a test moves. With a `step`, each reading is so much later than the one before."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+    def advance(self, seconds: float = 10.0) -> None:
+        """Move on; unless told otherwise, until everything is refreshed and all that was full is tried again."""
+        self.now += seconds
 
 
 def enqueue(func=tasks.noop, *args: Any, **options: Any) -> Task:
@@ -26,8 +47,8 @@ def enqueue(func=tasks.noop, *args: Any, **options: Any) -> Task:
 
 def enqueue_unchecked(task: Any, args: Any = (), **options: Any) -> Task:
     """A call that may not fit its function, as is left behind by a deploy that changed the function."""
-    prepared = prepare(Request(tasks.noop, args))
-    vars(prepared).update(effective_policy(Request(task, **options), policy_of(task.func), prepared.backend))
+    prepared = prepare(EnqueueOptions(tasks.noop, args))
+    vars(prepared).update(effective_policy(EnqueueOptions(task, **options), policy_of(task.func), prepared.backend))
     prepared.func_path = path_of(task.func)
     return insert([prepared], taskqueue.database())[0]
 

@@ -35,13 +35,13 @@ def optional_nothing() -> None:
 
 
 @task
-@lane("tenant-{tenant}", running=2)
+@lane("tenant-{tenant}", concurrency=2)
 def sync(tenant: int, customer: int = 0) -> None:
     """Two at once for each tenant."""
 
 
 @task
-@lane("api-{name}", starts=5, per=60)
+@lane("api-{name}", rate=(5, 60))
 def call_api(name: str) -> None:
     """Five starts in any minute for each API."""
 
@@ -53,6 +53,6 @@ def post(account: int, entry: int) -> None:
 
 
 @task
-@lane(running=3)
+@lane(concurrency=3)
 def heavy() -> None:
     """Three at once, whoever asks."""

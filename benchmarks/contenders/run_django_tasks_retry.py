@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def keyed(count: int, keys: int, prefix: str) -> None:
     from django_tasks_retry import taskqueue
 
     names = (f"{prefix}-{n % keys}" if keys else "" for n in range(count))
-    taskqueue.enqueue_many(taskqueue.Request(tasks.noop, lane=name) for name in names)
+    taskqueue.enqueue_many(taskqueue.EnqueueOptions(tasks.noop, lane=name) for name in names)
 
 
 def lone(rounds: int) -> None:
@@ -60,24 +61,26 @@ def lone(rounds: int) -> None:
 
     for _ in range(rounds):
         time.sleep(0.2)
-        taskqueue.enqueue_many([taskqueue.Request(tasks.noop, lane=f"lone-{n}") for n in range(10)])
+        taskqueue.enqueue_many([taskqueue.EnqueueOptions(tasks.noop, lane=f"lone-{n}") for n in range(10)])
 
 
 def looks(count: int, is_keyed: int) -> None:
     """Milliseconds of looks and of claims that follow them: from lanes, or of urgent tasks without one beside them."""
     from benchmarks import tasks
     from django_tasks_retry import taskqueue
+    from django_tasks_retry.taskqueue.claim.tuning import TUNING
     from django_tasks_retry.taskqueue.engines import engine_for
 
     spent: dict[str, list[float]] = {"look": [], "claim of 100": []}
-    lanes, engine = taskqueue.Lanes(slow=float("inf")), engine_for("default")
+    memory = taskqueue.ClaimMemory(tuning=replace(TUNING, slow_seconds=float("inf")))
+    engine = engine_for("default")
     if not is_keyed:
-        taskqueue.enqueue_many([taskqueue.Request(tasks.noop, priority=5) for _ in range(count * BATCH)])
+        taskqueue.enqueue_many([taskqueue.EnqueueOptions(tasks.noop, priority=5) for _ in range(count * BATCH)])
     for _ in range(count):
         began = time.perf_counter()
-        lanes.look(engine)
+        memory.refresh(engine)
         looked = time.perf_counter()
-        leases = taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
+        leases = taskqueue.claim("worker/1", limit=BATCH, memory=memory)
         spent["look"].append((looked - began) * 1000)
         spent["claim of 100"].append((time.perf_counter() - looked) * 1000)
         taskqueue.finish([taskqueue.Completed(lease) for lease in leases])
@@ -115,10 +118,10 @@ def claims(count: int) -> None:
     """Milliseconds of each of so many claims, whose tasks are completed in between."""
     from django_tasks_retry import taskqueue
 
-    lanes, spent = taskqueue.Lanes(), []
+    memory, spent = taskqueue.ClaimMemory(), []
     for _ in range(count):
         began = time.perf_counter()
-        leases = taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
+        leases = taskqueue.claim("worker/1", limit=BATCH, memory=memory)
         spent.append((time.perf_counter() - began) * 1000)
         taskqueue.finish([taskqueue.Completed(lease) for lease in leases])
     verbs.tell(spent)
@@ -141,9 +144,9 @@ def server_cost(count: int) -> None:
         spent[verb].append((int(backend.read_text().split()[0]) - before) / 1000 / BATCH)
         return answer
 
-    lanes = taskqueue.Lanes()
+    memory = taskqueue.ClaimMemory()
     for _ in range(count):
-        leases = read("claim", lambda: taskqueue.claim("worker/1", limit=BATCH, lanes=lanes))
+        leases = read("claim", lambda: taskqueue.claim("worker/1", limit=BATCH, memory=memory))
         read("renew", lambda leases=leases: taskqueue.renew(leases))
         read("finish", lambda leases=leases: taskqueue.finish([taskqueue.Completed(lease) for lease in leases]))
     verbs.tell({verb: min(values) for verb, values in spent.items()})

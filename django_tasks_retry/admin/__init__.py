@@ -1,13 +1,13 @@
 """The console: operate tasks from the Django admin. It calls the service layer and decides nothing."""
 
-from .lanes.admin import LaneAdmin
-from .pages.failures import FailureAdmin
-from .pages.functions import FunctionAdmin
-from .pages.overview import OverviewAdmin
-from .pages.queues import QueueAdmin
-from .pages.workers import WorkerAdmin
-from .schedules.admin import ScheduleAdmin
-from .tasks.admin import TaskAdmin
+from .failures import FailureAdmin
+from .functions import FunctionAdmin
+from .lanes import LaneAdmin
+from .overview import OverviewAdmin
+from .queues import QueueAdmin
+from .schedules import ScheduleAdmin
+from .tasks import TaskAdmin
+from .workers import WorkerAdmin
 
 __all__ = [
     "FailureAdmin",

@@ -100,8 +100,8 @@ def clearest_first(each: Difference) -> tuple[bool, float, int, str, str]:
 
 def most_general(found: Iterable[Difference]) -> list[Difference]:
     """One for each path and side: "is null" says all that "null is of type null" would."""
-    told: dict[tuple[str, bool], Difference] = {}
+    differences: dict[tuple[str, bool], Difference] = {}
     for each in found:
-        told.setdefault((each.path, each.is_of_failures), each)
-    sides = {path for path, of_failures in told if of_failures}
-    return [each for (path, of_failures), each in told.items() if of_failures or path not in sides]
+        differences.setdefault((each.path, each.is_of_failures), each)
+    sides = {path for path, of_failures in differences if of_failures}
+    return [each for (path, of_failures), each in differences.items() if of_failures or path not in sides]

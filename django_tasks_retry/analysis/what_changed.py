@@ -13,16 +13,15 @@ from uuid import UUID
 from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 
-from ..display.reading import read_rows
-from ..instants import as_instant, in_project_time
 from ..models import OperatorEvent, Task, TaskEvent, Worker
-from ..querysets import TaskQuerySet
+from ..models.querysets import TaskQuerySet
 from ..rules.transitions import EventKind
 from ..selection.payload import COLUMNS, visible_arguments
 from ..taskqueue.operator import summaries
+from ..taskqueue.reading import read_row, read_rows
+from ..utc import as_instant, in_project_time
 from .contrast import Difference, Fact, differences, facts_of
 
-LOOK_BACK = 25_000
 SAMPLE = 200
 MOST = 10
 
@@ -91,7 +90,7 @@ def first_failing(tasks: TaskQuerySet, fingerprint: str) -> Task | None:
 
 
 def last_success(tasks: TaskQuerySet, failing: Task, before: datetime) -> Task | None:
-    floor = summaries.newest_before(LOOK_BACK, tasks.db, failing.pk) or UUID(int=0)
+    floor = summaries.newest_before(summaries.LOOK_BACK, tasks.db, failing.pk) or UUID(int=0)
     earlier = tasks.successful().filter(pk__lt=failing.pk, pk__gte=floor, func_path=failing.func_path)
     return earlier.filter(finished_at__lt=before).order_by("-pk").only("pk", "finished_at", "updated_at").first()
 
@@ -103,7 +102,7 @@ def end_of(task: Task, kind: EventKind, using: str) -> End:
         return End(task.pk, task.finished_at or task.updated_at)
     # A child's name begins with its worker's.
     name = event.actor.rpartition("/")[0] or event.actor
-    worker = Worker.objects.using(using).filter(pk=name).first()
+    worker = read_row(Worker.objects.using(using), name)
     if worker is None:
         return End(task.pk, event.ts, event.actor)
     return End(task.pk, event.ts, event.actor, worker.host, worker.release, worker.versions or {})
@@ -119,7 +118,7 @@ def migrations_between(start: datetime, end: datetime, using: str) -> list[tuple
 
 
 def decisions_between(start: datetime, end: datetime, using: str) -> list[OperatorEvent]:
-    decided = OperatorEvent.objects.using(using).order_by("-id")[:1000]
+    decided = read_rows(OperatorEvent.objects.using(using).order_by("-id")[:1000])
     return [event for event in decided if start < event.ts <= end][:MOST]
 
 
@@ -129,7 +128,7 @@ def failing_calls(tasks: TaskQuerySet, fingerprint: str) -> list[set[Fact]]:
 
 
 def succeeding_calls(tasks: TaskQuerySet, func_path: str) -> list[set[Fact]]:
-    floor = summaries.newest_before(LOOK_BACK, tasks.db) or UUID(int=0)
+    floor = summaries.newest_before(summaries.LOOK_BACK, tasks.db) or UUID(int=0)
     newest = tasks.successful().filter(pk__gte=floor, func_path=func_path).order_by("-pk")
     return calls(tasks, newest.values_list("pk", flat=True)[:SAMPLE])
 

@@ -1,4 +1,4 @@
-"""Where words go: data to stdout, talk to stderr; colours and progress only on a terminal."""
+"""Answers: data to stdout, talk to stderr; colours and progress only on a terminal."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from django.core.management.base import OutputWrapper
 from django.core.serializers.json import DjangoJSONEncoder
 
+from ..display.formatting import format_number
+
 COLOURS = {"bad": "31", "good": "32", "warn": "33", "calm": "2", "strong": "1"}
 BETWEEN = "  "
 PROGRESS_SECONDS = 0.2
+T = TypeVar("T")
 
 
 class Encoder(DjangoJSONEncoder):
-    """Times in full, whatever else as text: no value keeps a row from being told."""
+    """Times in full, unknown types as text: no value keeps a row from being printed."""
 
     def default(self, value: Any) -> Any:
         if hasattr(value, "isoformat"):
@@ -30,10 +33,6 @@ class Encoder(DjangoJSONEncoder):
             return str(value)
 
 
-def as_json(value: Any) -> str:
-    return json.dumps(value, cls=Encoder, ensure_ascii=False)
-
-
 class Output:
     def __init__(
         self, stdout: OutputWrapper, stderr: OutputWrapper, *, as_json: bool = False, colour: bool = True
@@ -41,7 +40,7 @@ class Output:
         self.stdout, self.stderr, self.as_json = stdout, stderr, as_json
         self.is_terminal = is_terminal(stdout)
         self.colour = colour and self.is_terminal and not os.environ.get("NO_COLOR")
-        self.told_at = 0.0
+        self.shown_at = 0.0
 
     # Data
 
@@ -50,16 +49,34 @@ class Output:
 
     def record(self, record: Mapping[str, Any]) -> None:
         """One object, on one line."""
-        self.line(as_json(record))
+        self.line(json.dumps(record, cls=Encoder, ensure_ascii=False))
+
+    def answer(self, record: Mapping[str, Any], text: str) -> None:
+        """One answer: a record for --json, else a text."""
+        if self.as_json:
+            self.record(record)
+        else:
+            self.line(text)
+
+    def listing(
+        self,
+        items: Iterable[T],
+        record: Callable[[T], Mapping[str, Any]],
+        headings: Sequence[str],
+        row: Callable[[T], Sequence[str]],
+    ) -> None:
+        """Several answers: a record each for --json, else one table; nothing if there are none."""
+        if self.as_json:
+            for item in items:
+                self.record(record(item))
+        elif rows := [row(item) for item in items]:
+            self.table(headings, rows)
 
     def table(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Aligned; on a terminal no line is longer than the screen."""
-        cells = [list(headings), *(list(row) for row in rows)]
-        widths = [max(len(row[n]) for row in cells) for n in range(len(headings))]
         limit = shutil.get_terminal_size().columns if self.is_terminal else None
-        for n, row in enumerate(cells):
-            text = BETWEEN.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()[:limit]
-            self.line(self.paint(text, "strong") if n == 0 else text)
+        for n, text in enumerate(aligned([headings, *rows])):
+            self.line(self.paint(text[:limit], "strong") if n == 0 else text[:limit])
 
     def paint(self, text: str, tone: str) -> str:
         return f"\x1b[{COLOURS[tone]}m{text}\x1b[0m" if self.colour else text
@@ -76,13 +93,22 @@ class Output:
     def progress(self, text: str, *, is_last: bool = False) -> None:
         """Overwritten by the next one; seen on a terminal only."""
         now = time.monotonic()
-        if not is_terminal(self.stderr) or (not is_last and now - self.told_at < PROGRESS_SECONDS):
+        if not is_terminal(self.stderr) or (not is_last and now - self.shown_at < PROGRESS_SECONDS):
             return
-        self.told_at = now
+        self.shown_at = now
         self.talk(f"\r\x1b[K{'' if is_last else text}")
 
+    def count(self, sizes: Iterable[int], participle: str) -> int:
+        """The sum of the sizes, with progress meanwhile."""
+        total = 0
+        for size in sizes:
+            total += size
+            self.progress(f"{counted(total)} {participle}")
+        self.progress("", is_last=True)
+        return total
+
     def ask(self, question: str) -> bool | None:
-        """Yes or no; None where there is nobody to ask."""
+        """Yes or no; None if there is nobody to ask."""
         if not (is_terminal(sys.stdin) and is_terminal(self.stderr)):
             return None
         self.talk(f"{question} [y/N] ")
@@ -91,3 +117,13 @@ class Output:
 
 def is_terminal(stream: Any) -> bool:
     return bool(hasattr(stream, "isatty") and stream.isatty())
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines whose columns are as wide as their widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [BETWEEN.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def counted(count: int, noun: str = "task", plural: str = "") -> str:
+    return f"{format_number(count)} {noun if count == 1 else plural or noun + 's'}"

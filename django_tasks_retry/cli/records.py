@@ -1,29 +1,108 @@
-"""Tasks and events as rows of a table and as JSON, with secrets hidden."""
+"""Tasks on the command line: found by words and ids, printed as rows and as JSON, with secrets hidden."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from ..display.display_status import display_status_of
+from ..display.display_status import display_status_of, error_line, timing
 from ..display.events import as_mapping
-from ..display.formatting import error_name, format_elapsed, format_relative, one_line
-from ..display.reading import unreadable_columns
-from ..display.redact import redact_text, redact_value
+from ..display.formatting import one_line
+from ..display.redact import redact_value
 from ..models import Task, TaskEvent, TaskResult
 from ..rules.ids import time_of
 from ..rules.names import short_id, short_name
-from ..rules.status import Status
+from ..rules.redact import redact_text
+from ..selection.grammar import Query, ids_beginning_with, parse_arguments
+from ..selection.walk import walk
+from ..taskqueue.reading import read_row, read_rows, unreadable_columns
+from .subcommand import CliError, Context, Exit, option
 
-LIST_COLUMNS = (
-    "id", "func_path", "queue", "priority", "backend", "status", "eta", "expires_at", "attempts", "refunds",
-    "max_attempts", "created_at", "started_at", "last_attempt_at", "finished_at", "locked_by", "last_error",
-    "fingerprint", "retry_of_id", "follows_id", "run_id",
+MAX_CANDIDATES = 5
+"""How many tasks an error names if the digits of an id fit several."""
+
+PLAIN = (
+    "queue", "priority", "backend", "attempts", "refunds", "max_attempts", "eta", "expires_at", "created_at",
+    "started_at", "last_attempt_at", "finished_at", "run_id", "batch", "waits_for", "fingerprint",
 )  # fmt: skip
-HEADINGS = ("ID", "STATUS", "TASK", "QUEUE", "ATTEMPTS", "ENQUEUED", "DUE OR DURATION", "LAST ERROR")
+"""Columns that a record shows under their own names."""
+
+LIST_COLUMNS = (*PLAIN, "id", "func_path", "status", "locked_by", "last_error", "retry_of_id", "follows_id")
+HEADINGS = ("ID", "STATUS", "TASK", "QUEUE", "ATTEMPTS", "ENQUEUED", "TIME", "LAST ERROR")
+ID = option("id", metavar="ID", help="the task's id, or its first digits")
+WORDS = option(
+    "words",
+    nargs="*",
+    metavar="WORD",
+    help="ids or their beginnings, or words such as status:failed queue:emails error:Timeout since:1h; "
+    "- reads them from stdin",
+)
+
+
+def read_query(context: Context) -> Query:
+    words: Sequence[str] = context["words"]
+    if list(words) == ["-"]:
+        words = sys.stdin.read().split()
+    query = parse_arguments(words)
+    if query.problems:
+        raise CliError("\n".join(query.problems))
+    return query
+
+
+def newest(context: Context, query: Query, limit: int) -> Iterator[list[UUID]]:
+    """Pages of the newest tasks, `limit` in all; 0 means all."""
+    left, empty = limit or sys.maxsize, 0
+    for page in walk(query, context.using, newest_first=True, size=min(limit or 500, 500)):
+        if not page:
+            empty += 1
+            context.output.progress(f"searching further back … {empty}")
+        yield page[:left]
+        left -= len(page)
+        if left <= 0:
+            break
+    context.output.progress("", is_last=True)
+
+
+def read_tasks(context: Context, ids: Sequence[UUID], columns: Sequence[str] = ()) -> list[Task]:
+    """In the order of the ids, also tasks that cannot be read in full."""
+    tasks: QuerySet[Task] = Task.objects.using(context.using).filter(pk__in=ids)
+    found = {task.pk: task for task in read_rows(tasks.only(*columns) if columns else tasks, columns)}
+    return [found[task_id] for task_id in ids if task_id in found]
+
+
+def one_task(context: Context) -> Task:
+    """The task whose id begins as given."""
+    task: Task | None = read_row(Task.objects.using(context.using), one_id(context, context["id"]))
+    if task is None:
+        raise CliError(f"Task {one_line(context['id'], 40)} is gone.", Exit.NOT_FOUND)
+    return task
+
+
+def one_id(context: Context, text: str) -> UUID:
+    id_range = ids_beginning_with(text.removeprefix("id:"))
+    if id_range is None:
+        raise CliError(f"“{one_line(text, 60)}” is not an id: give its first digits, at least four.")
+    found = Task.objects.using(context.using).filter(pk__gte=id_range[0], pk__lte=id_range[1]).order_by("pk")
+    ids: list[UUID] = list(found.values_list("pk", flat=True)[: MAX_CANDIDATES + 1])
+    if not ids:
+        raise CliError(f"No task has an id that begins with {one_line(text, 40)}.", Exit.NOT_FOUND)
+    if len(ids) > 1:
+        raise CliError(f"Several tasks have an id that begins so. Give more of it:\n{candidates(context, ids)}")
+    return ids[0]
+
+
+def candidates(context: Context, ids: Sequence[UUID]) -> str:
+    tasks = Task.objects.using(context.using).filter(pk__in=ids[:MAX_CANDIDATES]).order_by("pk")
+    lines = [
+        f"  {pk}  {status}  {short_name(path)}" for pk, status, path in tasks.values_list("pk", "status", "func_path")
+    ]
+    return "\n".join(lines + (["  …"] if len(ids) > MAX_CANDIDATES else []))
 
 
 def task_row(task: Task, now: datetime) -> tuple[str, ...]:
@@ -35,7 +114,7 @@ def task_row(task: Task, now: datetime) -> tuple[str, ...]:
         f"{task.spent}/{task.max_attempts}",
         local(time_of(task.pk)),
         timing(task, now),
-        error_line(task),
+        error_line(as_mapping(task.last_error), 120),
     )
 
 
@@ -47,26 +126,11 @@ def task_record(task: Task, now: datetime) -> dict[str, Any]:
         "task": task.func_path,
         "status": task.status,
         "shown_as": display_status_of(task, now).name,
-        "queue": task.queue,
-        "priority": task.priority,
-        "backend": task.backend,
-        "attempts": task.attempts,
-        "refunds": task.refunds,
-        "max_attempts": task.max_attempts,
-        "eta": task.eta,
-        "expires_at": task.expires_at,
-        "created_at": task.created_at,
-        "started_at": task.started_at,
-        "last_attempt_at": task.last_attempt_at,
-        "finished_at": task.finished_at,
+        **{name: getattr(task, name) for name in PLAIN},
         "worker": task.locked_by,
-        "run_id": task.run_id,
         "retry_of": task.retry_of_id,
-        "batch": task.batch,
-        "waits_for": task.waits_for,
         "follows": task.follows_id,
         "error": error_record(error) if error else None,
-        "fingerprint": task.fingerprint,
         **({"unreadable": unreadable_columns(task)} if unreadable_columns(task) else {}),
     }
 
@@ -77,8 +141,8 @@ def error_record(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def payload_record(task: Task, *, raw: bool = False) -> dict[str, Any]:
-    """The call as it was asked for. Raw means with its secrets."""
-    columns = {"args": task.args, "kwargs": task.kwargs, "metadata": task.metadata, "progress": task.progress}
+    """The call as it was made. Raw means with its secrets."""
+    columns = {name: getattr(task, name) for name in ("args", "kwargs", "metadata", "progress")}
     return columns if raw else {name: redact_value("", value, None) for name, value in columns.items()}
 
 
@@ -89,30 +153,8 @@ def result_record(outcome: TaskResult | None, *, raw: bool = False) -> Any:
 
 
 def event_record(event: TaskEvent, *, raw: bool = False) -> dict[str, Any]:
-    data = event.data if raw else redact_value("", event.data, None)
-    return {
-        "id": event.pk, "task_id": event.task_id, "kind": event.kind, "ts": event.ts, "attempt": event.attempt,
-        "actor": event.actor, "data": data,
-    }  # fmt: skip
-
-
-def error_line(task: Task) -> str:
-    error = as_mapping(task.last_error)
-    if not error:
-        return ""
-    message = redact_text(str(error.get("message") or "")[:2000])
-    return one_line(f"{error_name(error)}: {message}" if message else error_name(error), 120)
-
-
-def timing(task: Task, now: datetime) -> str:
-    """When it will run, or how long it has waited, run or taken."""
-    if task.status == Status.PENDING and task.eta > now:
-        return format_relative(task.eta, now)
-    if task.status == Status.PENDING:
-        return format_elapsed(task.eta, now)
-    if task.last_attempt_at is None:
-        return ""
-    return format_elapsed(task.last_attempt_at, task.finished_at or now)
+    columns = {name: getattr(event, name) for name in ("id", "task_id", "kind", "ts", "attempt", "actor", "data")}
+    return columns if raw else columns | {"data": redact_value("", event.data, None)}
 
 
 def local(moment: datetime | None) -> str:

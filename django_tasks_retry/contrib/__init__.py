@@ -1,1 +1,1 @@
-"""Middleware for tools that a project may use; each module needs an extra, as in `django-tasks-retry[otel]`."""
+"""Middleware for tools that a project may use, each with an extra such as `[otel]`; imports of other schedules."""

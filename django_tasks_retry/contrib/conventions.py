@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..middleware import Attempt, Call
+from ..middleware import Attempt, EnqueuedTask
 
 SYSTEM = "django_tasks_retry"
 
@@ -27,8 +27,8 @@ WAIT_SECONDS = "django_tasks_retry.wait_seconds"
 OUTCOME = "django_tasks_retry.outcome"
 
 
-def of_calls(calls: list[Call]) -> dict[str, Any]:
-    """What is sent: one call, or a batch, whose queue and function are told where all share them."""
+def of_calls(calls: list[EnqueuedTask]) -> dict[str, Any]:
+    """Return the attributes of one call, or of a batch, with its queue and function if all share them."""
     attributes: dict[str, Any] = {MESSAGING_SYSTEM: SYSTEM, OPERATION_NAME: "send", OPERATION_TYPE: "send"}
     for name, values in ((DESTINATION, {c.queue for c in calls}), (FUNCTION, {c.func_path for c in calls})):
         if len(values) == 1:
@@ -54,7 +54,7 @@ def of_attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def outcome_of(attempt: Attempt) -> str:
-    """completed, failed (for good), retried or released; interrupted where the attempt was not concluded."""
+    """completed, failed (for good), retried or released; interrupted if the attempt was not concluded."""
     ending = attempt.ending
     if ending is None:
         return "interrupted"

@@ -11,7 +11,9 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from .. import __version__
-from ..middleware import Attempt, Call, Middleware
+from ..middleware import Attempt, EnqueuedTask, Middleware
+from ..rules.failure import capture
+from ..rules.redact import redact_text
 from . import conventions
 
 KEY = "_otel"
@@ -32,16 +34,22 @@ class Tracing(Middleware):
         self.tracer = trace.get_tracer("django_tasks_retry", __version__)
 
     @contextmanager
-    def enqueue(self, calls: Sequence[Call]) -> Iterator[None]:
+    def enqueue(self, calls: Sequence[EnqueuedTask]) -> Iterator[None]:
         attributes = conventions.of_calls(list(calls))
         name = " ".join(filter(None, ("send", attributes.get(conventions.DESTINATION))))
-        with self.tracer.start_as_current_span(name, kind=SpanKind.PRODUCER, attributes=attributes):
+        with self.tracer.start_as_current_span(
+            name, kind=SpanKind.PRODUCER, attributes=attributes, record_exception=False, set_status_on_exception=False
+        ) as span:
             carrier: dict[str, str] = {}
             propagate.inject(carrier)
             if carrier:
                 for call in calls:
                     call.metadata[KEY] = {**carrier, "id": str(call.id)}
-            yield
+            try:
+                yield
+            except Exception as error:
+                record_error(span, capture(error).as_dict(), raised=True)
+                raise
 
     @contextmanager
     def attempt(self, attempt: Attempt) -> Iterator[None]:
@@ -56,21 +64,21 @@ class Tracing(Middleware):
                 record_exception=False,
                 set_status_on_exception=False,
             ) as span:
-                yield from self.told(span, attempt)
+                yield from self.record_end(span, attempt)
         finally:
             context.detach(token)
 
-    def told(self, span: Span, attempt: Attempt) -> Iterator[None]:
-        raised: BaseException | None = None
+    def record_end(self, span: Span, attempt: Attempt) -> Iterator[None]:
+        raised = False
         try:
             yield
-        except BaseException as error:
-            raised = error
+        except BaseException:
+            raised = True
             raise
         finally:
             span.set_attribute(conventions.OUTCOME, conventions.outcome_of(attempt))
             if attempt.ending and attempt.ending.error:
-                error_of(span, attempt.ending.error, raised)
+                record_error(span, attempt.ending.error, raised=raised)
 
     def origin_of(self, attempt: Attempt) -> tuple[Context, list[Link]]:
         """The context that the attempt continues, and what it links to instead."""
@@ -89,8 +97,15 @@ class Tracing(Middleware):
         return attempt.number == 1 and carrier.get("id") == str(attempt.id) and age <= self.long_delay
 
 
-def error_of(span: Span, error: dict[str, Any], raised: BaseException | None) -> None:
+def record_error(span: Span, error: dict[str, Any], *, raised: bool) -> None:
+    """Record a failure as `Span.record_exception` does, without secrets: that would write the message as raised."""
+    message = redact_text(error["message"])
     span.set_attribute(conventions.ERROR_TYPE, error["exception"] or error["code"])
-    span.set_status(Status(StatusCode.ERROR, error["message"]))
-    if raised is not None:
-        span.record_exception(raised)
+    span.set_status(Status(StatusCode.ERROR, message))
+    if raised:
+        attributes = {
+            "exception.type": error["exception"],
+            "exception.message": message,
+            "exception.stacktrace": redact_text(error["traceback"]),
+        }
+        span.add_event("exception", attributes)

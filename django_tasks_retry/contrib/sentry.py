@@ -16,8 +16,8 @@ from sentry_sdk.tracing import TransactionSource
 from sentry_sdk.utils import event_from_exception
 
 from ..compat import framework_logger
-from ..middleware import Attempt, Call, Ending, Middleware
-from ..signals import SIGNAL_PROCESS
+from ..middleware import SIGNAL_PROCESS, Attempt, Ending, EnqueuedTask, Middleware
+from ..rules.redact import redact_structure
 from . import conventions
 
 KEY = "_sentry"
@@ -25,7 +25,7 @@ LONGEST_SLUG = 50
 ORIGIN = "auto.queue.django_tasks_retry"
 MECHANISM = {"type": "django_tasks_retry", "handled": False}
 BY_OTHERS = OP.QUEUE_SUBMIT_DJANGO
-"""The span of Sentry's own integration around `.enqueue()`: made into ours, rather than doubled."""
+"""The span of Sentry's own integration around `.enqueue()`: turned into ours instead of sent twice."""
 
 
 class Reporting(Middleware):
@@ -41,7 +41,7 @@ class Reporting(Middleware):
             ignore_logger(framework_logger.name)
 
     @contextmanager
-    def enqueue(self, calls: Sequence[Call]) -> Iterator[None]:
+    def enqueue(self, calls: Sequence[EnqueuedTask]) -> Iterator[None]:
         with publishing() as span:
             for name, value in conventions.of_calls(list(calls)).items():
                 span.set_data(name, value)
@@ -55,6 +55,7 @@ class Reporting(Middleware):
     def attempt(self, attempt: Attempt) -> Iterator[None]:
         with sentry_sdk.isolation_scope() as scope:
             scope.clear_breadcrumbs()
+            scope.add_event_processor(redact_event)
             scope.set_tags({"queue": attempt.queue, "task": attempt.func_path, "attempt": attempt.spent})
             scope.set_context("task", {"id": str(attempt.id), "run": str(attempt.run_id), "worker": attempt.worker_id})
             transaction = sentry_sdk.continue_trace(
@@ -65,9 +66,9 @@ class Reporting(Middleware):
                 origin=ORIGIN,
             )
             with sentry_sdk.start_transaction(transaction) as span:
-                yield from self.told(span, attempt)
+                yield from self.record_end(span, attempt)
 
-    def told(self, span: Any, attempt: Attempt) -> Iterator[None]:
+    def record_end(self, span: Any, attempt: Attempt) -> Iterator[None]:
         for name, value in conventions.of_attempt(attempt).items():
             span.set_data(name, value)
         span.set_data(conventions.LATENCY, attempt.wait_seconds * 1000)
@@ -90,7 +91,7 @@ class Reporting(Middleware):
             self.check_in(attempt)
 
     def report(self, ending: Ending, raised: BaseException | None) -> None:
-        """Where the function raised nothing, arguments that do not fit for one, the recorded words are all there is."""
+        """Report a failure. If the function raised nothing, as for wrong arguments, only the recorded text is sent."""
         error = ending.error or {}
         if raised is None:
             event: dict[str, Any] = {"message": f"{error['code']}: {error['message']}", "level": "error"}
@@ -104,7 +105,7 @@ class Reporting(Middleware):
     # Check-ins of schedules
 
     def monitor_of(self, attempt: Attempt) -> str | None:
-        """The slug of the cron monitor that waits for this task: its schedule's name, where it fills a slot of one."""
+        """The slug of the cron monitor that waits for this task: its schedule's name, if it fills a slot of one."""
         return slugify(attempt.schedule)[:LONGEST_SLUG] or None if attempt.schedule and attempt.slot else None
 
     def check_in(self, attempt: Attempt) -> None:
@@ -120,7 +121,7 @@ class Reporting(Middleware):
 
 @contextmanager
 def publishing() -> Iterator[Any]:
-    """The span of an enqueue: Sentry's own, where its integration has opened one."""
+    """Yield the span of an enqueue: Sentry's own, if its integration has opened one."""
     current = sentry_sdk.get_current_span()
     if current is not None and current.op == BY_OTHERS:
         current.op = OP.QUEUE_PUBLISH
@@ -130,8 +131,19 @@ def publishing() -> Iterator[Any]:
         yield span
 
 
+def redact_event(event: Any, hint: Any) -> Any:
+    """Redact what an event quotes, in whatever was reported while the attempt ran: by us, or by the task itself."""
+    quoting = event.keys() & {"message", "logentry", "exception", "breadcrumbs", "extra"}
+    event.update({key: redact_structure("", event[key]) for key in quoting})
+    for raised in event.get("exception", {}).get("values", []):
+        for frame in (raised.get("stacktrace") or {}).get("frames", []):
+            if str(frame.get("module")).startswith("django_tasks_retry."):
+                frame.pop("vars", None)  # our own variables show the whole row, in the form of Python's repr()
+    return event
+
+
 def headers_of(attempt: Attempt) -> dict[str, Any]:
-    """Of the enqueue of this very task: occurrences of a repeating one begin traces of their own."""
+    """Return the headers of this task's own enqueue: repetitions begin traces of their own."""
     headers = attempt.metadata.get(KEY)
     if not isinstance(headers, dict) or headers.get("id") != str(attempt.id):
         return {}

@@ -1,17 +1,26 @@
-"""Events of a task in words."""
+"""Events and failures in words: those of tasks, what operators did, errors and tracebacks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from ..models import TaskEvent
+from ..models import OperatorEvent, TaskEvent
+from ..rules.failure import frames_of, general, innermost_project_frame
+from ..rules.names import short_name
+from ..rules.redact import redact_text
 from ..rules.transitions import EventKind
+from ..taskqueue.operator.failure_groups import FailureGroup, describe_groups, group_head
+from ..taskqueue.reading import read_rows
+from .actors import actor_names
 from .formatting import error_name, format_duration, one_line, printable
-from .redact import redact_text
+from .redact import visible_reason
+from .scope import Scope
 
 EVENT_NAMES: dict[str, str | Promise] = {
     EventKind.RUNNING: gettext_lazy("started"),
@@ -24,6 +33,34 @@ EVENT_NAMES: dict[str, str | Promise] = {
     EventKind.RESCHEDULED: gettext_lazy("rescheduled"),
     EventKind.RETRIED: gettext_lazy("enqueued as a retry"),
 }
+MAX_OPERATOR_EVENTS = 10
+OPERATOR_EVENT_NAMES: dict[str, Any] = {
+    "queue.paused": gettext_lazy("paused"),
+    "queue.resumed": gettext_lazy("resumed"),
+    "lane.paused": gettext_lazy("paused"),
+    "lane.resumed": gettext_lazy("resumed"),
+    "lane.probing": gettext_lazy("probing"),
+    "lane.limited": gettext_lazy("limited"),
+    "worker.stop_asked": gettext_lazy("asked to stop"),
+    "schedule.created": gettext_lazy("created"),
+    "schedule.changed": gettext_lazy("changed"),
+    "schedule.deleted": gettext_lazy("deleted"),
+    "schedule.paused": gettext_lazy("paused"),
+    "schedule.resumed": gettext_lazy("resumed"),
+    "schedule.run_now": gettext_lazy("run now"),
+    "schedule.skipped": gettext_lazy("skipped"),
+    "schedule.missed": gettext_lazy("missed"),
+    "schedule.vanished": gettext_lazy("stopped: not in the code"),
+}
+BY_RULE = {
+    "schedule.skipped": gettext_lazy("the previous run still runs"),
+    "schedule.missed": gettext_lazy("no worker enqueued it in time"),
+    "schedule.vanished": gettext_lazy("no running worker lists it"),
+}
+"""Why, where nobody was asked for a reason."""
+
+MAX_MESSAGE = 2000
+MAX_FRAMES = 20
 
 
 def event_summary(event: TaskEvent, error: dict[str, Any], *, can_see_payload: bool) -> str:
@@ -35,13 +72,13 @@ def event_summary(event: TaskEvent, error: dict[str, Any], *, can_see_payload: b
     if isinstance(data.get("backoff_ms"), int | float):
         parts.append(_("next attempt after %(time)s") % {"time": format_duration(data["backoff_ms"] / 1000)})
     if isinstance(process := data.get("process"), dict):
-        parts.append(process_words(process))
+        parts.append(process_text(process))
     # What a task or a person wrote is payload: it may quote anything.
     parts += [redact_text(str(data[key])) for key in ("cause", "reason") if can_see_payload and data.get(key)]
     return one_line(" · ".join(parts), 240)
 
 
-def process_words(process: dict[str, Any]) -> str:
+def process_text(process: dict[str, Any]) -> str:
     """How the process of an attempt ended."""
     ended = process.get("signal") or _("exit code %(code)s") % {"code": process.get("exit_code")}
     size = int(process.get("peak_memory") or 0) // 1024**2
@@ -55,3 +92,80 @@ def as_mapping(value: Any) -> dict[str, Any]:
 def log_of(event: TaskEvent) -> str:
     """What the attempt logged before it failed, redacted as its error is."""
     return printable(redact_text(str(as_mapping(event.data).get("log") or "")), 20_000)
+
+
+def latest_operator_events(scope: Scope, kind: str, *, can_see_payload: bool) -> list[dict[str, Any]]:
+    """What people decided, of kinds that begin so, newest first. Kind by kind: there may be very many by rule."""
+    kinds = [each for each in OPERATOR_EVENT_NAMES if each.startswith(kind) and each not in BY_RULE]
+    stored = OperatorEvent.objects.using(scope.using).order_by("-id")
+    found = [event for each in kinds for event in read_rows(stored.filter(kind=each)[:MAX_OPERATOR_EVENTS])]
+    events = sorted(found, key=lambda event: event.pk, reverse=True)[:MAX_OPERATOR_EVENTS]
+    return operator_event_rows(events, can_see_payload=can_see_payload)
+
+
+def operator_event_rows(events: Sequence[OperatorEvent], *, can_see_payload: bool) -> list[dict[str, Any]]:
+    names = actor_names({event.actor for event in events})
+    return [
+        {
+            "ts": event.ts,
+            "action": OPERATOR_EVENT_NAMES.get(event.kind, event.kind),
+            "subject": one_line(event.subject, 128),
+            "by": names[event.actor],
+            "reason": BY_RULE.get(event.kind) or visible_reason(event.reason, can_see_payload=can_see_payload),
+        }
+        for event in events
+    ]
+
+
+def error_text(group: FailureGroup) -> str:
+    """The exception's name without its module, or the code where there was no exception."""
+    return one_line(short_name(group.exception) or group.code, 80)
+
+
+def message_text(group: FailureGroup, *, can_see_payload: bool) -> str:
+    return one_line(general(redact_text(group.message[:MAX_MESSAGE])), 160) if can_see_payload else ""
+
+
+def group_text(fingerprint: str, using: str, *, can_see_payload: bool) -> str:
+    """Error and message of a group; its fingerprint where there is no such group any more."""
+    head = group_head(fingerprint, using)
+    described = describe_groups([head], using) if head else []
+    for group in described:
+        parts = (error_text(group), message_text(group, can_see_payload=can_see_payload))
+        return ": ".join(part for part in parts if part)
+    return one_line(fingerprint, 40)
+
+
+def place_in_project(traceback: str) -> str:
+    """Where the project's own code was when it failed; empty where only libraries were."""
+    frame = innermost_project_frame(frames_of(traceback))
+    if frame is None or not frame.is_project:
+        return ""
+    return one_line(f"{frame.short_file}:{frame.line} {frame.function}", 120)
+
+
+@dataclass(frozen=True, slots=True)
+class FormattedFrame:
+    location: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class FormattedTraceback:
+    """`project_frames` begins with the innermost one: that is where to look."""
+
+    project_frames: list[FormattedFrame]
+    full_text: str
+
+
+def format_traceback(traceback: str) -> FormattedTraceback | None:
+    if not traceback.strip():
+        return None
+    project = [frame for frame in frames_of(traceback) if frame.is_project]
+    shown = [
+        FormattedFrame(
+            one_line(f"{frame.file}:{frame.line} {frame.function}", 300), one_line(redact_text(frame.source), 200)
+        )
+        for frame in reversed(project[-MAX_FRAMES:])
+    ]
+    return FormattedTraceback(shown, printable(redact_text(traceback)))

@@ -11,28 +11,30 @@ from django.utils.translation import ngettext
 
 from .. import registry
 from ..conf import configured_backends
-from ..models import Queue, Schedule, Task, TaskEvent, Worker
+from ..models import Schedule, Task, TaskEvent, Worker
 from ..rules.failure import Code
 from ..rules.status import Status
-from ..rules.transitions import SUSPECT, EventKind
-from ..taskqueue import alive_workers
+from ..rules.transitions import POISON_AFTER, EventKind
+from ..taskqueue import alive_workers, sound_workers
+from ..taskqueue.finish.record import WARN_AFTER_RELEASES, releases_in_a_row
 from ..taskqueue.operator import summaries
+from ..taskqueue.operator.queue_figures import serving
+from ..taskqueue.reading import unreadable_columns
 from .actors import actor_names
-from .eligible_workers import knows_task, no_tasks_advice, runworker_command, serves_queue, unknown_task_advice
-from .explanations.lanes import explain_limit, explain_pause
-from .explanations.waiting import explain_waiting
+from .explain_waiting import explain_limit, explain_pause, explain_waiting
 from .formatting import (
     NO_VALUE,
     error_name,
     format_capped,
     format_elapsed,
     format_moment,
+    format_number,
     format_relative,
     one_line,
 )
-from .reading import unreadable_columns
 from .redact import visible_reason
 from .scope import Scope
+from .workers import knows_task, no_tasks_advice, runworker_command, unknown_task_advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +50,31 @@ def explain(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_pa
     if unreadable_columns(task):
         return explain_unreadable(task)
     explanation = explain_status(task, events, scope, can_see_payload=can_see_payload)
+    if not task.is_finished and task.refunds >= WARN_AFTER_RELEASES:
+        explanation = with_releases(explanation, task, scope)
     return with_schedule(explanation, task, scope) if task.schedule_id and not task.is_finished else explanation
 
 
 def with_schedule(explanation: Explanation, task: Task, scope: Scope) -> Explanation:
     """What a run that has not finished does to the slots behind it."""
-    behind = Schedule.objects.using(scope.using).filter(pk=task.schedule_id, last_outcome="skipped").first()
+    behind = (
+        Schedule.objects.using(scope.using).filter(pk=task.schedule_id, last_outcome="skipped").only("last_at").first()
+    )
     if behind is None:
         return explanation
     values = {"name": one_line(behind.name, 128), "time": format_moment(behind.last_at)}
     skipped = _("The slot of %(time)s of its schedule %(name)s was skipped: the previous run still runs.") % values
     return Explanation(f"{explanation.sentence} {skipped}", explanation.command)
+
+
+def with_releases(explanation: Explanation, task: Task, scope: Scope) -> Explanation:
+    """Workers that only give it back bring it no further."""
+    count, reason = releases_in_a_row(task.pk, scope.using)
+    if count < WARN_AFTER_RELEASES:
+        return explanation
+    values = {"count": format_number(count), "reason": one_line(reason, 200)}
+    released = _("Workers released it %(count)s times in a row, the last time because: %(reason)s") % values
+    return Explanation(f"{explanation.sentence} {released}", explanation.command)
 
 
 def explain_status(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_payload: bool) -> Explanation:
@@ -90,14 +106,11 @@ def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Expla
             _("TASKS has no RetryBackend named %(backend)s, so no worker runs it. Add the backend, or cancel the task.")
             % {"backend": one_line(task.backend, 64)}
         )
-    paused = Queue.objects.using(scope.using).paused().filter(name=task.queue).first()
-    if paused is not None:
-        return explain_paused(paused, can_see_payload=can_see_payload)
     if held_back := explain_pause(task, scope, can_see_payload=can_see_payload) or follows_sentence(task, scope):
         return Explanation(held_back)
     if task.eta > scope.now:
         return explain_not_due(task, scope)
-    if (task.crashes or 0) >= SUSPECT:
+    if (task.crashes or 0) >= POISON_AFTER:
         return Explanation(_("It has killed its process twice, so a worker runs it alone in a process of its own."))
     return explain_unclaimed(task, scope)
 
@@ -121,20 +134,6 @@ def follows_sentence(task: Task, scope: Scope) -> str:
     return text % {"id": task.follows_id}
 
 
-def explain_paused(queue: Queue, *, can_see_payload: bool) -> Explanation:
-    by = actor_names({queue.paused_by})[queue.paused_by]
-    values = {
-        "queue": one_line(queue.name, 64),
-        "by": by,
-        "time": format_moment(queue.paused_at),
-        "reason": visible_reason(queue.reason, can_see_payload=can_see_payload) or NO_VALUE,
-    }
-    return Explanation(
-        _("Queue %(queue)s was paused by %(by)s at %(time)s (%(reason)s). The task waits until the queue is resumed.")
-        % values
-    )
-
-
 def explain_not_due(task: Task, scope: Scope) -> Explanation:
     if task.waits_for is not None:
         return Explanation(explain_waiting(task, scope.now, scope.using))
@@ -148,18 +147,18 @@ def explain_not_due(task: Task, scope: Scope) -> Explanation:
 
 
 def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
-    workers: list[Worker] = list(alive_workers(scope.backend).filter(backend=task.backend)[:1000])
-    serving = [worker for worker in workers if serves_queue(worker, task.queue)]
-    if not serving:
+    alive: list[Worker] = sound_workers(alive_workers(scope.backend).filter(backend=task.backend)[:1000])
+    workers = serving(task.queue, alive)
+    if not workers:
         return Explanation(
             _("It is due, but no running worker serves the queue %(queue)s. Start one:")
             % {"queue": one_line(task.queue, 64)},
             command=runworker_command(task.queue),
         )
-    if not any(worker.tasks for worker in serving):
-        return Explanation(no_tasks_sentence(task, len(serving)))
-    if not any(knows_task(worker, task.func_path) for worker in serving):
-        return Explanation(unknown_task_sentence(task, len(serving)))
+    if not any(worker.tasks for worker in workers):
+        return Explanation(no_tasks_sentence(task, len(workers)))
+    if not any(knows_task(worker, task.func_path) for worker in workers):
+        return Explanation(unknown_task_sentence(task, len(workers)))
     return Explanation(explain_limit(task, scope) or in_line_sentence(task, scope))
 
 
@@ -214,7 +213,9 @@ def explain_running(task: Task, now: datetime) -> Explanation:
         lost = _("Its worker %(worker)s stopped responding: the lease expired %(expired)s ago.") % values
         return Explanation(" ".join([lost, _("Another worker will recover it.")]))
     running = _("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % values
-    alone = [_("It runs alone, because it has killed its process twice.")] if (task.crashes or 0) >= SUSPECT else []
+    alone = (
+        [_("It runs alone, because it has killed its process twice.")] if (task.crashes or 0) >= POISON_AFTER else []
+    )
     return Explanation(" ".join([running, *alone]))
 
 

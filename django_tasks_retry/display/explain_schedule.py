@@ -10,13 +10,12 @@ from django.utils.translation import gettext as _
 from .. import registry
 from ..errors import TaskQueueError
 from ..models import Schedule
-from ..rules.schedules.timing import UNREADABLE
 from ..taskqueue import alive_workers
-from ..taskqueue.schedules.runs import task_for, unfinished_runs
-from .actors import actor_names
+from ..taskqueue.database import UNREADABLE
+from ..taskqueue.schedules.tick import task_for, unfinished_runs
+from .actors import describe_pauses
 from .explain import Explanation
-from .formatting import NO_VALUE, format_moment, format_relative, one_line
-from .redact import visible_reason
+from .formatting import format_moment, format_relative, one_line
 from .scope import Scope
 
 OVERDUE = timedelta(seconds=10)
@@ -77,14 +76,9 @@ def explain_schedule(schedule: Schedule, scope: Scope, *, can_see_payload: bool)
 
 
 def explain_paused(schedule: Schedule, *, can_see_payload: bool) -> Explanation:
-    values = {
-        "by": actor_names({schedule.paused_by})[schedule.paused_by],
-        "time": format_moment(schedule.paused_at),
-        "reason": visible_reason(schedule.reason, can_see_payload=can_see_payload) or NO_VALUE,
-    }
-    return Explanation(
-        _("It was paused by %(by)s at %(time)s (%(reason)s). Nothing is enqueued until it is resumed.") % values
-    )
+    pause = describe_pauses([schedule], can_see_payload=can_see_payload)[schedule.name]
+    text = _("It was paused by %(by)s at %(time)s (%(reason)s). Nothing is enqueued until it is resumed.")
+    return Explanation(text % pause.values)
 
 
 def explain_overdue(schedule: Schedule, scope: Scope) -> Explanation:

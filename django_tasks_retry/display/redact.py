@@ -1,10 +1,10 @@
-"""Arguments, results and texts without secrets, which nobody sees, whatever their permissions."""
+"""Arguments and results without secrets, for console, command line and error reports."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from django.http import HttpRequest
@@ -12,63 +12,30 @@ from django.views.debug import get_exception_reporter_filter
 
 from .. import registry
 from ..models import Task
+from ..rules.redact import MAX_ITEMS, redact_structure, redact_text
 from .formatting import one_line, printable
-from .secret_names import is_secret_name
-from .secret_texts import HIDDEN, redact_text
-
-__all__ = ["redact_text", "redact_value", "redacted_arguments", "redacted_json", "visible_reason"]
 
 VALUE_LIMIT = 4000
-MAX_DEPTH = 30
-MAX_ITEMS = 1000
-"""Of a list or a mapping; what lies deeper or further on is left out."""
-
-NAMING_KEYS = ("name", "key", "header", "field")
-"""Where one key of a mapping holds the name of what another holds: {"name": "password", "value": …}."""
 
 
-def redact_value(name: str, value: Any, request: HttpRequest | None, depth: int = 0) -> Any:
-    """Without what is named like a secret, at any depth. By Django's filter too, or the project's own in its place."""
-    cleanse = get_exception_reporter_filter(request).cleanse_setting
-    if not isinstance(value, Mapping | list | tuple):
-        cleansed = HIDDEN if is_secret_name(name) else cleanse(name, value)
-        return redact_text(cleansed) if isinstance(cleansed, str) else cleansed
-    if is_secret_name(name) or cleanse(name, "") != "":
-        return HIDDEN
-    if depth == MAX_DEPTH:
-        return "…"
-    if isinstance(value, Mapping):
-        return {key: redact_value(key, each, request, depth + 1) for key, each in named_items(value)}
-    return [redact_value(key, each, request, depth + 1) for key, each in paired_items(value)]
+def redact_value(name: str, value: Any, request: HttpRequest | None) -> Any:
+    """Return the value without secrets at any depth, by our names and by Django's filter or the project's own."""
+    return redact_structure(name, value, get_exception_reporter_filter(request).cleanse_setting)
 
 
 def visible_reason(reason: object, *, can_see_payload: bool, limit: int = 200) -> str:
-    """What a person or a task gave as a reason may quote anything: it is payload."""
+    """Return a reason for people who may see payload: it may quote anything."""
     return one_line(redact_text(str(reason or "")), limit) if can_see_payload else ""
 
 
-def named_items(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """Key and value; the value is hidden where a sibling names it as a secret."""
-    named = any(is_secret_name(str(value.get(key) or "")) for key in NAMING_KEYS)
-    for key, each in list(value.items())[:MAX_ITEMS]:
-        yield redact_text(str(key)), HIDDEN if named and str(key) not in NAMING_KEYS else each
-
-
-def paired_items(value: list[Any] | tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
-    """Items, without names; but the second of a pair is named by the first: ["X-Api-Key", …]."""
-    is_pair = len(value) == 2 and isinstance(value[0], str)
-    for n, each in enumerate(value[:MAX_ITEMS]):
-        yield (value[0] if is_pair and n == 1 else ""), each
-
-
 def redacted_json(value: Any, request: HttpRequest | None, name: str = "", limit: int = VALUE_LIMIT) -> str:
-    """Redacted as a whole, and only then cut: a cut could part a secret from its name."""
+    """Return the redacted value as JSON. It is cut after the redaction: a cut could part a secret from its name."""
     shown = redact_value(name, value, request)
     return printable(json.dumps(shown, ensure_ascii=False, indent=2, default=str), limit)
 
 
 def redacted_arguments(task: Task, request: HttpRequest | None) -> list[tuple[str, str]]:
-    """Name and value of each argument, by the function's signature where this process knows it."""
+    """Return name and value of each argument, by the function's signature if this process knows it."""
     return [
         (printable(redact_text(name), 100), redacted_json(value, request, name))
         for name, value in [*positional_arguments(task), *keyword_arguments(task)]

@@ -6,25 +6,19 @@ state its lease in `moved_by`; the triggers compare it with the lease in the row
 Installed after every `migrate`, because SQLite drops a table's triggers whenever it remakes the table.
 """
 
-from .fixtures import close_after_fixture, open_for_fixture
 from .installation import (
+    close_after_fixture,
     ensure,
     has_tables,
     install,
     install_after_migrate,
     is_migrated,
     missing,
+    open_for_fixture,
     remove_before_migrate,
 )
-from .postgresql import (
-    guard_child,
-    guard_known_ids,
-    guard_parent,
-    postgresql_functions,
-    postgresql_seals,
-    postgresql_triggers,
-    seal,
-)
+from .postgresql import postgresql_functions, postgresql_triggers
+from .postgresql_install import guard_child, guard_known_ids, guard_parent, postgresql_seals, seal
 from .sqlite import register_on_sqlite, sqlite_statements
 
 __all__ = [

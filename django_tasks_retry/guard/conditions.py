@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from ..models import FIXED_COLUMNS, PLACE_COLUMNS, Step, Task, TaskEvent, TaskResult
+from ..models import (
+    FIXED_COLUMNS,
+    PLACE_COLUMNS,
+    FlowLimit,
+    OperatorEvent,
+    Queue,
+    Signal,
+    Step,
+    Task,
+    TaskEvent,
+    TaskResult,
+)
 from ..models.tasks import EARLIEST, LATEST
 from ..rules.status import FINISHED, UNFINISHED, Status
 from ..rules.transitions import CLAIM, HISTORY, KEPT, LOSE, MOVES, RENEW, WAIT, EventKind, Move, Who
@@ -18,6 +29,12 @@ TASK = Task._meta.db_table
 RESULT = TaskResult._meta.db_table
 EVENT = TaskEvent._meta.db_table
 STEP = Step._meta.db_table
+SIGNAL = Signal._meta.db_table
+LIMIT = FlowLimit._meta.db_table
+DECISION = OperatorEvent._meta.db_table
+QUEUE = Queue._meta.db_table
+PARTITIONED = (RESULT, EVENT, STEP)
+"""Tables that can be partitioned, by the id of their task."""
 
 
 def is_one_of(operand: str, values: Iterable[str]) -> str:
@@ -141,11 +158,11 @@ def event_agrees(event: str, task: str) -> str:
     return f"{task}.id = {event}.task_id AND {same_move} AND ({agreement})"
 
 
-def step_is_held(step: str, task: str) -> str:
-    """A step is remembered by the holder of the live lease; or given to a task that was never claimed."""
+def step_is_held(step: str, task: str, may_give: str = "TRUE") -> str:
+    """A step is remembered by the holder of the live lease; or given, if that is allowed, to a task never claimed."""
     fence = f"{task}.locked_by = {step}.actor AND {task}.attempts = {step}.attempt AND {task}.lock_expires_at > now()"
     given = f"{task}.status = 'PENDING' AND {task}.attempts = 0 AND {step}.attempt = 0"
-    return f"{task}.id = {step}.task_id AND (({fence}) OR ({given}))"
+    return f"{task}.id = {step}.task_id AND (({fence}) OR ({given} AND {may_give}))"
 
 
 def event_repeats(event: str, earlier: str) -> str:
@@ -170,6 +187,9 @@ NO_RESULT = (
 )
 NO_END = "IllegalMove: a result is written with the final move of its task, and agrees with it"
 NOT_HELD = "IllegalMove: a step is remembered under the live lease of its task, which this is not"
+FOREIGN = "IllegalMove: who only enqueues names no schedule, and no batch but that of a callback enqueued with it"
+FORGED = "IllegalMove: who only enqueues signs a signal as code, or by the name of its login"
+UNDECIDED = "IllegalMove: operators decide about pauses and sign as users, and their decisions are kept; workers do not"
 NO_MOVE = "IllegalMove: an event is written with a move of its task, once, and agrees with it"
 HISTORY_DELETE = "IllegalMove: events, results and steps go with their task, not before it"
 UNFINISHED_DELETE = "IllegalMove: an unfinished task cannot be deleted; cancel it first"

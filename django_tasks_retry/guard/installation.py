@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pkgutil import iter_modules
 from typing import Any
 
+from django.conf import settings
 from django.db import connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import Model
 
-from ..errors import GuardMissing, NotMigrated
-from ..models import Task
-from .conditions import EVENT, RESULT, STEP, TASK, exists, unfinished
-from .postgresql import install_on_postgresql, missing_on_postgresql, remove_from_postgresql
+from .. import migrations
+from ..errors import GuardMissing, IllegalMove, NotMigrated
+from ..models import FlowLimit, OperatorEvent, Queue, Signal, Step, Task, TaskEvent, TaskResult
+from .conditions import RESULT, TASK, exists, unfinished
+from .constraints import dropped, restore
+from .postgresql_install import (
+    install_on_postgresql,
+    missing_on_postgresql,
+    remove_from_postgresql,
+    remove_functions,
+)
 from .sqlite import install_on_sqlite, missing_on_sqlite, remove_from_sqlite
 
 # Results beside unfinished tasks, from a time without this guard. Their tasks could never end.
@@ -23,6 +35,10 @@ def install(using: str) -> None:
     if not missing(using):
         return
     connection = connections[using]
+    if dropped(connection):
+        if connection.vendor == "sqlite":
+            remove_from_sqlite(connection)
+        restore(connection)
     with transaction.atomic(using=using):
         if connection.vendor == "sqlite":
             install_on_sqlite(connection)
@@ -33,11 +49,12 @@ def install(using: str) -> None:
 
 
 def missing(using: str) -> set[str]:
-    """The names of the triggers that are absent, disabled or of another version; and of the clock."""
+    """Return the names of triggers that are absent, disabled or of another version; of checks; and of the clock."""
     connection = connections[using]
+    checks = {name for _, name in dropped(connection)}
     if connection.vendor == "sqlite":
-        return missing_on_sqlite(connection)
-    return missing_on_postgresql(connection)
+        return checks | missing_on_sqlite(connection)
+    return checks | missing_on_postgresql(connection)
 
 
 def ensure(using: str) -> None:
@@ -63,27 +80,83 @@ def remove_before_migrate(using: str, plan: Sequence[tuple[Any, bool]] = (), **_
 
 
 def install_after_migrate(using: str, **_: Any) -> None:
-    """Receiver of `post_migrate`."""
+    """Receiver of `post_migrate`. Without our tables, functions are left of a guard that is gone."""
+    connection = connections[using]
     if is_migrated(using):
         install(using)
+    elif connection.vendor == "postgresql" and TASK not in connection.introspection.table_names():
+        remove_functions(connection)
 
 
 def is_migrated(using: str) -> bool:
     """Whether our tables are there, and of this version: another app may be migrated alone, or ours back."""
     if not router.allow_migrate_model(using, Task) or connections[using].vendor not in {"sqlite", "postgresql"}:
         return False
-    return has_tables(using) and has_columns(using)
+    return has_tables(using) and has_columns(using) and has_migrations(using)
+
+
+def has_migrations(using: str) -> bool:
+    """Whether none is to come, which may add checks. Tables that were made without migrations are of this version."""
+    label = Task._meta.app_label
+    applied = {name for app, name in MigrationRecorder(connections[using]).applied_migrations() if app == label}
+    if not applied or label in settings.MIGRATION_MODULES:
+        return True
+    return applied >= {module.name for module in iter_modules(migrations.__path__)}
+
+
+GUARDED = (Task, TaskResult, TaskEvent, Step, Signal, FlowLimit, OperatorEvent, Queue)
+"""Models whose tables and columns triggers name."""
 
 
 def has_tables(using: str) -> bool:
     connection = connections[using]
     with connection.cursor() as cursor:
-        return {TASK, RESULT, EVENT, STEP} <= set(connection.introspection.table_names(cursor))
+        return {model._meta.db_table for model in GUARDED} <= set(connection.introspection.table_names(cursor))
 
 
 def has_columns(using: str) -> bool:
-    """Not where it was migrated back to an older version, whose own guard must be installed by its own code."""
+    """Whether no column is missing. If it was migrated back, the older version installs its own guard."""
+    introspection = connections[using].introspection
+    with connections[using].cursor() as cursor:
+        for model in GUARDED:
+            found = introspection.get_table_description(cursor, model._meta.db_table)
+            if not {field.column for field in model._meta.concrete_fields} <= {column.name for column in found}:
+                return False
+    return True
+
+
+def open_for_fixture(sender: type[Model], instance: Model, using: str, *, raw: bool, **_: Any) -> None:
+    """Receiver of `pre_save`, which is raw for what a fixture holds."""
+    if not raw:
+        return
     connection = connections[using]
-    with connection.cursor() as cursor:
-        there = {column.name for column in connection.introspection.get_table_description(cursor, TASK)}
-    return there >= {field.column for field in Task._meta.concrete_fields}
+    if not connection.in_atomic_block:
+        raise IllegalMove(f"A {sender.__name__} of a fixture is loaded in a transaction only, as loaddata does.")
+    if sender._base_manager.using(using).filter(pk=instance.pk).exists():
+        raise IllegalMove(
+            f"{sender.__name__} {instance.pk} exists: a fixture adds tasks, it changes none. Load it into an empty "
+            "database, or leave the app out: dumpdata --exclude django_tasks_retry."
+        )
+    let_pass(sender, connection)
+
+
+def close_after_fixture(sender: type[Model], using: str, *, raw: bool, **_: Any) -> None:
+    """Receiver of `post_save`."""
+    if raw:
+        guard_again(sender, connections[using])
+
+
+def let_pass(model: type[Model], connection: BaseDatabaseWrapper) -> None:
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {model._meta.db_table} DISABLE TRIGGER USER")
+    else:
+        remove_from_sqlite(connection)
+
+
+def guard_again(model: type[Model], connection: BaseDatabaseWrapper) -> None:
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {model._meta.db_table} ENABLE TRIGGER USER")
+    else:
+        install_on_sqlite(connection)

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from django.db.backends.base.base import BaseDatabaseWrapper
-
-from ..clock import FUNCTION, create_clock, known_clocks
+from ..clock import FUNCTION
 from ..models import FIXED_COLUMNS
 from . import conditions
-from .archive import ARCHIVED, KNOWN, UNMOVED, families, unmoved
 from .conditions import (
+    DECISION,
     EVENT,
     EXPONENTIAL,
     FRESH,
     LARGEST,
+    LIMIT,
+    QUEUE,
     RESULT,
     REWRITTEN,
     SHAPES,
+    SIGNAL,
     SOUND_EXPIRY,
     STEP,
     TASK,
@@ -34,7 +34,7 @@ from .conditions import (
 )
 
 THIS_STATEMENT = "pg_catalog.statement_timestamp()"
-OPERATOR = re.compile(r" (=|<>|<=|>=|<|>|\|\||\+|-) ")
+OPERATOR = re.compile(r" (=|<>|<=|>=|<|>|\|\||\+|-|&) ")
 NAMED = re.compile(r"\b(rtrim|substr|length|pg_column_size|jsonb_\w+)\(")
 
 
@@ -53,6 +53,21 @@ SOUND_PAYLOAD = " AND ".join(
         SOUND_EXPIRY,
     ]
 )
+
+
+# Roles are told apart by what they are granted, so projects may name them as they like (`manage.py tasksql roles`).
+MAY_FINISH = f"pg_catalog.has_table_privilege('{{schema}}.{RESULT}', 'INSERT')"
+"""Workers and operators finish tasks; who only enqueues does not."""
+MAY_DECIDE = f"pg_catalog.has_table_privilege('{{schema}}.{QUEUE}', 'UPDATE')"
+"""Operators pause queues; workers do not."""
+
+
+def is_own(row: str) -> str:
+    """The row was written by this transaction. Visible rows of an open transaction are its own, savepoints included."""
+    low, current = f"CAST(CAST({row}.xmin AS text) AS bigint)", "pg_catalog.txid_current()"
+    # `xmin` has 32 bits: the id is the one of 64 bits that ends in them and is nearest to the current one.
+    ahead = f"((({low} - {current}) + 2147483648) & 4294967295) - 2147483648"
+    return f"pg_catalog.txid_status({current} + ({ahead})) = 'in progress'"
 
 
 def in_full(sql: str) -> str:
@@ -100,6 +115,8 @@ def postgresql_functions() -> list[str]:
     history = f"gone JOIN {{schema}}.{TASK} AS t ON t.id OPERATOR(pg_catalog.=) gone.task_id"
     return [
         new_task_function(),
+        decision_function(),
+        signal_function(),
         move_function(),
         *insert_functions(),
         refuse_if_any("dtr_guard_history", history, "TRUE", conditions.HISTORY_DELETE),
@@ -125,17 +142,41 @@ def new_task_function() -> str:
         "dtr_guard_insert",
         f"  IF ({in_full(FRESH)}) IS NOT TRUE THEN {refuse(conditions.UNFRESH)}; END IF;\n"
         f"  IF ({in_full(SOUND_PAYLOAD)}) IS NOT TRUE THEN {refuse(conditions.UNSOUND)}; END IF;\n"
-        "  RETURN NEW;",
+        f"  IF (NEW.schedule_id IS NOT NULL OR NEW.batch IS NOT NULL) AND NOT {MAY_FINISH} THEN\n"
+        f"    IF {in_full(foreign())} THEN {refuse(conditions.FOREIGN)}; END IF;\n"
+        "  END IF;\n  RETURN NEW;",
+    )
+
+
+def foreign() -> str:
+    """The batch of a callback has its id."""
+    callback = lacks(f"{HOT} AS c", f"c.id = NEW.batch AND {is_own('c')}")
+    return f"NEW.schedule_id IS NOT NULL OR {callback}"
+
+
+def decision_function() -> str:
+    return plpgsql(
+        "dtr_guard_decision",
+        f"  IF NOT {MAY_DECIDE} THEN {refuse(conditions.UNDECIDED)}; END IF;\n"
+        "  IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN RETURN OLD; END IF;\n  RETURN NEW;",
+    )
+
+
+def signal_function() -> str:
+    signed = "(NEW.actor = 'code' OR NEW.actor = CAST(CURRENT_USER AS text))"
+    return plpgsql(
+        "dtr_guard_signal",
+        f"  IF NOT {in_full(signed)} AND NOT {MAY_FINISH} THEN {refuse(conditions.FORGED)}; END IF;\n  RETURN NEW;",
     )
 
 
 def move_function() -> str:
-    told = "OLD.status, NEW.status USING ERRCODE = 'check_violation'"
+    values = "OLD.status, NEW.status USING ERRCODE = 'check_violation'"
     return plpgsql(
         "dtr_guard_move",
         f"  IF ({in_full(conditions.legal('{schema}.' + FUNCTION + '()'))}) IS NOT TRUE THEN\n"
         f"    IF {in_full(finished('OLD'))} THEN {refuse(conditions.FINAL)}; END IF;\n"
-        f"    RAISE EXCEPTION '{conditions.ILLEGAL} (% → %)', {told};\n"
+        f"    RAISE EXCEPTION '{conditions.ILLEGAL} (% → %)', {values};\n"
         "  END IF;\n  RETURN NEW;",
     )
 
@@ -150,7 +191,8 @@ def insert_functions() -> list[str]:
     is_gone = lacks(f"{ENDS} AS r", "r.task_id = NEW.task_id")
     left = f"{lacks(f'{KEPT} AS t', conditions.result_agrees('NEW', 't'))} AND NOT {is_gone}"
     no_move = lacks(f"{HOT} AS t", conditions.event_agrees("a", "t"))
-    not_held = lacks(f"{HOT} AS t", conditions.step_is_held("a", "t")).replace("now()", f"{{schema}}.{FUNCTION}()")
+    held = conditions.step_is_held("a", "t", f"({MAY_FINISH} OR {is_own('t')})")
+    not_held = lacks(f"{HOT} AS t", held).replace("now()", f"{{schema}}.{FUNCTION}()")
     return [
         refuse_if_any("dtr_guard_result", "moved AS m", no_result, conditions.NO_RESULT),
         refuse_if_any("dtr_guard_outcome_insert", "added AS a", never, conditions.NO_END),
@@ -182,7 +224,36 @@ EACH_UPDATE = "BEFORE UPDATE ON {table} FOR EACH ROW"
 FIXED_CALL = f"BEFORE UPDATE OF {', '.join(FIXED_COLUMNS)} ON {{table}} FOR EACH ROW WHEN ({REWRITTEN})"
 FINISHED_ONLY = f"BEFORE DELETE ON {{table}} FOR EACH ROW WHEN ({unfinished('OLD')})"
 
+# A circuit breaker pauses as well, and says when it will probe. All else is for operators.
+BY_BREAKER = "({0}.probe_at IS NOT NULL OR {0}.probing_since IS NOT NULL)"
+IS_PAUSED = f"({{0}}.paused_at IS NOT NULL AND NOT {BY_BREAKER})"
+PAUSED, WAS_PAUSED = IS_PAUSED.format("NEW"), IS_PAUSED.format("OLD")
+CHANGED = "NEW.paused_at IS DISTINCT FROM OLD.paused_at"
+BY_RULE = conditions.is_one_of("OLD.kind", ("schedule.skipped", "schedule.missed"))
+
 ROWS = {
+    "dtr_guard_pause": (LIMIT, f"{EACH_INSERT} WHEN ({PAUSED})", "dtr_guard_decision"),
+    "dtr_guard_pause_moved": (
+        LIMIT,
+        f"{EACH_UPDATE} WHEN ({CHANGED} AND ({PAUSED} OR {WAS_PAUSED}))",
+        "dtr_guard_decision",
+    ),
+    "dtr_guard_pause_delete": (
+        LIMIT,
+        f"BEFORE DELETE ON {{table}} FOR EACH ROW WHEN ({WAS_PAUSED})",
+        "dtr_guard_decision",
+    ),
+    "dtr_guard_user": (
+        DECISION,
+        f"{EACH_INSERT} WHEN (substr(NEW.actor, 1, 5) = 'user:')",
+        "dtr_guard_decision",
+    ),
+    "dtr_guard_decided": (
+        DECISION,
+        f"BEFORE DELETE ON {{table}} FOR EACH ROW WHEN (NOT {BY_RULE})",
+        "dtr_guard_decision",
+    ),
+    "dtr_guard_signal": (SIGNAL, EACH_INSERT, "dtr_guard_signal"),
     "dtr_guard_insert": (TASK, EACH_INSERT, "dtr_guard_insert"),
     "dtr_guard_call": (TASK, FIXED_CALL, "dtr_guard_call"),
     "dtr_guard_move": (TASK, EACH_UPDATE, "dtr_guard_move"),
@@ -242,127 +313,33 @@ def guard_version() -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def install_on_postgresql(connection: BaseDatabaseWrapper) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT quote_ident(current_schema()), current_setting('search_path')")
-        schema, search_path = cursor.fetchone()
-        kin = families(cursor)
-        # Whoever may create operators in a schema of the path must not lend them to the conditions.
-        cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
-        create(cursor, schema)
-        for parent, child in kin:
-            create_triggers(cursor, schema, child, triggers_of(parent))
-        if TASK in dict(kin):
-            create_triggers(cursor, schema, TASK, definitions(KNOWN))
-        cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
-        seal(cursor, schema)
+# A statement that names a partition does not fire the statement triggers of its parent, so each partition has its own.
+# An archive takes in only rows that stand in the table of tasks, column by column, at that moment; they never change.
+IS_SAME_ROW = "CAST(t AS record) OPERATOR(pg_catalog.*=) CAST(a AS record)"
+"""Bit by bit; the tables have the same columns in the same order."""
+
+ARCHIVED = {
+    "dtr_guard_archive": (
+        "AFTER INSERT ON {table} REFERENCING NEW TABLE AS added FOR EACH STATEMENT",
+        "dtr_guard_archive",
+    ),
+    "dtr_guard_archived": ("BEFORE UPDATE ON {table} FOR EACH ROW", "dtr_guard_archived"),
+    "dtr_guard_truncate": ("AFTER TRUNCATE ON {table} FOR EACH STATEMENT", "dtr_guard_truncate"),
+}
+"""Of each table of finished tasks: name → (when, function)."""
+
+KNOWN = {
+    "dtr_guard_known": (
+        "AFTER INSERT ON {table} REFERENCING NEW TABLE AS added FOR EACH STATEMENT",
+        "dtr_guard_known",
+    ),
+}
+"""Of the table of tasks, where there are such tables: its primary key does not know the ids in them, but results do."""
+
+UNMOVED = "IllegalMove: history takes in a finished task as it is, and from the table of tasks alone"
 
 
-def guard_parent(cursor: Any, table: str) -> None:
-    """For a table that takes the place of another one. In a transaction."""
-    guard_table(cursor, table, {name: sql for name, (its, sql) in postgresql_triggers().items() if its == table})
-
-
-def guard_known_ids(cursor: Any) -> None:
-    """For the table of tasks, once some are elsewhere. In a transaction."""
-    guard_table(cursor, TASK, definitions(KNOWN))
-
-
-def guard_child(cursor: Any, parent: str, child: str) -> None:
-    """For a new partition, or a new table of finished tasks. In a transaction."""
-    guard_table(cursor, child, triggers_of(parent))
-
-
-def guard_table(cursor: Any, table: str, triggers: Mapping[str, str]) -> None:
-    cursor.execute("SELECT quote_ident(current_schema()), current_setting('search_path')")
-    schema, search_path = cursor.fetchone()
-    cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
-    create_triggers(cursor, schema, table, triggers)
-    cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
-
-
-def seal(cursor: Any, schema: str, tables: Collection[str] = ()) -> None:
-    """Write on each trigger what it must be; on those of some tables, or on all."""
-    for table, name, text, comment in postgresql_seals(cursor):
-        if name in {*ROWS, *ARCHIVED, *KNOWN} and text != comment and (not tables or table in tables):
-            cursor.execute(f"COMMENT ON TRIGGER {name} ON {schema}.\"{table}\" IS '{text}'")
-
-
-def remove_from_postgresql(connection: BaseDatabaseWrapper) -> None:
-    with connection.cursor() as cursor:
-        there = set(connection.introspection.table_names(cursor))
-        for name, (table, _) in postgresql_triggers().items():
-            if table in there:
-                cursor.execute(f'DROP TRIGGER IF EXISTS {name} ON "{table}"')
-
-
-def create(cursor: Any, schema: str) -> None:
-    cursor.execute(create_clock(f"{schema}."))
-    for sql in postgresql_functions():
-        cursor.execute(sql.format(schema=schema))
-    for name, (table, sql) in postgresql_triggers().items():
-        create_triggers(cursor, schema, table, {name: sql})
-
-
-def create_triggers(cursor: Any, schema: str, table: str, triggers: Mapping[str, str]) -> None:
-    for name, sql in triggers.items():
-        qualified = f'{schema}."{table}"'
-        cursor.execute(f"DROP TRIGGER IF EXISTS {name} ON {qualified}")
-        cursor.execute(sql.format(schema=schema, table=qualified))
-
-
-def missing_on_postgresql(connection: BaseDatabaseWrapper) -> set[str]:
-    with connection.cursor() as cursor:
-        sealed = {(table, name) for table, name, seal, comment in postgresql_seals(cursor) if seal == comment}
-        clock = set() if clock_is_whole(cursor) else {FUNCTION}
-        kin = families(cursor)
-    absent = {name for name, (table, *_) in ROWS.items() if (table, name) not in sealed}
-    return clock | absent | {f"{name} on {child}" for child, name in required(kin) - sealed}
-
-
-def required(kin: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Child and trigger, those for each row included."""
-    of_table = {parent: [name for name, (table, *_) in ROWS.items() if table == parent] for parent, _ in kin}
-    needed = {(child, name) for parent, child in kin for name in (ARCHIVED if parent == TASK else of_table[parent])}
-    return needed | ({(TASK, name) for name in KNOWN} if TASK in dict(kin) else set())
-
-
-# By what a trigger does, not by how the server prints it: that changes with search_path, with its version, and once it
-# was dumped and restored, by which brackets and casts it writes.
-SEALS = r"""
-SELECT c.relname, t.tgname, %s || ':' || md5(concat_ws(
-        '|', t.tgtype, t.tgoldtable, t.tgnewtable, t.tgdeferrable, t.tginitdeferred,
-        (SELECT string_agg(a.attname, ',' ORDER BY a.attname)
-            FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (t.tgattr::int2[])),
-        regexp_replace(
-            substring(pg_get_triggerdef(t.oid) FROM ' WHEN \((.*)\) EXECUTE '), '::[a-z ]+(\[\])?|[()\s]', '', 'g'
-        ),
-        p.proname, p.prosrc, p.provolatile, p.proconfig, p.prosecdef, l.lanname
-    )), obj_description(t.oid, 'pg_trigger')
-FROM pg_trigger t
-JOIN pg_class c ON c.oid = t.tgrelid
-JOIN pg_proc p ON p.oid = t.tgfoid
-JOIN pg_language l ON l.oid = p.prolang
-WHERE c.relnamespace = quote_ident(current_schema())::regnamespace
-    AND (NOT t.tgisinternal OR t.tgparentid <> 0) AND t.tgenabled IN ('O', 'A')
-"""
-CLOCK = """
-SELECT p.prosrc
-FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
-WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname = %s AND p.pronargs = 0
-    AND p.prorettype = 'timestamptz'::regtype AND l.lanname = 'sql' AND p.provolatile = 's'
-    AND p.proconfig IS NULL AND NOT p.prosecdef
-"""
-
-
-def postgresql_seals(cursor: Any) -> list[tuple[str, str, str, str | None]]:
-    """Table and name of each trigger that is on, the seal it should bear, and its comment, where the seal is kept."""
-    cursor.execute(SEALS, [guard_version()])
-    return list(cursor.fetchall())
-
-
-def clock_is_whole(cursor: Any) -> bool:
-    """Whether the queue's clock is there and tells the server's time, or what this process has shifted it to."""
-    cursor.execute(CLOCK, [FUNCTION])
-    found = cursor.fetchone()
-    return found is not None and found[0] in known_clocks()
+def unmoved() -> str:
+    same = f"t.id OPERATOR(pg_catalog.=) a.id AND {IS_SAME_ROW}"
+    missing = f"(SELECT TRUE FROM ONLY {{schema}}.{TASK} AS t WHERE {same} LIMIT 1) IS NULL"  # noqa: S608
+    return f"EXISTS (SELECT 1 FROM added AS a WHERE {missing})"  # noqa: S608 - names of our own

@@ -105,6 +105,10 @@ CLEAR = f"DELETE FROM {RESULT} WHERE task_id = NEW"  # noqa: S608 - names of our
 TAKEN = f"t.id <> NEW.id AND t.queue = NEW.queue AND t.unique_key = NEW.unique_key AND {unfinished('t')}"
 
 
+GIVEN_ID = "id = NEW.id AND NEW.id > 0"
+"""Before a row is written, the id that SQLite will choose reads -1: a row with that id must not pass for the same."""
+
+
 def on_tasks() -> list[tuple[str, str]]:
     illegal = f"NOT {finished('OLD')} AND ({conditions.legal(FUNCTION + '()')}) IS NOT TRUE"
     no_result = f"{finished('NEW')} AND NOT {exists(f'{RESULT} AS r', conditions.result_agrees('r', 'NEW'))}"
@@ -178,7 +182,7 @@ def on_results() -> list[tuple[str, str]]:
 
 def on_events() -> list[tuple[str, str]]:
     repeats = exists(f"{EVENT} AS e", conditions.event_repeats("NEW", "e"))
-    refused = f"NOT {IS_TOLD.about('NEW')} OR {repeats} OR {exists(EVENT, 'id = NEW.id')}"
+    refused = f"NOT {IS_TOLD.about('NEW')} OR {repeats} OR {exists(EVENT, GIVEN_ID)}"
     kept = f"{IS_KEPT.about('OLD')} AND NOT {FLUSHING}"
     return [
         refusal("dtr_guard_event_insert", f"INSERT ON {EVENT}", refused, conditions.NO_MOVE),
@@ -188,7 +192,7 @@ def on_events() -> list[tuple[str, str]]:
 
 
 def on_steps() -> list[tuple[str, str]]:
-    replaced = exists(STEP, "id = NEW.id OR (task_id = NEW.task_id AND name = NEW.name)")
+    replaced = exists(STEP, f"({GIVEN_ID}) OR (task_id = NEW.task_id AND name = NEW.name)")
     kept = f"{IS_KEPT.about('OLD')} AND NOT {FLUSHING}"
     return [
         refusal("dtr_guard_step_insert", f"INSERT ON {STEP}", f"NOT {IS_HELD.about('NEW')}", conditions.NOT_HELD),

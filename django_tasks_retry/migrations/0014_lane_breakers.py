@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-import django_tasks_retry.instants
+import django_tasks_retry.utc
 
 
 class Migration(migrations.Migration):
@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
             name="LaneStat",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("minute", django_tasks_retry.instants.InstantField(verbose_name="minute")),
+                ("minute", django_tasks_retry.utc.InstantField(verbose_name="minute")),
                 ("lane", models.CharField(max_length=100, verbose_name="lane")),
                 ("completed", models.PositiveIntegerField(default=0, verbose_name="completed")),
                 ("failed", models.PositiveIntegerField(default=0, verbose_name="failed")),

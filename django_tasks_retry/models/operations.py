@@ -1,4 +1,4 @@
-"""What stands around the tasks: queues, workers, statistics, and what operators decided."""
+"""Rows around the tasks: queues, workers, statistics, and decisions of operators."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from ..instants import InstantField
-from ..querysets import QueueManager
+from ..utc import InstantField
+from .querysets import QueueManager
 from .tasks import MAX_LENGTHS
 
 
 class Queue(models.Model):
-    """What operators decided about a queue. A queue without a row is simply running."""
+    """Decisions of operators about a queue. A queue without a row is running."""
 
     name = models.CharField(_("name"), max_length=MAX_LENGTHS["queue"], primary_key=True)
     paused_at = InstantField(_("paused at"), null=True)
@@ -130,7 +130,7 @@ class TaskTotal(Histograms):
 
 
 class OperatorEvent(models.Model):
-    """What was decided about a queue, a worker or a schedule: by an operator, or by the queue's rules. Append-only."""
+    """A decision about a queue, a worker or a schedule, by an operator or by the queue's rules. Append-only."""
 
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(_("kind"), max_length=24)

@@ -10,10 +10,10 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
 from .. import registry
-from ..instants import InstantField
-from ..querysets import ScheduleManager
 from ..rules.names import path_of
 from ..rules.schedules.timing import LONGEST_EXPRESSION, Timing
+from ..utc import InstantField
+from .querysets import ScheduleManager
 from .tasks import LONGEST, MAX_LENGTHS, check, in_range
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ OVERLAPS = [("skip", _("skip")), ("queue", pgettext_lazy("overlap of runs", "que
 SOURCES = [("code", _("code")), ("settings", _("settings")), ("database", _("database"))]
 OUTCOMES = [("enqueued", _("enqueued")), ("skipped", _("skipped")), ("missed", _("missed"))]
 TIMING_COLUMNS = ("cron", "every", "timezone", "starts_at", "ends_at")
-"""What decides when it runs. A change of any of them counts from now."""
+"""Columns that decide when it runs. A change of any of them counts from now."""
 
 
 class Schedule(models.Model):
@@ -52,8 +52,8 @@ class Schedule(models.Model):
         _("overlap"), max_length=5, choices=OVERLAPS, default="skip",
         help_text=_("While the previous run has not finished: skip the slot, queue it behind that run, or allow both."),
     )  # fmt: skip
-    late = models.FloatField(
-        _("late"), null=True, blank=True,
+    misfire_grace = models.FloatField(
+        _("late"), null=True, blank=True, db_column="late",
         help_text=_("Seconds after which a slot that could not be enqueued is given up. Empty: never."),
     )  # fmt: skip
     starts_at = InstantField(_("starts at"), null=True, blank=True)
@@ -85,7 +85,10 @@ class Schedule(models.Model):
                 "schedule_has_one_timing",
                 (Q(cron="") & Q(every__gte=1, every__lte=LONGEST)) | (~Q(cron="") & Q(every__isnull=True)),
             ),
-            check("schedule_late_in_range", Q(late__isnull=True) | Q(late__gte=0, late__lte=LONGEST)),
+            check(
+                "schedule_late_in_range",
+                Q(misfire_grace__isnull=True) | Q(misfire_grace__gte=0, misfire_grace__lte=LONGEST),
+            ),
             check("schedule_times_in_range", in_range("starts_at", "ends_at", "anchor", "next_at", "last_at")),
         ]
         indexes = [
@@ -100,7 +103,7 @@ class Schedule(models.Model):
 
     @property
     def task(self) -> registry.AnyTask | None:
-        """The task it calls; None where this process does not know it."""
+        """The task it calls; None if this process does not know it."""
         return registry.find(self.func_path)
 
     @task.setter
@@ -113,20 +116,20 @@ class Schedule(models.Model):
 
     @property
     def is_editable(self) -> bool:
-        """What stands in code is edited there."""
+        """Whether it may be edited here: schedules of code are edited there."""
         return self.source == "database"
 
     def pause(self, *, by: Any = None, reason: str = "") -> None:
         """Enqueue nothing until it is resumed."""
-        from ..taskqueue import pause_schedule
+        from ..taskqueue import pause
 
-        pause_schedule(self.name, by=by, reason=reason, backend=self.backend)
+        pause(self.name, kind="schedule", by=by, reason=reason, backend=self.backend)
 
     def resume(self, *, by: Any = None, reason: str = "") -> None:
         """Go on with the next slot; nothing is enqueued for the past."""
-        from ..taskqueue import resume_schedule
+        from ..taskqueue import resume
 
-        resume_schedule(self.name, by=by, reason=reason, backend=self.backend)
+        resume(self.name, kind="schedule", by=by, reason=reason, backend=self.backend)
 
     def run_now(self, *, by: Any = None, reason: str = "") -> Task:
         """Enqueue its call once, beside the plan."""

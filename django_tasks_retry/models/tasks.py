@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Length
 from django.db.models.lookups import GreaterThan, GreaterThanOrEqual, LessThan
 from django.utils.translation import gettext_lazy as _
 
-from ..instants import InstantField
-from ..querysets import TaskManager, Unfinished
+from ..rules.schedules.timing import LATEST as LATEST_SLOT
 from ..rules.status import FINISHED, Status
-from ..rules.transitions import SUSPECT
+from ..rules.transitions import POISON_AFTER
+from ..utc import InstantField
+from .querysets import TaskManager, Unfinished
 
 STATUS_CHOICES = [
     (Status.PENDING.value, _("Pending")),
@@ -49,7 +49,7 @@ MAX_LENGTHS = {
 }  # fmt: skip
 
 
-EARLIEST, LATEST = "1900-01-01", "9100-01-01"
+EARLIEST, LATEST = "1900-01-01", f"{LATEST_SLOT:%Y-%m-%d}"
 """Texts, which both databases compare with a time as it is stored."""
 
 LONGEST = 1e9
@@ -110,7 +110,7 @@ class Task(models.Model):
     follows = models.ForeignKey(
         "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="followers"
     )
-    # Where it stands in line.
+    # Its place in the queue.
     queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
     priority = models.SmallIntegerField(_("priority"), default=0)
     eta = InstantField(_("not before"))
@@ -152,7 +152,7 @@ class Task(models.Model):
     """Seconds from now, of a task that is yet to be written and has no eta of its own."""
 
     conflict: Any = None
-    """The `Conflict` of a task that is yet to be written: what it wants where its unique key is taken."""
+    """The `Conflict` of a task that is yet to be written: what it wants if its unique key is taken."""
 
     expires_in: float | None = None
     """Seconds from now, of a task that is yet to be written, after which it expires."""
@@ -235,7 +235,7 @@ class Task(models.Model):
             ),
             models.Index(
                 name="dtr_suspects", fields=["eta"],
-                condition=Q(crashes__gte=SUSPECT, finished_at__isnull=True, locked_by__isnull=True),
+                condition=Q(crashes__gte=POISON_AFTER, finished_at__isnull=True, locked_by__isnull=True),
             ),
             models.Index(name="dtr_series", fields=["func_path", "id"], condition=Unfinished & Q(interval__gt=0)),
             models.Index(name="dtr_runs", fields=["run_id", "id"], condition=~Q(run_id=F("id"))),
@@ -272,83 +272,23 @@ class Task(models.Model):
         """Attempts spent; refunds not counted."""
         return self.attempts - self.refunds
 
-    @property
-    def attempts_left(self) -> int:
-        return self.max_attempts - self.spent
+    def delete(self, using: str | None = None, **_: Any) -> tuple[int, dict[str, int]]:  # type: ignore[override]
+        """Delete this finished task with its result, events and steps."""
+        rows = Task.objects.using(using) if using or self._state.db is None else Task.objects.using(self._state.db)
+        done: tuple[int, dict[str, int]] = rows.filter(pk=self.pk).delete()
+        return done
 
     def cancel(self, *, by: Any = None, reason: str = "") -> None:
-        """Cancel this task, pending or running; IllegalMove where it has finished."""
+        """Cancel this task, pending or running. Raises IllegalMove if it has finished."""
         from ..taskqueue import cancel_one
 
         cancel_one(self, by=by, reason=reason)
 
     def retry(self, *, by: Any = None, reason: str = "", resume: bool = False) -> Task:
-        """Do this finished task again: a new task with the same call; IllegalMove where it has not finished.
+        """Do this finished task again: a new task with the same call. Raises IllegalMove if it has not finished.
 
         With `resume` it goes on from the steps that this one remembered.
         """
         from ..taskqueue import retry_one
 
         return retry_one(self, by=by, reason=reason, resume=resume)
-
-
-class TaskResult(models.Model):
-    """How a task ended. Exactly one for each finished task, written in the transaction that finished it."""
-
-    task = models.OneToOneField(Task, models.DO_NOTHING, primary_key=True, db_constraint=False, related_name="outcome")
-    status = models.CharField(_("status"), max_length=9, choices=STATUS_CHOICES)
-    result = models.JSONField(_("result"), null=True)
-    error = models.JSONField(_("error"), null=True)
-    attempts = models.PositiveIntegerField(_("attempts"))
-    last_attempt_at = InstantField(_("last attempt at"), null=True)
-    finished_at = InstantField(_("finished at"))
-
-    class Meta:
-        verbose_name = _("task result")
-        verbose_name_plural = _("task results")
-        default_permissions = ("view",)
-        constraints = [
-            check("result_is_final", IS_FINISHED),
-            check("result_without_error", ~IS_SUCCESS | Q(error__isnull=True)),
-            check("result_times_in_range", in_range("last_attempt_at", "finished_at")),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.status} {self.task_id}"
-
-
-class TaskEvent(models.Model):
-    """One thing that happened to a task. Append-only."""
-
-    id = models.BigAutoField(primary_key=True)
-    # No constraint in the database: checking it costs more than writing the event.
-    task = models.ForeignKey(Task, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="events")
-    kind = models.CharField(_("kind"), max_length=20)
-    ts = InstantField(_("time"))
-    attempt = models.PositiveIntegerField(_("attempt"))
-    actor = models.CharField(_("actor"), max_length=160)
-    data = models.JSONField(_("data"), default=dict, encoder=DjangoJSONEncoder)
-
-    class Meta:
-        verbose_name = _("task event")
-        verbose_name_plural = _("task events")
-        default_permissions = ("view",)
-        ordering = ["id"]
-        # The same is told once. It finds the events of a task, too, and PostgreSQL keeps no other index on them.
-        constraints = [models.UniqueConstraint(name="dtr_event_once", fields=["task", "attempt", "kind", "ts"])]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.task_id}"
-
-    @property
-    def payload(self) -> dict[str, Any]:
-        """The event as a whole, as a consumer outside this database would want it."""
-        return {
-            "ts": self.ts,
-            "task_id": self.task_id,
-            "run_id": self.task.run_id,
-            "actor": self.actor,
-            "attempt": self.attempt,
-            "max_attempts": self.task.max_attempts,
-            **self.data,
-        }

@@ -1,1 +1,1 @@
-"""The contract as pure values and functions: no database, no settings, no clock, no chance."""
+"""Pure values and functions: no database, no settings. Time and chance are arguments."""

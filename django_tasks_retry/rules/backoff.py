@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..durations import TEN_YEARS, checked_number
 from ..errors import InvalidPolicy
 from .names import path_of
 
 BackoffFunction: TypeAlias = Callable[[BaseException, Any], float | None]
-MAX_DELAY = 10 * 366 * 86400.0
+MAX_DELAY = TEN_YEARS
 
 
 def bounded_delay(seconds: float) -> float:
@@ -49,7 +50,7 @@ class Exponential:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class FixedDelays:
     """Fixed delays; past the end of the list the last one repeats."""
 
     delays: tuple[float, ...]
@@ -58,10 +59,8 @@ class Schedule:
         if not self.delays:
             raise InvalidPolicy("backoff=[]: a schedule needs at least one delay. For no retries use max_attempts=1.")
         for delay in self.delays:
-            if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= MAX_DELAY:
-                raise InvalidPolicy(
-                    f"backoff={list(self.delays)!r}: {delay!r} is not a number of seconds, zero or more."
-                )
+            wrong = f"backoff={list(self.delays)!r}: {delay!r} is not a number of seconds, zero or more."
+            checked_number(delay, InvalidPolicy(wrong))
 
     def delay(self, spent: int, _chance: float) -> float:
         return float(self.delays[min(spent, len(self.delays)) - 1])
@@ -74,16 +73,16 @@ class Custom:
     path: str
 
 
-Backoff: TypeAlias = Exponential | Schedule | Custom
+Backoff: TypeAlias = Exponential | FixedDelays | Custom
 BackoffLike: TypeAlias = Backoff | BackoffFunction | Sequence[float]
 
 
 def as_backoff(value: BackoffLike) -> Backoff:
     """Read what a user may give as `backoff`."""
-    if isinstance(value, Exponential | Schedule | Custom):
+    if isinstance(value, Exponential | FixedDelays | Custom):
         return value
     if isinstance(value, list | tuple):
-        return Schedule(tuple(value))
+        return FixedDelays(tuple(value))
     if callable(value):
         path = path_of(value)
         if "<" in path:
@@ -99,7 +98,7 @@ def to_json(backoff: Backoff | None) -> Any:
     match backoff:
         case None:
             return None
-        case Schedule(delays):
+        case FixedDelays(delays):
             return list(delays)
         case Exponential(base, factor, cap, jitter):
             return {"base": base, "factor": factor, "cap": cap, "jitter": jitter}
@@ -108,13 +107,13 @@ def to_json(backoff: Backoff | None) -> Any:
 
 
 def from_json(stored: Any) -> Backoff | None:
-    """What a row holds; InvalidPolicy where it is none of the forms above, as a later version may write them."""
+    """Read the backoff of a row. Raises InvalidPolicy for a form of a later version."""
     try:
         match stored:
             case None:
                 return None
             case list():
-                return Schedule(tuple(stored))
+                return FixedDelays(tuple(stored))
             case {"function": str(path)}:
                 return Custom(path)
             case dict():
@@ -126,8 +125,8 @@ def from_json(stored: Any) -> Backoff | None:
 
 def default_max_attempts(backoff: Backoff | None, otherwise: int) -> int:
     """A schedule is spent completely: three delays lie between four attempts."""
-    return len(backoff.delays) + 1 if isinstance(backoff, Schedule) else otherwise
+    return len(backoff.delays) + 1 if isinstance(backoff, FixedDelays) else otherwise
 
 
 def has_unreachable_delays(backoff: Backoff | None, max_attempts: int) -> bool:
-    return isinstance(backoff, Schedule) and max_attempts < len(backoff.delays) + 1
+    return isinstance(backoff, FixedDelays) and max_attempts < len(backoff.delays) + 1

@@ -1,7 +1,12 @@
-"""A failed attempt, captured as bounded text. Capturing never fails, whatever the exception does."""
+"""A failed attempt as bounded text, the frames of its traceback, and the fingerprint by which failures are grouped.
+
+Capturing never fails, whatever the exception does.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +38,7 @@ PERMANENT = frozenset({Code.ABORTED, Code.BAD_ARGUMENTS, Code.RESULT_NOT_SERIALI
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What is recorded of an exception: text only, bounded, storable in either database."""
+    """The record of an exception: text only, bounded, storable in either database."""
 
     message: str
     code: Code
@@ -82,3 +87,93 @@ def code_of(error: BaseException) -> Code:
     if issubclass(type(error), UnstorableResult):
         return Code.RESULT_NOT_SERIALIZABLE
     return Code.ABORTED if issubclass(type(error), Abort) else Code.EXCEPTION
+
+
+FRAME = re.compile(r'^[ |+-]*File "(?P<file>[^"\n]*)", line (?P<line>\d+)(?:, in (?P<function>[^\n]*))?$', re.MULTILINE)
+LIBRARIES = re.compile(
+    r"^<|[/\\](?:site|dist)-packages[/\\]|/lib(?:64)?/python\d(?:\.\d+)?/|[/\\]Lib[/\\]|[/\\]django_tasks_retry[/\\]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    file: str
+    line: int
+    function: str
+    source: str = ""
+
+    @property
+    def is_project(self) -> bool:
+        """False for the standard library, installed packages and the queue itself."""
+        return LIBRARIES.search(self.file) is None
+
+    @property
+    def short_file(self) -> str:
+        """The file within its package: what stays the same from host to host."""
+        return "/".join(re.split(r"[/\\]", self.file)[-2:])
+
+
+def frames_of(traceback: str) -> list[Frame]:
+    """Outermost first, as Python prints them."""
+    found = list(FRAME.finditer(traceback))
+    ends = [match.start() for match in found][1:] + [len(traceback)] * bool(found)
+    return [
+        Frame(match["file"], int(match["line"][:9]), match["function"] or "", source_in(traceback[match.end() : end]))
+        for match, end in zip(found, ends, strict=True)
+    ]
+
+
+def source_in(text: str) -> str:
+    """The lines that Python prints below a frame: indented deeper than the word File."""
+    lines = text.split("\n")[1:]
+    kept = []
+    for line in lines:
+        if not line.startswith("    "):
+            break
+        kept.append(line.strip())
+    return "\n".join(line for line in kept if line.strip("~^ "))
+
+
+def innermost_project_frame(frames: list[Frame]) -> Frame | None:
+    """Return the innermost frame of the project; if there is none, the innermost of all."""
+    ours = [frame for frame in frames if frame.is_project]
+    return (ours or frames)[-1] if frames else None
+
+
+LOOKED_AT = 400
+"""Characters of a message that tell failures apart; what differs further on is detail."""
+
+QUOTED = re.compile(r"'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"|`[^`\n]{0,200}`")
+NAMES_OF_CODE = re.compile(
+    r"\b(?:arguments?|attribute|module named|import name|column|relation|constraint):? "
+    r"(?:(?:, | and |, and )?(?P<quote>['\"])[A-Za-z_][\w.]{0,99}(?P=quote))+"
+)
+"""Quoted words that name something of the program, as Python and PostgreSQL say it: they tell failures apart."""
+
+IDS = re.compile(r"\b(?=[0-9a-f-]*\d)[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b|\b[\w.+-]+@[\w-]+\.[\w.-]+|\b0x[0-9a-f]+\b", re.I)
+NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
+
+
+def general(message: str) -> str:
+    """Return the message without the parts that differ from call to call."""
+    text = message[:LOOKED_AT]
+    kept = [match.span() for match in NAMES_OF_CODE.finditer(text)]
+    text = QUOTED.sub(lambda quoted: quoted.group() if is_within(quoted.span(), kept) else "<…>", text)
+    for pattern, sign in ((IDS, "<id>"), (NUMBERS, "#")):
+        text = pattern.sub(sign, text)
+    return " ".join(text.split())
+
+
+def is_within(part: tuple[int, int], spans: list[tuple[int, int]]) -> bool:
+    return any(start <= part[0] and part[1] <= end for start, end in spans)
+
+
+def fingerprint(exception: str, code: str, message: str, traceback: str) -> str:
+    """Return sixteen hexadecimal digits: failures with the same exception, place in the project and message share them.
+
+    Ids and numbers in the message do not count.
+    """
+    frame = innermost_project_frame(frames_of(traceback))
+    place = f"{frame.short_file}:{frame.function}" if frame else ""
+    text = "\n".join([exception or code, place, general(message)])
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()

@@ -10,7 +10,7 @@ SHORT_ID_LENGTH = 18
 
 
 def path_of(function: Callable[..., Any]) -> str:
-    """Where a function stands. Objects that merely can be called, such as partials, have no place: `<partial>`."""
+    """Return the dotted path of a function. Other callables, such as partials, have none: `<partial>`."""
     name = getattr(function, "__qualname__", f"<{type(function).__name__}>")
     return f"{getattr(function, '__module__', None)}.{name}"
 

@@ -14,12 +14,13 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from ..errors import InvalidPayload, TaskCancelled, TaskTimeout
+from ..errors import InvalidCall, InvalidPayload, TaskCancelled, TaskTimeout
 from .names import name_of
+from .redact import redact_text
 
 MAX_DEPTH = 64
 MOST_BYTES = 16 * 1024 * 1024
-"""Of any value; the options set lower limits."""
+"""The limit of any value; the options set lower ones."""
 EVERYTHING = slice(None)
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 MOST_GROWTH = 10
@@ -52,14 +53,14 @@ def too_large(what: str, limit: int) -> InvalidPayload:
 
 
 Place: TypeAlias = "str | tuple[Place, int | str]"
-"""A name, or an index or key of another place: put into words only where something is wrong there."""
+"""A name, or an index or key of another place: put into words only if something is wrong there."""
 
 
-def told(where: Place) -> str:
+def path_text(where: Place) -> str:
     if isinstance(where, str):
         return where
     whole, part = where
-    return f"{told(whole)}[{short(part)!r}]" if isinstance(part, str) else f"{told(whole)}[{part}]"
+    return f"{path_text(whole)}[{short(part)!r}]" if isinstance(part, str) else f"{path_text(whole)}[{part}]"
 
 
 def canonical(value: Any, where: Place, budget: Budget | None = None, depth: int = 0) -> Any:
@@ -68,7 +69,7 @@ def canonical(value: Any, where: Place, budget: Budget | None = None, depth: int
     What it is by its built-in class counts, whatever a subclass makes of it; the work is bounded by the budget.
     """
     form = FORMS.get(type(value)) or form_of(value, where)
-    return form(value, where, budget or Budget(MOST_BYTES, told(where)), depth)
+    return form(value, where, budget or Budget(MOST_BYTES, path_text(where)), depth)
 
 
 Form: TypeAlias = Callable[[Any, Place, Budget, int], Any]
@@ -85,7 +86,7 @@ def form_of(value: Any, where: Place) -> Form:
             return canonical_mapping
     name = name_of(kind)
     raise InvalidPayload(
-        f"Unsupported type: {told(where)} is {article(name)} {name}, which is not JSON. {instead_of(kind)}"
+        f"Unsupported type: {path_text(where)} is {article(name)} {name}, which is not JSON. {instead_of(kind)}"
     )
 
 
@@ -102,7 +103,7 @@ INSTEAD: dict[type, str] = {
     Enum: "Pass its value.",
     PurePath: "Pass str(value).",
 }
-"""What to pass in the place of common values that are not JSON; `datetime` before `date`, which it is derived from."""
+"""Advice for common values that are not JSON; `datetime` before `date`, which it is derived from."""
 
 
 def instead_of(kind: type) -> str:
@@ -133,7 +134,9 @@ def own_code(where: Place) -> Iterator[None]:
         raise
     except Exception as error:
         kind = name_of(type(error))
-        raise InvalidPayload(f"{told(where)} cannot be read: its own code raised {kind}. Pass plain data.") from error
+        raise InvalidPayload(
+            f"{path_text(where)} cannot be read: its own code raised {kind}. Pass plain data."
+        ) from error
 
 
 def canonical_constant(value: Any, _where: Place, budget: Budget, _depth: int) -> Any:
@@ -149,7 +152,7 @@ def canonical_text(text: str, where: Place, budget: Budget, _depth: int) -> str:
 def canonical_int(number: int, where: Place, budget: Budget, _depth: int) -> int:
     bits = int.bit_length(number)
     if bits > 4096:
-        raise InvalidPayload(f"{told(where)} is an integer of {bits} bits; at most 4096 can be stored.")
+        raise InvalidPayload(f"{path_text(where)} is an integer of {bits} bits; at most 4096 can be stored.")
     budget.spend(bits * 3 // 10 or 1)
     return int.__int__(number)
 
@@ -157,7 +160,7 @@ def canonical_int(number: int, where: Place, budget: Budget, _depth: int) -> int
 def canonical_float(number: float, where: Place, budget: Budget, depth: int) -> float | int:
     number = float.__float__(number)
     if not math.isfinite(number):
-        raise InvalidPayload(f"{told(where)} is {number!r}, which JSON cannot express. Pass None or a string.")
+        raise InvalidPayload(f"{path_text(where)} is {number!r}, which JSON cannot express. Pass None or a string.")
     # PostgreSQL's jsonb gives a float written with an exponent back as an integer, and knows no negative zero.
     if abs(number) >= 1e16:
         return canonical_int(int(number), where, budget, depth)
@@ -187,7 +190,7 @@ def canonical_object(value: dict[Any, Any], where: Place, budget: Budget, depth:
     try:
         pairs = list(dict.items(value))  # in one step, for other threads may be filling the dictionary
     except RuntimeError as error:
-        raise InvalidPayload(f"{told(where)} was changed while it was read. Return a copy of it.") from error
+        raise InvalidPayload(f"{path_text(where)} was changed while it was read. Return a copy of it.") from error
     items = {checked_key(key, where, budget): item for key, item in pairs}
     # The order in which PostgreSQL's jsonb keeps keys, so that SQLite gives back the same.
     ordered = sorted(items, key=lambda key: (len(key.encode()), key.encode())) if len(items) > 1 else items
@@ -206,20 +209,23 @@ def canonical_mapping(value: Mapping[Any, Any], where: Place, budget: Budget, de
 
 def check_depth(where: Place, depth: int) -> None:
     if depth == MAX_DEPTH:
-        raise InvalidPayload(f"{told(where)} is nested deeper than {MAX_DEPTH} levels. Pass a flatter value or an id.")
+        raise InvalidPayload(
+            f"{path_text(where)} is nested deeper than {MAX_DEPTH} levels. Pass a flatter value or an id."
+        )
 
 
 def checked_key(key: Any, where: Place, budget: Budget) -> str:
     if type(key) is str and not UNSTORABLE.search(key):
         budget.spend(len(key) + 2)
         return key
-    place = f"a key of {told(where)}"
+    place = f"a key of {path_text(where)}"
     if not issubclass(type(key), str):
         with own_code(place):
             shown = short(repr(key))
         name = name_of(type(key))
         raise InvalidPayload(
-            f"{told(where)} has the key {shown}, {article(name)} {name}. JSON keys are strings: convert it with str()."
+            f"{path_text(where)} has the key {shown}, {article(name)} {name}. "
+            "JSON keys are strings: convert it with str()."
         )
     return canonical_text(key, place, budget, 0)
 
@@ -229,14 +235,21 @@ def short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
+def checked_name(name: object, field: str, longest: int, refusal: type[Exception] = InvalidCall) -> str:
+    """Return the name, if a database can store it in so many characters."""
+    if not isinstance(name, str) or not 1 <= len(name) <= longest:
+        raise refusal(f"{field}={name!r:.140}: give a text of 1 to {longest} characters.")
+    return checked_text(name, field)
+
+
 def checked_text(text: str, where: Place) -> str:
     bad = UNSTORABLE.search(text)
     if bad:
         raise InvalidPayload(
-            f"{told(where)} holds the character U+{ord(bad.group()):04X} at position {bad.start()}, "
+            f"{path_text(where)} holds the character U+{ord(bad.group()):04X} at position {bad.start()}, "
             "which a database cannot store. Remove it, or encode the bytes as base64."
         )
-    return str.__str__(text)  # the text itself, also where it is the member of an enumeration
+    return str.__str__(text)  # the text itself, also if it is the member of an enumeration
 
 
 # `bool` before `int`, which it is derived from.
@@ -284,8 +297,8 @@ def storable(text: str) -> str:
 
 
 def noted(text: str) -> str:
-    """A remark of a person or of code, as it can be stored."""
-    return clip(storable(text), 2048)
+    """Return a remark of a person or of code as it is stored: without secrets, and cut."""
+    return clip(storable(redact_text(text)), 2048)
 
 
 def clip(text: str, limit: int, cut: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""What a task says about its own retries: the policy that `@retry` attaches to its function."""
+"""The retry policy that `@retry` attaches to a function, and its verdict on a failed attempt."""
 
 from __future__ import annotations
 
@@ -8,9 +8,20 @@ from datetime import timedelta
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
-from ..durations import as_seconds
+from ..durations import MORE_THAN_ZERO, as_seconds, checked_number, in_seconds
 from ..errors import Abort, InvalidPolicy, Retry, Snooze
-from .backoff import MAX_DELAY, Backoff, BackoffFunction, BackoffLike, as_backoff, default_max_attempts
+from .backoff import (
+    Backoff,
+    BackoffFunction,
+    BackoffLike,
+    Custom,
+    Exponential,
+    FixedDelays,
+    as_backoff,
+    bounded_delay,
+    default_max_attempts,
+)
+from .failure import PERMANENT, Code
 
 F = TypeVar("F", bound=Callable[..., Any])
 ExceptionClasses = tuple[type[BaseException], ...]
@@ -18,21 +29,14 @@ ExceptionClasses = tuple[type[BaseException], ...]
 POLICY_ATTRIBUTE = "retry_policy"
 
 
-def read_timeout(timeout: float | timedelta) -> float:
-    try:
-        return as_seconds(timeout)
-    except (TypeError, ValueError):
-        raise InvalidPolicy(f"timeout={timeout!r}: give seconds, more than zero, or a timedelta.") from None
+def check_timeout(value: float) -> None:
+    wrong = InvalidPolicy(f"timeout={value!r}: give seconds, more than zero and at most ten years, or a timedelta.")
+    checked_number(value, wrong, least=MORE_THAN_ZERO)
 
 
 def check_max_attempts(value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000:
         raise InvalidPolicy(f"max_attempts={value!r}: give a whole number from 1 (no retries) to 10,000.")
-
-
-def check_timeout(value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_DELAY:
-        raise InvalidPolicy(f"timeout={value!r}: give seconds, more than zero and at most ten years.")
 
 
 def check_exception_classes(field: str, value: object) -> None:
@@ -99,7 +103,7 @@ class RetryPolicy:
         return self.max_attempts or default_max_attempts(self.backoff, otherwise)
 
     def gives_up_on(self, error: BaseException) -> bool:
-        """True where the error is not retryable, whatever budget is left."""
+        """Return whether the error is not retryable, whatever budget is left."""
         if isinstance(error, Retry):
             return False
         if isinstance(error, (Abort, *self.abort_on)):
@@ -131,7 +135,7 @@ def make_policy(
         max_attempts=max_attempts,
         backoff=None if backoff is None else as_backoff(backoff),
         backoff_function=function,
-        timeout=None if timeout is None else read_timeout(timeout),
+        timeout=in_seconds(timeout),
         retry_on=retry_on,
         abort_on=abort_on,
         atomic=atomic,
@@ -150,7 +154,7 @@ def retry(
     """Give a function its retry policy. Stands below `@task` and leaves the function as it is.
 
     `max_attempts` counts every attempt, the first included. `backoff` is a list of seconds, an `Exponential`, or a
-    module-level function `(exception, task_result) -> seconds | None`, where None gives up. `timeout` is seconds per
+    module-level function `(exception, task_result) -> seconds | None`; None gives up. `timeout` is seconds per
     attempt. With `retry_on`, nothing else is retried; `abort_on` is never retried. An `atomic` task commits its own
     writes together with its completion. What is left out is the backend's default.
     """
@@ -188,3 +192,38 @@ def attach(policy: RetryPolicy, function: Callable[..., Any]) -> None:
 def policy_of(function: Callable[..., Any]) -> RetryPolicy:
     policy = getattr(function, POLICY_ATTRIBUTE, DEFAULT_POLICY)
     return policy if isinstance(policy, RetryPolicy) else DEFAULT_POLICY
+
+
+def delay_before_next(
+    error: BaseException | None,
+    code: Code,
+    *,
+    policy: RetryPolicy,
+    backoff: Exponential | FixedDelays | Custom,
+    custom: Callable[[], float | None],
+    spent: int,
+    max_attempts: int,
+    chance: float,
+) -> float | None:
+    """Seconds until the next attempt, or None to give up.
+
+    `spent` counts the attempts that were not refunded; `custom` asks the user's own backoff function.
+    """
+    if spent >= max_attempts or code in PERMANENT:
+        return None
+    if error is not None and policy.gives_up_on(error):
+        return None
+    if isinstance(error, Retry) and (after := seconds_of(error, "after")) is not None:
+        return after
+    if isinstance(backoff, Custom):
+        delay = custom()
+        return None if delay is None else bounded_delay(float(delay))
+    return bounded_delay(backoff.delay(spent, chance))
+
+
+def seconds_of(signal: BaseException, name: str) -> float | None:
+    """Return the delay of a Retry or Snooze; None if a subclass did not call the constructor that keeps it."""
+    try:
+        return bounded_delay(as_seconds(getattr(signal, name)))
+    except (AttributeError, TypeError, ValueError):
+        return None

@@ -1,4 +1,4 @@
-"""Where a task can stand."""
+"""The statuses of a task."""
 
 from __future__ import annotations
 

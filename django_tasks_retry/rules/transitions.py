@@ -1,7 +1,7 @@
 """The legal moves of a task. What is not listed is forbidden.
 
 The database guard and the documentation are made from this one table. The service layer takes the events of each move
-from it; where a move is made in SQL, a test compares what was written with the table.
+from it; if a move is made in SQL, a test compares what was written with the table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class EventKind(StrEnum):
 
 
 class Who(Enum):
-    """Who may make a move."""
+    """The parties that may make a move."""
 
     ANYONE = "anyone"
     CLAIMER = "a worker that states the lease it takes"
@@ -53,19 +53,19 @@ class Move:
 
 
 KEPT = "+"
-"""Stands behind the name in `moved_by` where a lease begins or goes on: what keeps a lease cannot end it.
+"""Stands behind the name in `moved_by` when a lease begins or goes on: what keeps a lease cannot end it.
 
 Once or twice in turn, so that every renewal changes `moved_by`, and an UPDATE that leaves it alone is none.
 """
 
 HISTORY = ("started_at", "last_attempt_at", "last_error", "fingerprint", "progress", "crashes")
-"""What a row tells of the attempts so far. A move changes what it is about, and leaves the rest."""
+"""Columns about the attempts so far. A move changes those that it is about, and leaves the rest."""
 
-SUSPECT = 2
+POISON_AFTER = 2
 """After so many attempts in a row that died with their process, a task runs alone in one."""
 
 WAIT = "waits_for"
-"""What wakes a pending task before its time. The release sets it, and every other move may only clear it."""
+"""The event that wakes a pending task before its time. The release sets it; other moves may only clear it."""
 
 ATTEMPT, FAILURE = ("started_at", "last_attempt_at"), ("last_error", "fingerprint")
 

@@ -1,4 +1,4 @@
-"""What happens to a call whose unique key is taken, and which keys stand for one another."""
+"""Conflicts of unique keys: the modes of a call whose key is taken, and the two forms of a key."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ CLOSE_ENOUGH = 0.05
 
 
 class OnConflict(StrEnum):
-    """`keep` gives the caller the one that is there, `replace` takes its place, `again` follows it, `raise` refuses."""
+    """`keep` returns the holder of the key, `replace` cancels it, `run_again` runs after it, `raise` refuses."""
 
     KEEP = "keep"
     REPLACE = "replace"
-    AGAIN = "again"
+    RUN_AGAIN = "run_again"
     RAISE = "raise"
 
 

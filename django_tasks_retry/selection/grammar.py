@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy
 
 from ..conf import suggestion
 from ..durations import read_duration
-from ..instants import as_instant
+from ..utc import as_instant
 
 HELP = gettext_lazy(
     "Search by id or the beginning of an id, status:failed, queue:NAME, lane:NAME, task:NAME, worker:NAME, error:TEXT, "

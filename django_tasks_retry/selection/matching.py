@@ -12,9 +12,9 @@ from django.db.models import F, Q
 
 from .. import clock, registry
 from ..clock import Now
-from ..display.redact import redact_text
-from ..querysets import TaskQuerySet
+from ..models.querysets import TaskQuerySet
 from ..rules.ids import first_of
+from ..rules.redact import redact_text
 from ..rules.status import Status
 from ..taskqueue.operator.failure_groups import GroupText, group_heads, group_texts
 from .grammar import Query

@@ -17,10 +17,10 @@ from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 from django.db.models.lookups import IContains
 
-from ..display.reading import read_rows
 from ..display.redact import keyword_arguments, positional_arguments, redact_value
 from ..models import Task
-from ..querysets import TaskQuerySet
+from ..models.querysets import TaskQuerySet
+from ..taskqueue.reading import read_rows
 from .grammar import PayloadTerm, Query
 
 PAGE = 200

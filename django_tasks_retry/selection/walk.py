@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from ..models import Task
-from ..querysets import TaskQuerySet
+from ..models.querysets import TaskQuerySet
 from ..taskqueue.operator import summaries
 from .grammar import Query
 from .matching import has_index, matching
@@ -37,15 +37,22 @@ def walk(
     while True:
         if is_passed and not has_index(query):
             bound = edge(place, using, newest_first=newest_first)
-        ids = list(between(tasks, place, bound, newest_first=newest_first).values_list("pk", flat=True)[:size])
+        ids, place = next_page(tasks, size, place, bound, newest_first=newest_first)
         yield visible(ids, query, using)
-        is_passed = len(ids) < size
-        if is_passed and bound is None:
+        if place is None:
             return
-        place = bound if is_passed else ids[-1]
+        is_passed = len(ids) < size
 
 
-def edge(place: UUID | None, using: str, *, newest_first: bool) -> UUID | None:
+def next_page(
+    tasks: TaskQuerySet, size: int, place: UUID | None, bound: UUID | None, *, newest_first: bool = False
+) -> tuple[list[UUID], UUID | None]:
+    """Return the ids after `place`, up to `bound`, and the last id that was passed; None if that was the end."""
+    ids = list(between(tasks, place, bound, newest_first=newest_first).values_list("pk", flat=True)[:size])
+    return ids, ids[-1] if len(ids) == size else bound
+
+
+def edge(place: UUID | None, using: str, *, newest_first: bool = False) -> UUID | None:
     """Where the next stride ends; None where it is the last."""
     if newest_first:
         return summaries.newest_before(STRIDE, using, place)
@@ -60,6 +67,7 @@ def between(tasks: TaskQuerySet, place: UUID | None, bound: UUID | None, *, newe
 
 
 def visible(ids: list[UUID], query: Query, using: str) -> list[UUID]:
+    """Leave out tasks that hold the text of a search only in places that nobody may see."""
     if not query.has_payload:
         return ids
     found = matching_ids(ids, query, using)

@@ -1,16 +1,38 @@
-"""The service layer and the only writer of tasks: one verb, one transaction."""
+"""The service layer and the only writer of tasks."""
 
-from .consumer.claim import claim, claim_task, is_work_due
-from .consumer.duties import Duties, find_duties
-from .consumer.expire import expire
-from .consumer.finish import complete_task, complete_within, fail_task, finish, record, release_task
-from .consumer.lanes import Lanes
-from .consumer.receipts import Receipt, recorded_receipts
-from .consumer.recover import recover
-from .consumer.renew import renew, renew_workers
-from .consumer.report import Completed, Failed, Outcome, Released, Report, report_of
-from .consumer.suspects import find_suspects
-from .consumer.workers import (
+from .claim.claim import ClaimMemory, claim, claim_task, find_poison, is_work_due, is_work_left
+from .claim.limits import forget_idle
+from .database import database
+from .enqueue.enqueue import enqueue, enqueue_many, enqueue_stream
+from .enqueue.options import EnqueueOptions
+from .finish.record import (
+    PendingMaintenance,
+    complete_task,
+    complete_within,
+    expire,
+    fail_task,
+    find_pending_maintenance,
+    finish,
+    record,
+    recorded_receipts,
+    recover,
+    release_task,
+)
+from .finish.renew import excludes_writers, one_commit, renew, renew_workers
+from .finish.report import Completed, Failed, Outcome, Receipt, Released, Report, report_of
+from .lanes.breaker import tick_breakers
+from .lanes.control import limit_lane
+from .lease import Fence, Lease, current_lease
+from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
+from .operator.operator_log import forget_skipped
+from .operator.prune import prunable, prune, prune_pages
+from .operator.stats import Stat, add_stats, forget_stats
+from .operator.task_actions import Changed, cancel, cancel_one, reschedule, retry, retry_one
+from .partitions.maintain import maintain_partitions
+from .schedules.edit import change_schedule, create_schedule, delete_schedule
+from .schedules.sync import listed_names, stop_vanished, sync_schedules
+from .schedules.tick import Ticked, next_due_in, run_schedule_now, tick
+from .workers import (
     Peer,
     alive_workers,
     deregister_worker,
@@ -19,109 +41,23 @@ from .consumer.workers import (
     heartbeat,
     leases_of,
     register_worker,
+    sound_workers,
 )
-from .database import database
-from .lanes.breaker import tick_breakers
-from .lanes.control import limit_lane, pause_lane, resume_lane
-from .lanes.states import forget_idle
-from .lease import Fence, Lease, current_lease
-from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
-from .operator.intervene import Changed, cancel, cancel_one, reschedule, retry, retry_one
-from .operator.prune import prunable, prune, prune_pages
-from .operator.stats import LaneOutcomes, Stat, add_stats, forget_stats
-from .partitions.upkeep import keep_up
-from .producer.enqueue import Request, enqueue, enqueue_many, enqueue_stream
-from .schedules.code import listed_names, stop_vanished, sync_schedules
-from .schedules.control import pause_schedule, resume_schedule, run_schedule_now
-from .schedules.history import forget_skipped
-from .schedules.plan import change_schedule, create_schedule, delete_schedule
-from .schedules.tick import Ticked, next_due_in, tick
-from .workflows.callbacks import enqueue_batch
-from .workflows.chains import enqueue_chain
-from .workflows.signals import forget_signals, signal
-from .workflows.sweep import Sweep
+from .workflows.batches import enqueue_batch, enqueue_chain
+from .workflows.cancel_sweep import CancelSweep
+from .workflows.wake import Sweep, forget_signals, signal
 
 __all__ = [
-    "Changed",
-    "Completed",
-    "Duties",
-    "Failed",
-    "Fence",
-    "LaneOutcomes",
-    "Lanes",
-    "Lease",
-    "Outcome",
-    "Peer",
-    "Receipt",
-    "Released",
-    "Report",
-    "Request",
-    "Stat",
-    "Sweep",
-    "Ticked",
-    "add_stats",
-    "alive_workers",
-    "ask_to_stop",
-    "cancel",
-    "cancel_one",
-    "change_schedule",
-    "check_queue_in_use",
-    "claim",
-    "claim_task",
-    "complete_task",
-    "complete_within",
-    "create_schedule",
-    "current_lease",
-    "database",
-    "delete_schedule",
-    "deregister_worker",
-    "enqueue",
-    "enqueue_batch",
-    "enqueue_chain",
-    "enqueue_many",
-    "enqueue_stream",
-    "expire",
-    "fail_task",
-    "find_cancelled",
-    "find_duties",
-    "find_leased",
-    "find_suspects",
-    "finish",
-    "forget_idle",
-    "forget_signals",
-    "forget_skipped",
-    "forget_stats",
-    "heartbeat",
-    "is_work_due",
-    "keep_up",
-    "leases_of",
-    "limit_lane",
-    "listed_names",
-    "next_due_in",
-    "pause",
-    "pause_lane",
-    "pause_schedule",
-    "prunable",
-    "prune",
-    "prune_pages",
-    "record",
-    "recorded_receipts",
-    "recover",
-    "register_worker",
-    "release_task",
-    "renew",
-    "renew_workers",
-    "report_of",
-    "reschedule",
-    "resume",
-    "resume_lane",
-    "resume_schedule",
-    "retry",
-    "retry_one",
-    "run_schedule_now",
-    "signal",
-    "stop_vanished",
-    "sync_schedules",
-    "tick",
+    "CancelSweep", "Changed", "ClaimMemory", "Completed", "EnqueueOptions", "Failed", "Fence", "Lease", "Outcome",
+    "Peer", "PendingMaintenance", "Receipt", "Released", "Report", "Stat", "Sweep", "Ticked", "add_stats",
+    "alive_workers", "ask_to_stop", "cancel", "cancel_one", "change_schedule", "check_queue_in_use", "claim",
+    "claim_task", "complete_task", "complete_within", "create_schedule", "current_lease", "database", "delete_schedule",
+    "deregister_worker", "enqueue", "enqueue_batch", "enqueue_chain", "enqueue_many", "enqueue_stream",
+    "excludes_writers", "expire", "fail_task", "find_cancelled", "find_leased", "find_pending_maintenance",
+    "find_poison", "finish", "forget_idle", "forget_signals", "forget_skipped", "forget_stats", "heartbeat",
+    "is_work_due", "is_work_left", "leases_of", "limit_lane", "listed_names", "maintain_partitions", "next_due_in",
+    "one_commit", "pause", "prunable", "prune", "prune_pages", "record", "recorded_receipts", "recover",
+    "register_worker", "release_task", "renew", "renew_workers", "report_of", "reschedule", "resume", "retry",
+    "retry_one", "run_schedule_now", "signal", "sound_workers", "stop_vanished", "sync_schedules", "tick",
     "tick_breakers",
-]
+]  # fmt: skip

@@ -1,20 +1,26 @@
-"""Which database a backend's tasks live in, and how its statements are run."""
+"""Which database a backend's tasks live in, how statements are run there, and what its errors mean."""
 
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from django.core.exceptions import EmptyResultSet
-from django.db import Error, connections, router
+from django.db import DataError, Error, connections, router
 from django.db.models import QuerySet
 
 from ..conf import options
-from ..instants import read
 from ..models import Task
+from ..rules.schedules.timing import NO_EXPRESSION
+from ..utc import instant_loader, read
+
+SHUT_AGAIN_SECONDS = 0.5
+"""The error may lead to a ROLLBACK, or to a new connection, that is not answered either."""
 
 
 def database(backend: str = "default") -> str:
@@ -24,6 +30,13 @@ def database(backend: str = "default") -> str:
 
 def is_postgresql(using: str) -> bool:
     return connections[using].vendor == "postgresql"
+
+
+def shut_socket(connection: Any) -> None:
+    """Shut the socket of a driver's connection, so that a statement without an answer fails in its ordinary place."""
+    # SQLite has no socket, nor has a connection that is being opened or closed.
+    with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as open_socket:
+        open_socket.shutdown(socket.SHUT_RDWR)
 
 
 ROWS = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
@@ -58,13 +71,21 @@ def as_moment(value: Any) -> datetime:
 
 @contextmanager
 def cursor_on(using: str) -> Iterator[Any]:
-    """A cursor that plans afresh and reads times as instants, whatever the project's settings say."""
-    with connections[using].cursor() as cursor, unprepared(cursor):
-        if is_postgresql(using):
-            from .instant_loader import InstantLoader
+    """Yield a cursor that plans afresh and reads times as instants, whatever the project's settings say.
 
-            cursor.adapters.register_loader("timestamptz", InstantLoader)
-        yield cursor
+    A plan that was kept from an empty table is wrong after the next burst.
+    """
+    with connections[using].cursor() as cursor:
+        if connections[using].vendor != "postgresql":
+            yield cursor
+            return
+        cursor.adapters.register_loader("timestamptz", instant_loader())
+        connection = cursor.connection
+        threshold, connection.prepare_threshold = connection.prepare_threshold, None
+        try:
+            yield cursor
+        finally:
+            connection.prepare_threshold = threshold
 
 
 def as_instants(rows: list[tuple[Any, ...]], using: str) -> list[tuple[Any, ...]]:
@@ -105,7 +126,7 @@ def fetch_any(sql: str, parameters: Any, using: str) -> list[tuple[Any, ...]]:
         cursor.execute(sql, parameters)
         try:
             return as_instants(cursor.fetchall(), using)
-        except (Error, ValueError, OverflowError):
+        except (Error, *UNREADABLE):
             driven = cursor.cursor  # without Django's wrapper
             if getattr(driven, "pgresult", None) is None:
                 raise
@@ -136,16 +157,22 @@ def fetch_row(driven: Any, number: int, using: str) -> tuple[Any, ...]:
     return row
 
 
-@contextmanager
-def unprepared(cursor: Any) -> Iterator[None]:
-    """Plan afresh, whatever OPTIONS say: a plan that was kept from an empty table is wrong after the next burst."""
-    connection = cursor.connection
-    threshold = getattr(connection, "prepare_threshold", None)
-    if threshold is None:
-        yield
-        return
-    connection.prepare_threshold = None
-    try:
-        yield
-    finally:
-        connection.prepare_threshold = threshold
+UNREADABLE = (DataError, AttributeError, RecursionError, *NO_EXPRESSION)
+"""Raised for a row that holds what no code of ours writes: by drivers, decoders, and those who use its values."""
+
+TRANSIENT = frozenset({"40001", "40P01", "55P03"})
+"""SQLSTATEs: serialization_failure, deadlock_detected, lock_not_available."""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same statement, sent again at once, may well succeed."""
+    return getattr(error.__cause__ or error, "sqlstate", None) in TRANSIENT
+
+
+UNDEFINED_TABLE = "42P01"
+
+
+def is_missing_table(error: BaseException) -> bool:
+    """Whether a statement named a table that the database does not have."""
+    cause = error.__cause__ or error
+    return getattr(cause, "sqlstate", None) == UNDEFINED_TABLE or str(cause).startswith("no such table")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -11,10 +11,13 @@ from uuid import UUID
 from django.db.models import Model
 from django.db.models.base import ModelState
 
-from ..models import TaskEvent, TaskResult
+from ..models import Task, TaskEvent, TaskResult
 from ..rules.payload import storable
 from ..rules.status import Status
-from ..rules.transitions import EventKind, Move
+from ..rules.transitions import RESCHEDULE, EventKind, Move
+
+RESCHEDULED = ("pk", "attempts", "queue", "priority", "eta", "updated_at")
+"""Columns that the event of a reschedule needs. Values of other columns that cannot be decoded do not matter to it."""
 
 
 class Attempted(Protocol):
@@ -32,6 +35,15 @@ def event(of: Attempted, kind: EventKind, actor: str, ts: datetime, data: dict[s
 def events_of(move: Move, of: Attempted, actor: str, ts: datetime, *data: dict[str, Any]) -> list[TaskEvent]:
     """The events of a move, in the order of the table; `data` where they carry any."""
     return [event(of, kind, actor, ts, each) for kind, each in zip(move.events, data or ({},), strict=True)]
+
+
+def write_rescheduled(tasks: Iterable[Task], actor: str, reason: str, using: str) -> None:
+    """Write the events of tasks that were given another time or place."""
+    events = []
+    for task in tasks:
+        data = {"eta": task.eta.isoformat(), "queue": task.queue, "priority": task.priority, "reason": reason}
+        events += events_of(RESCHEDULE, task, actor, task.updated_at, data)
+    write_events(events, using)
 
 
 def write_events(events: Sequence[TaskEvent], using: str) -> None:

@@ -15,8 +15,8 @@ from django.db.models import BooleanField, Case, ExpressionWrapper, Q, Value, Wh
 from ..clock import Now
 from ..errors import LostReason
 from ..models import Task
+from ..models.querysets import TaskQuerySet
 from ..models.tasks import LONGEST
-from ..querysets import TaskQuerySet
 from ..rules.status import Status
 from ..rules.transitions import KEPT
 from .database import AsTexts, as_moment, database
@@ -77,7 +77,7 @@ class Lease(NamedTuple):
 
 COLUMNS = list(Lease._fields)
 PAYLOAD: dict[str, type] = {"args": list, "kwargs": dict, "metadata": dict}
-LEAN_COLUMNS = [name for name in COLUMNS if name not in PAYLOAD]
+HEADER_COLUMNS = [name for name in COLUMNS if name not in PAYLOAD]
 """What is read of a lease by those who do not call its function, and must survive whatever its row holds."""
 JSON_PLACES = [COLUMNS.index(name) for name in (*PAYLOAD, "backoff")]
 SHORTEST_INTERVAL = 0.001
@@ -148,11 +148,11 @@ def check_call(of: Lease | Task) -> None:
         raise Unreadable(f"its interval is {of.interval!r}")
 
 
-def lean_lease(row: Sequence[Any], columns: Sequence[str] = LEAN_COLUMNS) -> Lease:
+def lease_header(row: Sequence[Any], columns: Sequence[str] = HEADER_COLUMNS) -> Lease:
     """A lease without its payload, from a raw row of these columns. What cannot be read is replaced, never raised."""
     raw = dict(zip(columns, row, strict=True))
     claimed_at = as_moment(raw["last_attempt_at"])
-    values = {name: read_or(default, READERS.get(name, str), raw[name]) for name, default in LEAN.items()}
+    values = {name: read_or(default, READERS.get(name, str), raw[name]) for name, default in HEADER.items()}
     moments = {name: read_or(claimed_at, as_moment, raw[name]) for name in MOMENTS}
     slot = raw["slot"] and read_or(None, as_moment, raw["slot"])
     schedule_id = raw["schedule_id"] and read_or(None, str, raw["schedule_id"])
@@ -173,6 +173,11 @@ def as_uuid(value: Any) -> UUID:
     return value if isinstance(value, UUID) else UUID(value)
 
 
+def is_uuid(value: Any) -> bool:
+    """Return whether a value names a row: SQLite would store any text as an id, and such rows stay where they are."""
+    return read_or(None, as_uuid, value) is not None
+
+
 def as_json(value: Any) -> Any:
     return decode(value)[0] if isinstance(value, str) else value
 
@@ -182,7 +187,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "id": as_uuid, "run_id": as_uuid, "attempts": int, "refunds": int, "max_attempts": int, "priority": int,
     "backoff": as_json, "timeout": float, "interval": float,
 }  # fmt: skip
-LEAN: dict[str, Any] = {
+HEADER: dict[str, Any] = {
     "id": EARLIEST, "locked_by": "", "attempts": 0, "func_path": "", "queue": "", "priority": 0, "backend": "",
     "max_attempts": 1, "refunds": 0, "backoff": None, "timeout": 0.0, "interval": 0.0, "run_id": EARLIEST,
 }  # fmt: skip
@@ -200,6 +205,10 @@ class Claimed:
     def __len__(self) -> int:
         return len(self.leases) + len(self.unreadable)
 
+    def add(self, other: Claimed) -> None:
+        self.leases.extend(other.leases)
+        self.unreadable.extend(other.unreadable)
+
     @property
     def everything(self) -> list[Lease]:
         return [*self.leases, *(lease for lease, _ in self.unreadable)]
@@ -214,7 +223,7 @@ def read_claimed(rows: Iterable[Sequence[Any]], read: Callable[[Sequence[Any]], 
                 raise Unreadable(row.reason)
             claimed.leases.append(read(row))
         except Exception as error:  # noqa: BLE001 - see above
-            claimed.unreadable.append((lean_lease(row, COLUMNS), f"{type(error).__name__}: {error}"))
+            claimed.unreadable.append((lease_header(row, COLUMNS), f"{type(error).__name__}: {error}"))
     return claimed
 
 
@@ -232,7 +241,7 @@ def kept_by(name: str) -> Case:
 IS_LIVE = ExpressionWrapper(Q(lock_expires_at__gt=Now()), BooleanField())
 
 
-class Standing(NamedTuple):
+class LockState(NamedTuple):
     """How a task stands towards a lease on it, read without a lock."""
 
     status: str
@@ -246,12 +255,12 @@ def why_lost(leases: Sequence[Lease], using: str) -> dict[Fence, LostReason]:
     if not leases:
         return {}
     tasks = Task.objects.using(using).filter(pk__in=[lease.id for lease in leases])
-    rows = {pk: Standing(*row) for pk, *row in tasks.values_list("pk", "status", "locked_by", "attempts", IS_LIVE)}
+    rows = {pk: LockState(*row) for pk, *row in tasks.values_list("pk", "status", "locked_by", "attempts", IS_LIVE)}
     reasons = {lease.fence: reason_of(lease, rows.get(lease.id)) for lease in leases}
     return {fence: reason for fence, reason in reasons.items() if reason is not None}
 
 
-def reason_of(lease: Lease, task: Standing | None) -> LostReason | None:
+def reason_of(lease: Lease, task: LockState | None) -> LostReason | None:
     if task is None:
         return LostReason.GONE
     if task.status == Status.CANCELLED:

@@ -1,11 +1,10 @@
-"""What our users' tests use: run due tasks inside an ordinary TestCase, travel in time, ask what was enqueued.
+"""Helpers for users' tests: run due tasks inside an ordinary TestCase, travel in time, ask what was enqueued.
 
 With pytest, ask for the fixture `tasks`. With unittest, mix in `TaskTestMixin` and use `self.tasks`.
 """
 
 from .crash import CrashReport
-from .harness import Tasks
+from .harness import Tasks, TaskTestMixin
 from .idempotency import IdempotencyReport
-from .mixin import TaskTestMixin
 
 __all__ = ["CrashReport", "IdempotencyReport", "TaskTestMixin", "Tasks"]

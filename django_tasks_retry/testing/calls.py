@@ -32,7 +32,7 @@ class Expected:
         return path_of(self.task.func)
 
     def differences(self, row: Task) -> list[str]:
-        """What keeps the row from being this call, in words; nothing where it matches."""
+        """Return the differences between the row and this call, in words. Empty if it matches."""
         if row.func_path != self.path:
             return ["another task"]
         stored = arguments(self.task, row.args, row.kwargs)
@@ -112,7 +112,7 @@ def nearest_first(expected: Expected, rows: Iterable[Task]) -> list[Task]:
 
 
 def listing(expected: Expected, rows: Sequence[Task]) -> str:
-    """What was enqueued, nearest match first, with what differs."""
+    """List the enqueued calls, the nearest match first, each with its differences."""
     if not rows:
         return "Nothing was enqueued."
     lines = [

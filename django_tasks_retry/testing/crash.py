@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from django.apps import apps
@@ -17,10 +18,10 @@ from ..conf import options
 from ..errors import Suspend
 from ..models import Task
 from ..rules.policy import policy_of
-from ..taskqueue import Failed, Lease, Outcome, Request, claim, database, enqueue, recover
+from ..taskqueue import EnqueueOptions, Failed, Lease, Outcome, claim, database, enqueue, recover
 from ..worker.child.attempt import Attempt, Call
 from .calls import Expected
-from .inline import begin_inline, hooks_run_after, perform, run_inline
+from .inline import hooks_run_after, perform, run_inline
 
 if TYPE_CHECKING:
     from .harness import Tasks
@@ -32,7 +33,7 @@ MOST_URGENT = 100
 
 @dataclass(frozen=True)
 class CrashReport:
-    """What could be observed before the task ran, after the worker was killed, and after the task was run again."""
+    """Observations before the task ran, after its worker was killed, and after the task ran again."""
 
     call: str
     atomic: bool
@@ -104,7 +105,7 @@ def enqueue_urgently(expected: Expected, backend: str) -> Task:
     """With a budget that outlives two crashes, and ahead of whatever else is due."""
     budget = max(NEEDED, policy_of(expected.task.func).budget(options(backend).max_attempts))
     return enqueue(
-        Request(
+        EnqueueOptions(
             expected.task.func,
             expected.args,
             expected.kwargs,
@@ -135,7 +136,7 @@ class Killed(BaseException):
 def run_without_record(lease: Lease) -> None:
     """Do all that the task does, and die before it is recorded."""
     with hooks_run_after():
-        outcome = perform(begin_inline(lease), call_and_die)
+        outcome = perform(Attempt(lease, monotonic()), call_and_die)
     error = outcome.error if isinstance(outcome, Failed) else None
     if not isinstance(error, Killed | Suspend):
         raise AssertionError(f"{lease.func_path} cannot be crashed, for it fails by itself: {error!r}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from django.db import DatabaseError
@@ -18,19 +20,26 @@ from ..models import Queue, Task, TaskEvent
 from ..registry import AnyTask
 from ..rules.backoff import MAX_DELAY
 from ..rules.failure import Code
+from ..rules.queues import serves
 from ..rules.transitions import EventKind
-from ..taskqueue import Lanes, Lease, Sweep, claim, database
-from ..worker.identity import new_worker_id
-from .calls import Expected, expected_call, listing
+from ..taskqueue import Lease, Sweep, claim, database
+from ..worker.child.attempt import Attempt
+from ..worker.options import new_worker_id
+from .calls import Expected, expected_call, listing, rendered
 from .crash import CrashReport, Observe, crash
-from .failures import FailedAttempt, failure_of, failure_report
 from .idempotency import IdempotencyReport, check_idempotent
 from .inline import run_inline
+
+if TYPE_CHECKING:
+    from unittest import TestCase as Base
+else:
+    Base = object
+
 
 LIMIT = 1000
 ENDLESS = timedelta(seconds=MAX_DELAY / 2)
 
-TOLD = {
+ENDS = {
     EventKind.COMPLETED: "successful",
     EventKind.FAILED: "failed",
     EventKind.RELEASED: "released",
@@ -66,7 +75,7 @@ class Tasks:
         return done
 
     def claim_due(self, queues: Sequence[str] = ("*",)) -> list[Lease]:
-        """What is due. A signal that the test sent wakes when its transaction commits, which it never does."""
+        """Claim what is due. Sweeps for signals: they wake tasks on commit, and a test's transaction never commits."""
         leases = claim(self.worker_id, queues, backend=self.backend)
         if not leases and Sweep(self.backend).everything():
             leases = claim(self.worker_id, queues, backend=self.backend)
@@ -86,19 +95,18 @@ class Tasks:
         return done
 
     def advance_to_next(self, queues: Sequence[str] = ("*",)) -> bool:
-        """Travel to the next eta. False where nothing waits for a time."""
+        """Travel to the next eta. Returns False if nothing waits for a time."""
         wait = self._next_wait(queues)
         if wait is not None:
             self.advance(wait)
         return wait is not None
 
     def _next_wait(self, queues: Sequence[str]) -> timedelta | None:
-        served = Lanes(queues)
         waiting = Task.objects.using(self.using).pending().filter(backend=self.backend)
         waiting = waiting.filter(Q(interval=0) | Q(attempts__gt=F("refunds")), func_path__in=registry.known_paths())
         waiting = waiting.exclude(queue__in=Queue.objects.using(self.using).paused().values("name"))
         moment = clock.now(self.using)
-        etas = [task.eta for task in waiting.order_by("eta") if served.serves(task.queue)]
+        etas = [task.eta for task in waiting.order_by("eta") if serves(task.queue, queues)]
         # What waits for a signal without a timeout waits for nothing that time would bring.
         etas = [eta for eta in etas if eta - moment < ENDLESS]
         return max(timedelta(0), etas[0] - moment) if etas else None
@@ -150,7 +158,7 @@ class Tasks:
         priority: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Fails where a call with these arguments was enqueued."""
+        """Fail if a call with these arguments was enqueued."""
         expected = expected_call(task, args, kwargs, queue, priority)
         rows = self._rows()
         if any(not expected.differences(row) for row in rows):
@@ -159,11 +167,11 @@ class Tasks:
     def history(self, task: AnyResult | AnyTask | Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[str]:
         """How each attempt ended: `["failed", "successful"]`. Names one result, or the only call that matches."""
         task_id = UUID(task.id) if isinstance(task, TaskResult) else self._only(expected_call(task, args, kwargs)).pk
-        events = TaskEvent.objects.using(self.using).filter(task_id=task_id, kind__in=TOLD)
-        return [TOLD[EventKind(event.kind)] for event in events if not repeats_a_loss(event)]
+        events = TaskEvent.objects.using(self.using).filter(task_id=task_id, kind__in=ENDS)
+        return [ENDS[EventKind(event.kind)] for event in events if not repeats_a_loss(event)]
 
     def failure_report(self) -> str:
-        """The errors and tracebacks of attempts that failed; shown by itself where the test fails."""
+        """Return the errors and tracebacks of failed attempts. A test that fails shows it by itself."""
         return failure_report(self._failures)
 
     def crash(
@@ -182,7 +190,7 @@ class Tasks:
     ) -> IdempotencyReport:
         """Run a call and all that it sets off, killed after each of its statements and steps in turn, and recovered.
 
-        `assert report.idempotent, report` tells where being killed left something else behind than an undisturbed
+        `assert report.idempotent, report` names each kill that left something else behind than an undisturbed
         run. Nothing of it stays in the database. `observe` is as for crash().
         """
         return check_idempotent(self, expected_call(task, args, kwargs), observe)
@@ -209,3 +217,49 @@ class Tasks:
 def repeats_a_loss(event: TaskEvent) -> bool:
     """The failure that follows from a lost lease is not another attempt."""
     return event.kind == EventKind.FAILED and event.data["error"]["code"] == Code.LEASE_LOST
+
+
+class TaskTestMixin(Base):
+    """Gives a TestCase `self.tasks`. Mix it into `django.test.TestCase` or `TransactionTestCase`."""
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        harness = Tasks()
+        self.addCleanup(harness.close)
+        return harness
+
+    def _callTestMethod(self, method: Callable[[], object]) -> None:  # noqa: N802 - unittest's name
+        """Add the errors of its tasks to the error of a failed test."""
+        try:
+            super()._callTestMethod(method)  # type: ignore[misc]
+        except Exception as error:
+            if "tasks" in vars(self) and (report := self.tasks.failure_report()):
+                error.add_note(f"Tasks that failed in this test:\n{report}")
+            raise
+
+
+SHOWN = 5
+
+
+class FailedAttempt(NamedTuple):
+    lease: Lease
+    error: dict[str, Any]
+
+    def __str__(self) -> str:
+        named = {"args": self.lease.args, "kwargs": self.lease.kwargs}
+        call = rendered(self.lease.func_path, {name: value for name, value in named.items() if value})
+        words = ": ".join(filter(None, (self.error["exception"] or self.error["code"], self.error["message"])))
+        head = f"{call}, attempt {self.lease.spent} of {self.lease.max_attempts}, failed with {words}"
+        return f"{head}\n{textwrap.indent(self.error['traceback'] or '', '    ')}".rstrip()
+
+
+def failure_of(attempt: Attempt) -> FailedAttempt | None:
+    error = attempt.receipt.error if attempt.receipt else None
+    return FailedAttempt(attempt.lease, error) if error else None
+
+
+def failure_report(failures: Sequence[FailedAttempt]) -> str:
+    """Return the latest failures with their tracebacks, or an empty text."""
+    left_out = len(failures) - SHOWN
+    lines = [f"… {left_out} earlier failed attempts are left out"] if left_out > 0 else []
+    return "\n".join([*lines, *map(str, failures[-SHOWN:])])

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections, transaction
 
 from ..models import Step
 from ..rules.status import Status
-from ..taskqueue import Failed, Lease, record
-from ..worker.child.attempt import conclude
+from ..taskqueue import Lease, Outcome
+from ..worker.child.attempt import Attempt
+from ..worker.child.pipeline import error_of, run_and_record
 from .calls import Expected
 from .crash import Killed, Observe, enqueue_urgently, everyday_effects, lose_the_worker
-from .inline import begin_inline, hooks_run_after, perform
+from .inline import hooks_run_after, perform
 
 if TYPE_CHECKING:
     from .harness import Tasks
@@ -37,7 +39,7 @@ class Crash:
 
 @dataclass(frozen=True)
 class IdempotencyReport:
-    """What a task leaves behind undisturbed, and where being killed changed that."""
+    """The effects of an undisturbed task, and the kills that changed them."""
 
     call: str
     undisturbed: Any
@@ -128,7 +130,7 @@ def message_of(error: Any) -> str:
 
 
 def run_killed(tasks: Tasks, killer: Killer) -> None:
-    """Until nothing waits any more. Where the worker was killed its lease runs out, and the task is taken back."""
+    """Run until nothing waits. The lease of a killed worker runs out, and its task is recovered."""
     while True:
         leases = tasks.claim_due()
         if leases:
@@ -139,16 +141,14 @@ def run_killed(tasks: Tasks, killer: Killer) -> None:
 
 
 def run_or_die(lease: Lease, killer: Killer, using: str) -> bool:
-    attempt = begin_inline(lease)
-    with hooks_run_after():
-        try:
-            with killer.at_work(using):
-                outcome = perform(attempt)
-        except Killed:  # before the function was called
-            return False
-        if isinstance(outcome, Failed) and isinstance(outcome.error, Killed):
-            return False
-        attempt.report = attempt.report or conclude(attempt, outcome)
-        if attempt.receipt is None:
-            record([attempt.report])
-    return True
+    def perform_killed(attempt: Attempt) -> Outcome:
+        with killer.at_work(using):
+            outcome = perform(attempt)
+        if isinstance(error := error_of(outcome), Killed):
+            raise error
+        return outcome
+
+    with hooks_run_after(), suppress(Killed):
+        run_and_record(Attempt(lease, monotonic()), perform_killed)
+        return True
+    return False

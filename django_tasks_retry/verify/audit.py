@@ -1,44 +1,48 @@
-"""The audit of what is stored: task by task, read only, with memory for one page."""
+"""The audit of what is stored: read only, a page of tasks at a time, with memory for one page and what is open."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models.fields.json import KeyTextTransform
 
-from ..models import Task, TaskEvent, TaskResult
-from .history import Breach, Event, Life, Row
+from ..clock import now
+from ..models import Step, Task, TaskEvent, TaskResult
+from ..models.querysets import IS_UNFINISHED
+from ..taskqueue.database import UNREADABLE
+from ..taskqueue.reading import read_rows
+from .history import Breach, Event, Row, StepRow, TaskHistory
 from .lanes import Allowed, LaneHistory, Limits
+from .relations import as_batch, as_count, broken_relations
 from .rules import breaches_of
+from .schedules import broken_slots
 
 PAGE = 500
 MOST_LISTED = 1000
 """Breaches that are kept in full; beyond that they are only counted."""
 
 TRIES = 5
-COLUMNS = (
-    "pk",
-    "status",
-    "attempts",
-    "refunds",
-    "max_attempts",
-    "locked_by",
-    "retry_of_id",
-    "lane",
-    "queue",
-    "func_path",
-)
+PLAIN = (
+    "pk", "status", "attempts", "refunds", "max_attempts", "locked_by", "retry_of_id", "lane", "queue", "func_path",
+    "unique_key", "run_id", "batch", "follows_id",
+)  # fmt: skip
+TIMES = ("created_at", "eta", "expires_at")
 EVENT_COLUMNS = ("task_id", "ts", "kind", "attempt", "actor", "data")
+STEP_COLUMNS = ("task_id", "pk", "name", "kind", "attempt", "actor", "ts")
+KEPT = 90 * 86400.0
+"""Seconds for which the events of skipped and missed slots are kept."""
 
 
 @dataclass(slots=True)
 class Audit:
-    """What was looked at, and what was found."""
+    """How much was read, and what was found."""
 
     lease: float
     tasks: int = 0
@@ -61,23 +65,41 @@ def no_limits(_lane: str) -> Allowed:
 
 
 def verify(
-    using: str, lease: float, first: UUID | None = None, last: UUID | None = None, limits: Limits = no_limits
+    using: str,
+    lease: float,
+    first: UUID | None = None,
+    last: UUID | None = None,
+    limits: Limits = no_limits,
+    kept: float | None = None,
 ) -> Iterator[Audit]:
-    """Check all tasks whose ids lie within these; yields the same audit after each page, to tell how far it is."""
+    """Check all tasks whose ids lie within these; yields the same audit after each page, to tell how far it is.
+
+    `kept` is the shortest retention in seconds: members and runs that ended before may have been pruned.
+    """
     audit, lanes = Audit(lease), LaneHistory(limits)
+    kept_since = now(using) - timedelta(seconds=min(kept or KEPT, KEPT))
     for page in pages(Task.objects.using(using), within("pk", first, last)):
-        lives = read_lives(page, using)
+        lives = read_histories(page, using)
         audit.tasks += len(lives)
         audit.events += sum(len(life.events) for life in lives)
         for life in lives:
-            for label in life.row.limited_as:
-                lanes.add(label, life)
+            lanes.add(life)
             for breach in believed(life, lease, using):
                 audit.note(breach)
+        for breach in chain(broken_relations(lives, using, kept_since.timestamp()), lanes.settle(made_at(page[-1]))):
+            audit.note(breach)
         yield audit
-    for breach in chain(lanes.breaches(), orphans(using, first, last), doubled_slots(using, first, last)):
+    start = kept_since if first is None else max(kept_since, datetime.fromtimestamp(made_at(first), UTC))
+    end = now(using) if last is None else datetime.fromtimestamp(made_at(last), UTC)
+    rest = (orphans(using, first, last), duplicates(using, first, last), broken_slots(using, start, end))
+    for breach in chain(lanes.settle(), *rest):
         audit.note(breach)
     yield audit
+
+
+def made_at(task: UUID) -> float:
+    """Return when an id was made, in seconds."""
+    return (task.int >> 80) / 1000
 
 
 def within(column: str, first: UUID | None, last: UUID | None) -> Q:
@@ -94,31 +116,51 @@ def pages(rows: QuerySet[Any], condition: Q) -> Iterator[list[UUID]]:
         page = list(rows.filter(pk__gt=page[-1]).values_list("pk", flat=True)[:PAGE])
 
 
-def read_lives(ids: Sequence[UUID], using: str) -> list[Life]:
-    rows = list(Task.objects.using(using).filter(pk__in=ids).order_by("pk").values_list(*COLUMNS))
+def read_histories(ids: Sequence[UUID], using: str) -> list[TaskHistory]:
+    read_at = now(using).timestamp()
+    rows = list(Task.objects.using(using).filter(pk__in=ids).order_by("pk").values_list(*PLAIN, *TIMES))
     outcomes = dict(TaskResult.objects.using(using).filter(pk__in=ids).values_list("pk", "status"))
-    events = read_events(ids, using)
-    return [
-        Life(pk, Row(status, attempts, refunds, most, outcomes.get(pk), holder, retry_of, *places), events[pk])
-        for pk, status, attempts, refunds, most, holder, retry_of, *places in rows
-    ]
+    events, steps = read_events(ids, using), read_steps(ids, using)
+    return [TaskHistory(pk, row_of(values, outcomes.get(pk)), events[pk], steps[pk], read_at) for pk, *values in rows]
+
+
+def row_of(values: Sequence[Any], outcome: str | None) -> Row:
+    status, attempts, refunds, most, *others = values[: -len(TIMES)]
+    times = [None if each is None else each.timestamp() for each in values[-len(TIMES) :]]
+    return Row(status, attempts, refunds, most, outcome, *others, *times)
+
+
+def read_steps(ids: Sequence[UUID], using: str) -> defaultdict[UUID, list[StepRow]]:
+    """Read steps without their results, except for the names and counts of batches."""
+    steps: defaultdict[UUID, list[StepRow]] = defaultdict(list)
+    found = Step.objects.using(using).filter(task_id__in=ids)
+    names = [KeyTextTransform(name, "result") for name in ("batch", "count")]
+    batches = {pk: named for pk, *named in found.filter(kind="batch").values_list("pk", *names)}
+    for task, pk, name, kind, attempt, actor, ts in found.order_by("pk").values_list(*STEP_COLUMNS):
+        batch, count = batches.get(pk, (None, 0))
+        steps[task].append(StepRow(pk, name, kind, attempt, actor, ts.timestamp(), as_batch(batch), as_count(count)))
+    return steps
 
 
 def read_events(ids: Sequence[UUID], using: str) -> defaultdict[UUID, list[Event]]:
     events: defaultdict[UUID, list[Event]] = defaultdict(list)
-    found = TaskEvent.objects.using(using).filter(task_id__in=ids).order_by("id").values_list(*EVENT_COLUMNS)
-    for task, ts, kind, attempt, actor, data in found:
-        told = data if isinstance(data, dict) else {}
-        events[task].append(Event(ts.timestamp(), kind.removeprefix("task."), attempt, actor, told))
+    found = TaskEvent.objects.using(using).filter(task_id__in=ids).order_by("id")
+    try:
+        rows = list(found.values_list(*EVENT_COLUMNS))
+    except UNREADABLE:
+        rows = [tuple(getattr(event, name) for name in EVENT_COLUMNS) for event in read_rows(found)]
+    for task, ts, kind, attempt, actor, data in rows:
+        details = data if isinstance(data, dict) else {}
+        events[task].append(Event(ts.timestamp(), kind.removeprefix("task."), attempt, actor, details))
     return events
 
 
-def believed(life: Life, lease: float, using: str) -> list[Breach]:
+def believed(life: TaskHistory, lease: float, using: str) -> list[Breach]:
     """The breaches of a life; of one that went on while it was read, once it stood still for that long."""
     found = breaches_of(life, lease)
     for _try in range(TRIES if found else 0):
         before = standing(life.task, using)
-        [*again] = read_lives([life.task], using)
+        [*again] = read_histories([life.task], using)
         if before == standing(life.task, using):
             return [breach for each in again for breach in breaches_of(each, lease)]
     return found
@@ -140,11 +182,14 @@ def orphans(using: str, first: UUID | None, last: UUID | None) -> Iterator[Breac
             yield Breach("orphans", task, f"is gone, and {what} of it is left")
 
 
-def doubled_slots(using: str, first: UUID | None, last: UUID | None) -> Iterator[Breach]:
-    """Slots of a schedule that more than one task was made for."""
-    tasks = Task.objects.using(using).filter(within("pk", first, last), schedule__isnull=False, slot__isnull=False)
-    slots = tasks.order_by("schedule_id", "slot").values("schedule_id", "slot").annotate(count=Count("pk"))
-    for slot in slots.filter(count__gt=1)[:MOST_LISTED]:
-        alike = tasks.filter(schedule_id=slot["schedule_id"], slot=slot["slot"]).order_by("pk")
-        for task in alike.values_list("pk", flat=True)[1:]:
-            yield Breach("slots", task, f"is one more task for the slot {slot['slot']} of {slot['schedule_id']}")
+def duplicates(using: str, first: UUID | None, last: UUID | None) -> Iterator[Breach]:
+    """Tasks that share a slot of a schedule, or a unique key while they are unfinished."""
+    tasks = Task.objects.using(using).filter(within("pk", first, last))
+    keyed = tasks.filter(IS_UNFINISHED, unique_key__isnull=False)
+    slots = tasks.filter(schedule__isnull=False, slot__isnull=False)
+    for rule, rows, columns in (("slots", slots, ("schedule_id", "slot")), ("unique", keyed, ("queue", "unique_key"))):
+        groups = rows.order_by(*columns).values(*columns).annotate(count=Count("pk")).filter(count__gt=1)
+        for group in groups.values_list(*columns)[:MOST_LISTED]:
+            alike = rows.filter(**dict(zip(columns, group, strict=True))).order_by("pk")
+            for task in alike.values_list("pk", flat=True)[1:]:
+                yield Breach(rule, task, f"is one more task for {' and '.join(map(str, group))}")

@@ -1,4 +1,4 @@
-"""The history of one task, as plain values."""
+"""The history of one task, as plain values. Times are seconds of the queue's clock."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+OPEN = float("inf")
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`at` is the queue's clock, in seconds; `kind` is without its prefix `task.`."""
+    """One event of a task; `kind` is without its prefix `task.`."""
 
     at: float
     kind: str
@@ -19,34 +21,70 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class StepRow:
+    """One recorded step. A step that names a batch says how many members it added to it."""
+
+    pk: int
+    name: str
+    kind: str
+    attempt: int
+    actor: str
+    at: float
+    batch: UUID | None = None
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """What the rows of a task say: its own, and its result's."""
+    """The columns of a task and the status in its result, which is None if it has no result."""
 
     status: str
     attempts: int
     refunds: int
     max_attempts: int
     outcome: str | None
-    """The status in its result; None where it has none."""
     holder: str | None = None
     retry_of: UUID | None = None
     lane: str = ""
     queue: str = ""
     func_path: str = ""
+    unique_key: str | None = None
+    run: UUID | None = None
+    batch: UUID | None = None
+    follows: UUID | None = None
+    created_at: float = 0.0
+    eta: float = 0.0
+    expires_at: float | None = None
 
     @property
     def limited_as(self) -> list[str]:
-        """By what names limits may apply to it: its lane, its queue and its function."""
+        """The names of limits that may apply to it: its lane, its queue and its function."""
         return [*([self.lane] if self.lane else []), f"queue:{self.queue}", f"function:{self.func_path}"]
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class TaskHistory:
     """One task from its first event to its last."""
 
     task: UUID
     row: Row
     events: list[Event] = field(default_factory=list)
+    steps: list[StepRow] = field(default_factory=list)
+    read_at: float = OPEN
+    """When it was read. An attempt without an end lasted at least until then."""
+
+    def first(self, *kinds: str) -> Event | None:
+        return next((event for event in self.events if event.kind in kinds), None)
+
+    @property
+    def ended_at(self) -> float | None:
+        """The time of its final event; None if it has not finished."""
+        finals = (event.at for event in self.events if is_final(event))
+        return next(finals, None)
+
+
+def is_final(event: Event) -> bool:
+    return event.kind in {"completed", "cancelled"} or (event.kind == "failed" and bool(event.data.get("terminal")))
 
 
 @dataclass(frozen=True, slots=True)

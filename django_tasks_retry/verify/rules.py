@@ -1,7 +1,6 @@
 """The rules: one life in, breaches out. They know the contract and none of the code that keeps it.
 
-The table of moves is written down here a second time, on purpose: what is made from the same table as the code would
-find the same mistakes right.
+The table of moves stands here a second time, on purpose: rules made from the code's table would share its mistakes.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from .history import Breach, Event, Life
+from .history import OPEN, Breach, Event, StepRow, TaskHistory, is_final
 
 FINAL = {"SUCCESS", "FAILED", "CANCELLED"}
 MOVES = {
@@ -32,14 +31,14 @@ MOVES = {
 OUTCOMES = {"completed", "failed for good", "cancelled"}
 REPORTS = ("completed", "failed", "released")
 ARRIVAL_SECONDS = 0.05
-"""A statement bears the time of its arrival: it may have waited this much for the one whose outcome it then saw."""
+"""A statement is dated by its arrival: it may have waited this long for the one whose outcome it then saw."""
 
 
 def kind_of(event: Event) -> str:
-    return "failed for good" if event.kind == "failed" and event.data.get("terminal") else event.kind
+    return "failed for good" if event.kind == "failed" and is_final(event) else event.kind
 
 
-def illegal_moves(life: Life) -> Iterator[Breach]:
+def illegal_moves(life: TaskHistory) -> Iterator[Breach]:
     status = "PENDING"
     for event in life.events:
         kind = kind_of(event)
@@ -51,13 +50,13 @@ def illegal_moves(life: Life) -> Iterator[Breach]:
 
 
 def rule_of(status: str, kind: str) -> str:
-    """Which promise a move that is not in the table breaks."""
+    """Return the promise that a move outside the table breaks."""
     if status not in FINAL:
         return "moves"
     return "one-outcome" if kind in OUTCOMES else "final"
 
 
-def wrong_attempts(life: Life) -> Iterator[Breach]:
+def wrong_attempts(life: TaskHistory) -> Iterator[Breach]:
     claims = [event.attempt for event in life.events if event.kind == "running"]
     if claims != list(range(1, life.row.attempts + 1)):
         yield Breach("attempts", life.task, f"attempts claimed: {shown(claims)}, counted: {life.row.attempts}")
@@ -67,7 +66,7 @@ def shown(claims: list[int]) -> str:
     return str(claims) if len(claims) <= 12 else f"{len(claims)} of them, {claims[:5]} … {claims[-5:]}"
 
 
-def foreign_reports(life: Life) -> Iterator[Breach]:
+def foreign_reports(life: TaskHistory) -> Iterator[Breach]:
     holder, lost = "", False
     for event in life.events:
         if event.kind == "running":
@@ -82,7 +81,7 @@ def speaks_for(actor: str, holder: str) -> bool:
     return actor == holder or holder.startswith(f"{actor}/")
 
 
-def overlapping_leases(life: Life, lease: float) -> Iterator[Breach]:
+def overlapping_leases(life: TaskHistory, lease: float) -> Iterator[Breach]:
     claimed, holder, latest = 0.0, "", 0.0
     for event in life.events:
         if event.kind == "running":
@@ -95,7 +94,7 @@ def overlapping_leases(life: Life, lease: float) -> Iterator[Breach]:
         latest = max(latest, event.at)
 
 
-def wrong_row(life: Life) -> Iterator[Breach]:
+def wrong_row(life: TaskHistory) -> Iterator[Breach]:
     row, status = life.row, status_by_events(life.events)
     if row.status != status:
         yield Breach("record", life.task, f"is {row.status}, by its events {status}")
@@ -112,13 +111,13 @@ def status_by_events(events: list[Event]) -> str:
     return "PENDING" if status == "lost" else status
 
 
-def wrong_result(life: Life) -> Iterator[Breach]:
+def wrong_result(life: TaskHistory) -> Iterator[Breach]:
     if life.row.outcome != (life.row.status if life.row.status in FINAL else None):
         text = f"with the result {life.row.outcome}" if life.row.outcome else "without a result"
         yield Breach("results", life.task, f"is {life.row.status} {text}")
 
 
-def over_budget(life: Life) -> Iterator[Breach]:
+def over_budget(life: TaskHistory) -> Iterator[Breach]:
     """Refunds come only after the attempt that they refund, so every prefix of the history keeps within the budget."""
     spent = 0
     for event in life.events:
@@ -129,8 +128,10 @@ def over_budget(life: Life) -> Iterator[Breach]:
             return
 
 
-def too_early(life: Life) -> Iterator[Breach]:
-    due = 0.0
+def too_early(life: TaskHistory) -> Iterator[Breach]:
+    # The first eta is in the row until an event sets another. From then on, only the time of enqueueing is known.
+    is_first = life.first("requeued", "rescheduled", "released") is None
+    due = life.row.eta if is_first else life.row.created_at - ARRIVAL_SECONDS
     for event in life.events:
         if event.kind in {"requeued", "rescheduled", "released"}:
             due = instant(event.data.get("eta"))
@@ -145,7 +146,7 @@ def instant(text: object) -> float:
         return 0.0
 
 
-def unexplained_retry(life: Life) -> Iterator[Breach]:
+def unexplained_retry(life: TaskHistory) -> Iterator[Breach]:
     explained = [n for n, event in enumerate(life.events) if event.kind == "retried"]
     if explained != ([0] if life.row.retry_of else []):
         text = (
@@ -154,6 +155,42 @@ def unexplained_retry(life: Life) -> Iterator[Breach]:
             else "has the event of a retry, and is none"
         )
         yield Breach("lineage", life.task, text)
+
+
+def expired_starts(life: TaskHistory) -> Iterator[Breach]:
+    """A task expires until an attempt of it is spent; a refunded attempt is not."""
+    spent = 0
+    for event in life.events:
+        expired = life.row.expires_at is not None and event.at >= life.row.expires_at
+        if event.kind == "running" and not spent and expired:
+            yield Breach("expiry", life.task, f"attempt {event.attempt} began after the task had expired")
+        spent += (event.kind == "running") - (event.kind == "released")
+
+
+def steps_without_lease(life: TaskHistory, lease: float) -> Iterator[Breach]:
+    leases = dict(leases_of(life.events)) if life.steps else {}
+    for step in life.steps:
+        if not is_held(step, leases, lease):
+            text = f"step {step.name!r} by {step.actor} of attempt {step.attempt} was not recorded under its lease"
+            yield Breach("steps", life.task, text)
+
+
+def leases_of(events: list[Event]) -> Iterator[tuple[int, tuple[str, float, float]]]:
+    """Attempt → holder, claim, and the event that ended it."""
+    for n, event in enumerate(events):
+        if event.kind == "running":
+            ends = (each for each in events[n + 1 :] if each.attempt == event.attempt)
+            end = next(ends, None)
+            # A cancellation is dated by its arrival, and may have waited for the transaction of a step for long.
+            yield event.attempt, (event.actor, event.at, OPEN if end is None or end.kind == "cancelled" else end.at)
+
+
+def is_held(step: StepRow, leases: dict[int, tuple[str, float, float]], lease: float) -> bool:
+    """Steps of attempt 0 were given before the first claim. Reports may wait a lease for the commit of a step."""
+    if step.attempt == 0:
+        return not leases or step.at <= leases[min(leases)][1] + ARRIVAL_SECONDS
+    holder, claimed, ended = leases.get(step.attempt, ("", OPEN, OPEN))
+    return step.actor == holder and claimed - ARRIVAL_SECONDS <= step.at <= ended + lease
 
 
 RULES: dict[str, str] = {
@@ -170,17 +207,27 @@ RULES: dict[str, str] = {
     "lineage": "Every retry says whose it is.",
     "limits": "No more tasks of a lane, queue or function run at once than its limit says.",
     "rates": "No more tasks of a lane, queue or function start in any window than its limit says.",
+    "order": "In a lane of strict order a task begins when the one before it has ended.",
+    "unique": "In a queue, one task of a unique key is unfinished at a time.",
+    "expiry": "No task begins after it has expired.",
+    "follows": "A task that follows another begins after that one has ended.",
+    "steps": "Steps are recorded under the live lease of their attempt, or before the first claim.",
+    "gather": "A task that gathers others completes after they have ended; a callback starts after its batch.",
+    "batches": "A batch has as many members as its steps count.",
     "slots": "One slot of a schedule is one task.",
+    "rhythm": "Every task of a schedule stands on a slot of its timing.",
+    "missed-slots": "Every slot of a schedule has its task, or an event that says why not.",
     "orphans": "No result and no event is left of a task that is gone.",
 }
-"""What is checked, in words."""
+"""Each promise, in words."""
 
-OF_ONE_LIFE: tuple[Callable[[Life], Iterator[Breach]], ...] = (
+OF_ONE_TASK: tuple[Callable[[TaskHistory], Iterator[Breach]], ...] = (
     illegal_moves, wrong_attempts, foreign_reports, wrong_row, wrong_result, over_budget, too_early, unexplained_retry,
+    expired_starts,
 )  # fmt: skip
 
 
-def breaches_of(life: Life, lease: float) -> list[Breach]:
-    """All promises that this life does not keep; `lease` is how long a claim holds without being renewed."""
-    found = [breach for rule in OF_ONE_LIFE for breach in rule(life)]
-    return found + list(overlapping_leases(life, lease))
+def breaches_of(life: TaskHistory, lease: float) -> list[Breach]:
+    """Return the promises that this life does not keep. A claim that is not renewed holds for `lease` seconds."""
+    found = [breach for rule in OF_ONE_TASK for breach in rule(life)]
+    return [*found, *overlapping_leases(life, lease), *steps_without_lease(life, lease)]

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import logging
-import signal
-import sys
+from collections.abc import Callable
 
 from .options import WorkerOptions
 
 
-def start(options: WorkerOptions, log_format: str | None = None, verbosity: int = 1) -> int:
-    """Run a worker in this process, which must be the main thread of it. Returns the exit code."""
+def start(
+    options: WorkerOptions,
+    log_format: str | None = None,
+    verbosity: int = 1,
+    check_migrations: Callable[[], None] = lambda: None,
+) -> int:
+    """Run a worker in the main thread of this process, whose connections are prepared. Return the exit code."""
     from ..conf import check_backend
     from ..conf import options as queue_options
+    from ..taskqueue import database
     from . import logs
-    from .startup import greeting, prepare_connections, refuse_unsafe_start
+    from .startup import greeting, phase, refuse_unsafe_start
     from .supervisor.supervisor import Supervisor
 
     logs.set_up(log_format, verbosity, queue_options(check_backend(options.backend)).admin_email_interval)
-    # The first process of a container is deaf to what it does not handle, and it may wait here for its database.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    prepare_connections(options)
+    with phase("its migrations are read", database(options.backend)):
+        check_migrations()
     refuse_unsafe_start(options)
     supervisor = Supervisor(options)
     logging.getLogger(__name__).info("%s", greeting(supervisor.id, options))

@@ -1,11 +1,10 @@
-"""One stored task in the foreground, under a real lease: what a worker would do, where a person can watch.
+"""Runs one stored task in the foreground, under a real lease, while a person watches.
 
 Its timeout is not enforced, and its lease is renewed for as long as the process lives: somebody may sit in a debugger.
 """
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from time import monotonic
@@ -14,77 +13,46 @@ from django.db import Error, connections
 
 from ..conf import options
 from ..models import Task
-from ..taskqueue import (
-    Failed,
-    Lease,
-    Outcome,
-    Receipt,
-    claim_task,
-    database,
-    record,
-    release_task,
-    renew,
-)
-from .child.around import run_async_within, run_within
-from .child.attempt import Attempt, conclude
-from .child.finished_signals import send_signals
-from .identity import new_worker_id
-from .shared.outcomes import OutcomeRecorder, Recorded
-from .shared.stats import FIELDS, Counts, add_counted
+from ..taskqueue import Lease, Outcome, Receipt, Stat, add_stats, claim_task, database, renew
+from .child.attempt import Attempt
+from .child.pipeline import error_of, run_and_record, run_attempt, run_here, send_signals
+from .options import new_worker_id
+from .shared.outcomes import AttemptResult, OutcomePublisher
 
 RENEWALS_PER_LEASE = 4
 
 
 def run_in_foreground(task: Task, backend: str, on_failure: Callable[[BaseException], None]) -> Receipt | None:
-    """Claim it, run it, record how it ended. None where it could not be claimed. Ctrl-C releases it and is passed on.
+    """Claim the task, run it, record its end. Return None if it cannot be claimed. Ctrl-C releases it and is passed on.
 
     `on_failure` is given what the function raised, before it is recorded.
     """
     lease = claim_task(task, new_worker_id("shell"), backend=backend)
     if lease is None:
         return None
+
+    def run_watched(attempt: Attempt) -> Outcome:
+        outcome = run_here(attempt)
+        if (error := error_of(outcome)) is not None:
+            on_failure(error)
+        return outcome
+
     attempt = Attempt(lease, monotonic())
     with Renewal(lease):
-        outcome = perform(attempt)
-        error = outcome.error if isinstance(outcome, Failed) else None
-        if isinstance(error, KeyboardInterrupt):
-            release_task(lease, "interrupted in the shell")
-            raise error
-        if isinstance(error, BaseException):
-            on_failure(error)
-        attempt.report = attempt.report or conclude(attempt, outcome)
-        if attempt.receipt is None:
-            [attempt.receipt] = record([attempt.report])
-    exit_of(backend).recorded(Recorded(attempt.receipt, run_seconds=attempt.run_time), attempt)
+        run_and_record(attempt, lambda attempt: run_attempt(attempt, run_watched))
+    if attempt.receipt is not None:
+        publisher = OutcomePublisher(lambda stat: count_now(stat, backend), lambda _: send_signals(attempt))
+        publisher.publish(AttemptResult(attempt.receipt, run_seconds=attempt.run_time))
     return attempt.receipt
 
 
-def perform(attempt: Attempt) -> Outcome:
-    attempt.started = monotonic()
-    outcome = asyncio.run(run_async_within(attempt)) if attempt.is_async else run_within(attempt)
-    attempt.ended = monotonic()
-    return outcome
-
-
-def exit_of(backend: str) -> OutcomeRecorder:
-    return OutcomeRecorder(ImmediateStats(backend), send_signals)
-
-
-class ImmediateStats:
-    """There is one attempt to count, and no next tick to wait for."""
-
-    def __init__(self, backend: str) -> None:
-        self.backend = backend
-
-    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float, lane: str = "") -> None:
-        if word in FIELDS:
-            counts = Counts()
-            counts.count(queue, func_path, word, ran, waited, lane)
-            add_counted(counts.take(), self.backend)
+def count_now(stat: Stat, backend: str) -> None:
+    if stat.attempts:
+        add_stats([stat], backend=backend)
 
 
 class Renewal:
-    """Keeps the lease from a thread of its own; where that fails, the report will be refused, which is said then."""
+    """Renews the lease from a thread of its own. If that fails, the report is refused, and the caller says so."""
 
     def __init__(self, lease: Lease) -> None:
         self.lease, self.ended = lease, threading.Event()

@@ -1,8 +1,11 @@
-"""What a worker is told on the command line, as one frozen value."""
+"""The options of a worker's command line as one frozen value, and the names of workers."""
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
+import socket
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,7 +40,7 @@ class WorkerOptions:
     heartbeat_file: str | None = None
     name: str = ""
     only: Any = None
-    """The one task of a child that runs it alone; not told on the command line."""
+    """The one task of a child that runs it alone; not an option of the command line."""
 
     @property
     def slots(self) -> int:
@@ -63,7 +66,7 @@ class WorkerOptions:
         return min(self.processes, MOST_ALONE)
 
     def bounded(self) -> WorkerOptions:
-        """With as many threads as fit under `max_connections`. ValueError where not even one does."""
+        """Return options with as many threads as fit under `max_connections`. Raise ValueError if not even one does."""
         if self.max_connections is None:
             return self
         threads = (self.max_connections - self.beside) // self.processes - OF_CHILD
@@ -96,3 +99,16 @@ def read_names(text: str) -> tuple[str, ...]:
     if bad or not names:
         raise ValueError(f"{text!r} is not a list of queues. Write for example emails,bulk*.")
     return names
+
+
+# Names of workers: unique for each start, never used again. Host and pid are only labels in them.
+
+
+def new_worker_id(name: str = "") -> str:
+    label = re.sub(r"[^A-Za-z0-9_.-]", "-", name or socket.gethostname())[:40]
+    return f"{label}-{os.getpid()}-{secrets.token_hex(6)}"
+
+
+def child_id(supervisor: str, number: int) -> str:
+    """A supervisor may speak for the workers whose names begin with its own."""
+    return f"{supervisor}/{number}"

@@ -1,13 +1,18 @@
-"""What is made sure of before a worker starts."""
+"""Checks before a worker starts, and the settings of its connections."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from .. import __version__, guard, middleware, registry
 from ..conf import check_backend
@@ -16,23 +21,25 @@ from ..conf import queues as known_queues
 from ..errors import InvalidOptions, UnknownQueue
 from ..rules.queues import matches
 from ..taskqueue import check_queue_in_use, database
+from ..taskqueue.engines import engine_for
 from .logs import printable
 from .options import OF_CHILD, WorkerOptions
+from .shared.database import Deadline
 
 logger = logging.getLogger("django_tasks_retry.worker")
 WILD = frozenset("*?[")
 POSTGRESQL_TIMEOUTS = {"tcp_user_timeout": 15_000, "keepalives_idle": 30}
 SHORTEST_CONNECT, LONGEST_CONNECT = 2, 10
+NOTICE_SECONDS, PHASE_SECONDS = 1.0, 30.0
+"""After a second the log says what the start waits for; a server that is silent for longer than 30 s is given up."""
 PATIENCE_SECONDS = 60.0
 """For a database that does not answer when a worker starts: it fails over, or starts with the same machine."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 4.0
 
 
 def prepare_connections(options: WorkerOptions) -> None:
-    """Each thread keeps its own connection; a dead network is noticed; no pool starts threads before a fork."""
-    # For each host in its turn: a lease must outlast some of them that do not answer.
-    patience = max(SHORTEST_CONNECT, min(LONGEST_CONNECT, int(queue_options(check_backend(options.backend)).lease / 4)))
-    timeouts = {"connect_timeout": patience, **POSTGRESQL_TIMEOUTS}
+    """Keep a connection for each thread, notice a dead network, and use no pool, whose threads a fork would lose."""
+    lease = queue_options(check_backend(options.backend)).lease
     for alias in connections:
         connection = connections[alias]
         connection.close()
@@ -40,13 +47,40 @@ def prepare_connections(options: WorkerOptions) -> None:
         connection.settings_dict["CONN_HEALTH_CHECKS"] = True
         if connection.vendor == "postgresql":
             given = {key: value for key, value in connection.settings_dict["OPTIONS"].items() if key != "pool"}
+            timeouts = {"connect_timeout": connect_timeout(connection.settings_dict, lease), **POSTGRESQL_TIMEOUTS}
             connection.settings_dict["OPTIONS"] = timeouts | given
+    connection_created.connect(prefer_answering_host, dispatch_uid="django_tasks_retry.hosts")
+
+
+def connect_timeout(place: dict[str, Any], lease: float) -> int:
+    """Return the seconds for each host in its turn. If there are more, one that is silent costs as little as it can."""
+    if "," in str(place["HOST"]):
+        return SHORTEST_CONNECT  # the driver rounds less up to this
+    return max(SHORTEST_CONNECT, min(LONGEST_CONNECT, int(lease / 4)))
+
+
+def prefer_answering_host(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    """Move the host that answered to the front: the next connection of this process need not wait for silent ones.
+
+    Lists in which both hosts and ports differ stay as they are: another thread may read one list before it is changed
+    and the other after.
+    """
+    place: dict[str, Any] = connection.settings_dict
+    hosts, ports = str(place["HOST"]).split(","), str(place["PORT"]).split(",")
+    if connection.vendor != "postgresql" or len(hosts) < 2:
+        return
+    info = connection.connection.info
+    if len(set(hosts)) == 1 and len(ports) == len(hosts):
+        place["PORT"] = ",".join(sorted(ports, key=lambda port: port != str(info.port)))
+    elif len(set(ports)) == 1:
+        place["HOST"] = ",".join(sorted(hosts, key=lambda host: host != info.host))
 
 
 def refuse_unsafe_start(options: WorkerOptions) -> None:
-    """Unknown options, a file that cannot be written and a database without its guard are said now, in one line."""
+    """Refuse unknown options, a file that cannot be written and a database without its guard, in one line."""
     is_finite = options.drain or options.max_tasks is not None  # somebody waits for it to end
-    patiently(lambda: check_database(options), database(options.backend), 0.0 if is_finite else PATIENCE_SECONDS)
+    using = database(options.backend)
+    patiently(lambda: check_database(options), using, 0.0 if is_finite else PATIENCE_SECONDS)
     middleware.installed(options.backend)
     for module, why in registry.unimportable().items():
         logger.error(
@@ -76,7 +110,8 @@ def patiently(act: Callable[[], None], using: str, seconds: float) -> None:
     pause, end = FIRST_PAUSE, monotonic() + seconds
     while True:
         try:
-            return act()
+            with phase("the guard and the queues are checked", using):
+                return act()
         except (OperationalError, InterfaceError) as error:
             connections[using].close()
             left = end - monotonic()
@@ -88,8 +123,27 @@ def patiently(act: Callable[[], None], using: str, seconds: float) -> None:
             pause = min(LONGEST_PAUSE, pause * 2)
 
 
+@contextmanager
+def phase(what: str, using: str) -> Iterator[None]:
+    """Log what the start waits for if it takes longer than a second, and end it if the server stays silent."""
+    deadline = Deadline(lambda: connections[using].connection, PHASE_SECONDS)
+    place = address(using)
+    notice = threading.Timer(NOTICE_SECONDS, logger.warning, ("waiting for the database %s: %s", place, what))
+    notice.start()
+    try:
+        with deadline.running():
+            yield
+    except (OperationalError, InterfaceError) as error:
+        if not deadline.has_passed:
+            raise
+        raise OperationalError(f"The server did not answer within {PHASE_SECONDS:g} s, while {what}.") from error
+    finally:
+        notice.cancel()
+        notice.join()  # no thread is left when children are forked
+
+
 def check_pattern(pattern: str, backend: str) -> None:
-    """A worker that is told to serve a mistyped queue would wait for ever."""
+    """Refuse a mistyped queue: a worker that serves it would wait for ever."""
     if not WILD.intersection(pattern):
         return check_queue_in_use(pattern, backend)
     known = known_queues(backend)
@@ -98,25 +152,29 @@ def check_pattern(pattern: str, backend: str) -> None:
     return None
 
 
-def connections_said(options: WorkerOptions) -> str:
-    if connections[database(options.backend)].vendor != "postgresql":
+def connection_count(options: WorkerOptions) -> str:
+    if not engine_for(database(options.backend)).has_server:
         return ""
     formula = f"{options.beside} + {options.processes} x ({options.threads} threads + {OF_CHILD})"
     return f"at most {options.connections} connections = {formula}"
 
 
+def address(using: str) -> str:
+    place = connections[using].settings_dict
+    return f"{place['USER']}@{place['HOST']}/{place['NAME']}" if place.get("HOST") else str(place["NAME"])
+
+
 def greeting(worker_id: str, options: WorkerOptions) -> str:
-    place = connections[database(options.backend)].settings_dict
-    where = f"{place['USER']}@{place['HOST']}/{place['NAME']}" if place.get("HOST") else str(place["NAME"])
+    using = database(options.backend)
     slots = f"{options.processes} x ({options.threads} threads + {options.async_slots} async)"
     parts = [
         f"django_tasks_retry {__version__}",
         f"worker {worker_id}",
-        f"{connections[database(options.backend)].vendor} {where}",
+        f"{connections[using].vendor} {address(using)}",
         f"queues {', '.join(options.queues)}",
         f"{len(registry.project_paths())} tasks known",
         slots,
-        connections_said(options),
+        connection_count(options),
         "reload on" if options.reload else "",
         "Ctrl-C stops gracefully",
     ]

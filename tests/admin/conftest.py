@@ -9,9 +9,11 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.test import Client
+from pytest_django.plugin import blocking_manager_key
 
 from django_tasks_retry import registry
-from tests.admin import scene, shop
+from tests.admin import shared_scene, shop
+from tests.conftest import ALIASES
 
 FLAGS = [
     "--headless",
@@ -33,9 +35,29 @@ def _shop() -> None:
         registry.register(each)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if uses_the_scene(item):
+        with item.config.stash[blocking_manager_key].unblock():
+            shared_scene.prepare(ALIASES[item.callspec.params["on"]])  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    yield
+    if not uses_the_scene(nextitem):
+        with item.config.stash[blocking_manager_key].unblock():
+            shared_scene.clear()
+
+
+def uses_the_scene(item: pytest.Item | None) -> bool:
+    return "played" in getattr(item, "fixturenames", ())
+
+
 @pytest.fixture
 def played(database: str) -> dict[str, Any]:
-    return scene.play(database)
+    """The scene's tasks by name, of this database. Tests change them inside their own transaction."""
+    return shared_scene.tasks_in(database)
 
 
 def make_user(name: str = "olga", *, permissions: tuple[str, ...] | None = None, password: str | None = None) -> Any:
@@ -73,10 +95,10 @@ def chromium_path() -> str | None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's Chromium. Where it is missing the tests say so and are skipped."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    """Debian's Chromium. If it is missing the tests are skipped, except in CI."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
     if chromium_path() is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
+        pytest.skip("needs Chromium: apt-get install chromium")
     # Playwright keeps an event loop in this thread, in which Django would refuse to use a database.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     with playwright.sync_playwright() as control:

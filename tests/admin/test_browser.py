@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.admin.bulk import confirm
+from django_tasks_retry.admin import bulk
 from django_tasks_retry.models import Queue, Schedule, Task
 from tests import tasks
 from tests.admin import scene, shop
@@ -28,6 +28,7 @@ PAGES = {
     "schedule": f"{BASE}/schedule/nightly/change/",
     "schedule-form": f"{BASE}/schedule/add/",
     "queues": f"{BASE}/queue/",
+    "lanes": f"{BASE}/flowlimit/",
     "workers": f"{BASE}/worker/",
 }
 COUNT_VIOLATIONS = """
@@ -73,7 +74,8 @@ def group_url(task: Task) -> str:
 
 
 def all_urls(played: dict[str, Task]) -> list[str]:
-    return [*PAGES.values(), group_url(played["failed"]), *(task_url(task) for task in played.values())]
+    run = f"{BASE}/task/run/{played['failed'].run_id}/"
+    return [*PAGES.values(), group_url(played["failed"]), run, *(task_url(task) for task in played.values())]
 
 
 def test_a_task_is_retried_without_scripts(page, committed):
@@ -190,9 +192,11 @@ def test_the_violation_counter_counts(open_page, committed):
     page = open_page()
     page.add_init_script(COUNT_VIOLATIONS)
     page.goto(PAGES["tasks"])
-    page.evaluate("document.body.setAttribute('style', 'color: red')")
-    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">x</p>')")
-    page.wait_for_function("window.violations.length > 0")
+    page.evaluate("""new Promise((reported) => {
+        document.addEventListener("securitypolicyviolation", () => reported(true), {once: true});
+        document.body.insertAdjacentHTML("beforeend", '<p style="color: red">x</p>');
+    })""")
+    assert page.evaluate("window.violations") != []
 
 
 CUT_OFF = """
@@ -218,6 +222,44 @@ def test_no_page_is_wider_than_the_screen(width, open_page, committed):
         assert page.evaluate(WIDER) == 0, url
         if width > 1000:
             assert page.evaluate(CUT_OFF) == [], url
+
+
+BREADCRUMBS = """
+[...document.querySelectorAll("nav .breadcrumbs")].map((list) => {
+    const link = list.querySelector("a"), box = list.getBoundingClientRect(), style = getComputedStyle(list);
+    const colours = [style.color, style.backgroundColor, getComputedStyle(link).color];
+    return [...colours, link.getBoundingClientRect().x, box.width, box.height];
+})
+"""
+
+
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_breadcrumbs_of_all_pages_look_as_those_of_the_admin(scheme, open_page, committed):
+    """The list of tasks has the admin's own breadcrumbs, whatever Django's version draws them with."""
+    played = scene.play(committed)
+    page = open_page(color_scheme=scheme, viewport={"width": 1440, "height": 900})
+    page.goto(PAGES["tasks"])
+    [own] = page.evaluate(BREADCRUMBS)
+    for url in all_urls(played):
+        page.goto(url)
+        assert page.evaluate(BREADCRUMBS) == [own], url
+        assert page.locator("nav nav").count() == 0, url
+
+
+WIDTHS = """
+["#content-main", "#changelist-filter", "#toolbar", "#changelist-form", "#result_list"]
+    .map((part) => document.querySelector(part).getBoundingClientRect().width)
+"""
+
+
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_list_of_tasks_takes_the_whole_width(width, open_page, committed):
+    scene.play(committed)
+    page = open_page(viewport={"width": width, "height": 900})
+    page.goto(PAGES["tasks"])
+    assert len(set(page.evaluate(WIDTHS))) == 1
 
 
 OUTSIDE = """
@@ -262,7 +304,7 @@ class TestLive:
         taskqueue.resume("emails")
         with overview.expect_response(lambda response: "overview" in response.url):
             self.tick(overview)
-        overview.wait_for_function("!document.querySelector('[data-region=problems]').innerText.includes('paused by')")
+        overview.locator("[data-region=problems]").filter(has_not_text="paused by").wait_for()
 
     def test_scroll_and_what_was_opened_stay(self, overview):
         overview.click("summary:has-text('Show as table')")
@@ -270,7 +312,7 @@ class TestLive:
         taskqueue.resume("emails")
         with overview.expect_response(lambda response: "overview" in response.url):
             self.tick(overview)
-        overview.wait_for_function("!document.querySelector('[data-region=problems]').innerText.includes('paused by')")
+        overview.locator("[data-region=problems]").filter(has_not_text="paused by").wait_for()
         assert overview.evaluate("document.querySelector('figure details').open")
         assert overview.evaluate("window.scrollY") == 300
 
@@ -282,7 +324,7 @@ class TestLive:
         Task.objects.enqueue_many([(tasks.noop,)] * 7)
         with overview.expect_response(lambda response: "overview" in response.url):
             self.tick(overview)
-        overview.wait_for_function("document.querySelector('[data-region=queues]').innerText.includes('Active')")
+        overview.locator("[data-region=queues]").filter(has_text="Active").wait_for()
         assert "paused by on call" in overview.inner_text("[data-region=problems]")
         assert overview.evaluate("document.activeElement.matches('[data-region=problems] button')")
         assert overview.evaluate("window.kept.isConnected")
@@ -318,9 +360,31 @@ def test_on_a_phone_every_button_is_within_the_screen(open_page, committed):
             assert box["x"] + box["width"] <= 390, (name, button.inner_text())
 
 
+GAPS = """
+[...document.querySelectorAll("#dtr-control ~ form label")].map((label) => {
+    const next = label.nextElementSibling.getBoundingClientRect(), box = label.getBoundingClientRect();
+    return Math.max(next.left - box.right, next.top - box.bottom);
+})
+"""
+
+
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+def test_the_fields_of_lanes_stand_apart_and_their_buttons_side_by_side(open_page, committed):
+    taskqueue.pause("stripe", kind="lane", by="ann")
+    page = open_page(viewport={"width": 1440, "height": 900})
+    page.goto(PAGES["lanes"])
+    gaps = page.evaluate(GAPS)
+    assert len(gaps) == 5
+    assert min(gaps) >= 4
+    buttons = page.locator(".dtr-lanes summary").all()
+    assert len({button.bounding_box()["y"] for button in buttons}) == 1
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert len({button.bounding_box()["y"] for button in buttons}) == 2, "their column stays in sight, so it is narrow"
+
+
 def test_with_scripts_a_large_action_continues_by_itself(open_page, committed, monkeypatch):
-    monkeypatch.setattr(confirm, "SECONDS", -1.0)
-    monkeypatch.setattr(confirm, "BATCH", 2)
+    monkeypatch.setattr(bulk, "SECONDS", -1.0)
+    monkeypatch.setattr(bulk, "BATCH", 2)
     Task.objects.enqueue_many([(tasks.noop,)] * 5)
     page = open_page()
     page.goto(f"{PAGES['tasks']}?status=ready")
@@ -337,11 +401,11 @@ def pictures(played: dict[str, Task]) -> dict[str, str]:
     return {**PAGES, **{f"task-{name}": task_url(played[name]) for name in shown}}
 
 
+@pytest.mark.skipif("SCREENSHOTS" not in os.environ, reason="SCREENSHOTS=folder takes them, for a person to look at")
 @pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_screenshots(open_page, committed, scheme, tmp_path):
-    """Pictures of the pages, into the folder SCREENSHOTS where that is given."""
-    folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
+def test_screenshots(open_page, committed, scheme):
+    folder = Path(os.environ["SCREENSHOTS"])
     folder.mkdir(parents=True, exist_ok=True)
     played = scene.play(committed)
     for width in (1280, 400):
@@ -357,7 +421,7 @@ def test_screenshots(open_page, committed, scheme, tmp_path):
 def deploy_shop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let tracebacks look as they do in production: the shop's code in a folder of its own, ours among the packages."""
     home, package = "/srv/shop/tasks.py", "/srv/venv/site-packages/django_tasks_retry/worker/child/attempt.py"
-    lines = Path(shop.__file__).read_text().splitlines(keepends=True)
+    lines = Path(shop.__file__).read_text(encoding="utf-8").splitlines(keepends=True)
     monkeypatch.setitem(linecache.cache, home, (0, None, lines, home))
     ours = [(function, home) for function in (shop.send_receipt.func, shop.deliver, shop.import_row.func)]
     for function, file in [*ours, (scene.outcome_of, package)]:

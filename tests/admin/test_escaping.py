@@ -67,7 +67,9 @@ def _any_queue():
 
 
 @pytest.mark.usefixtures("_any_queue")
-@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize(
+    ("on", "name"), [*(("sqlite", name) for name in CORPUS), ("postgresql", "flood")], indirect=["on"]
+)
 def test_hostile_content_stays_text_on_every_page(name, database, operator):
     text, queue = CORPUS[name], QUEUES[name]
     rows = suffer(text, queue)

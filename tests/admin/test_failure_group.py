@@ -11,7 +11,7 @@ import pytest
 from django.db import connections
 
 from django_tasks_retry import clock, taskqueue
-from django_tasks_retry.admin.pages import failures
+from django_tasks_retry.admin import failures
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue.operator import failure_groups
 from tests import tasks
@@ -102,7 +102,7 @@ def test_open_retried_and_succeeded_are_counted(database, operator):
 def test_more_failures_than_are_looked_at_are_said_to_be(database, operator, monkeypatch):
     monkeypatch.setattr(failure_groups, "LOOKED_AT", 2)
     [first, *_] = fail(3, ValueError("boom"))
-    assert "of the newest 2 failures" in text_of(operator.get(group_url(first)))
+    assert "count only the newest 2 failures" in text_of(operator.get(group_url(first)))
 
 
 def begin_with_an_empty_table(using: str) -> None:
@@ -141,6 +141,12 @@ def test_the_list_finds_groups_by_words(database, operator):
     assert found == WORDS
 
 
+def test_the_list_finds_a_word_as_far_into_a_message_as_the_search_of_tasks_does(database, operator):
+    fail(1, ValueError(f"{'no such ' * 300}warehouse"))
+    assert operator.get(f"{BASE}/task/", {"q": "error:warehouse"}).context["cl"].result_count == 1
+    assert len(operator.get(GROUPS, {"q": "warehouse"}).context["groups"]) == 1
+
+
 WORDS = {"": 2, "warehouse": 1, "VALUEERROR such": 1, "explode": 1, "emails": 1, "keyerror warehouse": 0, "error": 2}
 
 
@@ -156,7 +162,7 @@ def test_the_list_has_pages_over_all_groups(database, operator, monkeypatch):
     for word in ("one", "two", "three", "four", "five"):
         fail(1, ValueError(word))
     pages = [operator.get(GROUPS, {"p": n}).context["groups"] for n in (1, 2, 3)]
-    assert [group.message for page in pages for group in page] == ["five", "four", "three", "two", "one"]
+    assert [group["message"] for page in pages for group in page] == ["five", "four", "three", "two", "one"]
     assert "5 groups" in text_of(operator.get(GROUPS))
     assert "p=2" in operator.get(GROUPS, {"q": "ValueError"}).content.decode()
 
@@ -180,8 +186,8 @@ def test_retries_are_spread_evenly_by_the_queues_clock(database, operator):
 
 
 def test_a_spread_goes_on_from_batch_to_batch(database, operator, monkeypatch):
-    monkeypatch.setattr("django_tasks_retry.admin.bulk.confirm.BATCH", 2)
-    monkeypatch.setattr("django_tasks_retry.admin.bulk.confirm.SECONDS", -1.0)
+    monkeypatch.setattr("django_tasks_retry.admin.bulk.BATCH", 2)
+    monkeypatch.setattr("django_tasks_retry.admin.bulk.SECONDS", -1.0)
     made = fail(5, ValueError("boom"))
     page = act(operator, ask(operator, made[0]), spread="5")
     while "token" in (page.context or {}):
@@ -191,7 +197,7 @@ def test_a_spread_goes_on_from_batch_to_batch(database, operator, monkeypatch):
 
 
 def test_a_spread_is_over_all_that_match_however_many_the_confirmation_counts(database, operator, monkeypatch):
-    monkeypatch.setattr("django_tasks_retry.admin.bulk.selection.DRY_RUN_LIMIT", 2)
+    monkeypatch.setattr("django_tasks_retry.admin.parts.selection.DRY_RUN_LIMIT", 2)
     made = fail(5, ValueError("boom"))
     act(operator, ask(operator, made[0]), spread="5")
     etas = list(Task.objects.filter(retry_of__isnull=False).order_by("retry_of").values_list("eta", flat=True))
@@ -240,7 +246,7 @@ def test_what_has_failed_is_never_said_to_fail_in_the_future(database, operator,
     fail(1, ValueError("boom"))
     clock.shift(timedelta(seconds=-1), database)
     for page in (GROUPS, f"{BASE}/overview/"):
-        assert [row.last_text for row in operator.get(page).context["groups"]] == ["0 ms ago"]
+        assert [row["last_text"] for row in operator.get(page).context["groups"]] == ["0 ms ago"]
 
 
 @pytest.mark.fault("F161")

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.display.failure_words import place_in_project
+from django_tasks_retry.display.events import place_in_project
 from django_tasks_retry.models import OperatorEvent, Task, TaskStat
-from django_tasks_retry.rules.fingerprint import fingerprint, general
-from django_tasks_retry.rules.frames import frames_of, innermost_project_frame
+from django_tasks_retry.rules.failure import fingerprint, frames_of, general, innermost_project_frame
 from django_tasks_retry.taskqueue import Stat
 from django_tasks_retry.taskqueue.operator.failure_groups import failure_groups
 from tests import tasks

@@ -63,7 +63,7 @@ def test_a_task_behind_a_running_one_names_it_until_that_has_finished(database, 
     serve()
     first = Task.objects.enqueue(tasks.noop, unique_key="key")
     lease = claim_one()
-    second = Task.objects.enqueue(tasks.noop, unique_key="key", on_conflict="again")
+    second = Task.objects.enqueue(tasks.noop, unique_key="key", on_conflict="run_again")
     assert why(operator, second) == (
         f"It runs once more after the task {first.pk}, which holds the same unique key and has not finished."
     )
@@ -85,7 +85,7 @@ def test_a_task_that_killed_its_process_twice_says_that_it_runs_alone(database, 
 
 
 def test_a_full_queue_is_a_warning_and_a_state_until_a_task_is_claimed(database, operator, configure):
-    configure(BACKLOG={"emails": {"waiting": 2}})
+    configure(BACKLOG={"emails": {"max_pending": 2}})
     serve()
     Task.objects.enqueue_many([{"func": tasks.noop, "queue": "emails"}] * 2 + [{"func": tasks.noop}] * 3)
     assert problems(operator) == ["Queue emails is full: 2 tasks wait, as many as OPTIONS['BACKLOG'] allows."]

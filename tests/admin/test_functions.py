@@ -7,6 +7,7 @@ import html
 import pytest
 
 from django_tasks_retry import taskqueue
+from django_tasks_retry.admin.functions import Times, formatted
 from django_tasks_retry.models import Task
 from tests.admin import scene, shop
 
@@ -26,8 +27,27 @@ def test_a_function_has_a_page_with_rates_times_and_failures(played, operator):
     shown = html.unescape(operator.get(f"{BASE}?function=shop.tasks.send_receipt").content.decode())
     for text in ("25.0 %", "500 ms", "p95", "p99", "MailServerDown", "What changed since it last worked"):
         assert text in shown
-    assert "finished tasks of this function, among the newest 25,000 of all." in shown
+    assert "finished tasks of this function, among the newest 25,000 tasks." in shown
     assert operator.get(f"{BASE}?function=shop.tasks.sync_stock&span=24h").status_code == 200
+
+
+def test_percentiles_beyond_the_last_bucket_say_so():
+    """Histograms end at an hour; a wait of 22 hours was shown as 1 h."""
+    estimate = Times(9, (30.0, 3600.0, 3600.0), (), is_estimate=True)
+    assert formatted(estimate.wait, estimate) == ["30 s", "≥ 1 h", "≥ 1 h"]
+    measured = Times(9, (3600.0, 7200.0, 7200.0), ())
+    assert formatted(measured.wait, measured) == ["1 h", "2 h", "2 h"]
+
+
+def test_a_function_that_fails_mostly_is_marked(database, operator):
+    stats = [
+        taskqueue.Stat("default", "shop.good", completed=9, failed=1),
+        taskqueue.Stat("default", "shop.bad", failed=4),
+    ]
+    taskqueue.add_stats(stats)
+    shown = operator.get(BASE).content.decode()
+    assert '<strong class="dtr-error">100.0 %</strong>' in shown
+    assert shown.count("dtr-error") == 1
 
 
 def test_the_tasks_page_links_to_its_function(played, operator):

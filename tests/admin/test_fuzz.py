@@ -10,7 +10,7 @@ from django.test import Client, override_settings
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.admin.base import CONSOLE_MODELS
-from django_tasks_retry.admin.tasks import filters
+from django_tasks_retry.admin.parts import filters
 from django_tasks_retry.models import Task
 from tests import tasks
 from tests.admin.conftest import make_user

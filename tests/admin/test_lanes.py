@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import SimpleNamespace
+
 import pytest
+from django.contrib.auth.models import Permission
+from django.db import connection
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.models import LaneState, OperatorEvent, Task
+from django_tasks_retry.models import FlowLimit, OperatorEvent, Queue, Task
 from tests import tasks
 
-BASE = "/admin/django_tasks_retry/lanestate/"
+BASE = "/admin/django_tasks_retry/flowlimit/"
 NASTY = "<script>alert(1)</script>'\"&"
 
 
@@ -26,16 +31,18 @@ def full(database):
 
 @pytest.mark.usefixtures("full")
 def test_it_tells_what_is_full_who_waits_and_who_paused_what(operator):
-    taskqueue.pause_lane("stripe", by="ann", reason="API down")
+    taskqueue.pause("stripe", kind="lane", by="ann", reason="API down")
     page = shown(operator)
-    for text in ("tenant-7", "2 / 2", "full", "stripe", "paused by ann", "API down"):
+    for text in ("tenant-7", "2 / 2", "stripe", "paused by ann", "API down"):
         assert text in page
+    for shape, label in (("▮", "full"), ("‖", "paused")):
+        assert f'<span aria-hidden="true">{shape}</span> {label}' in page
 
 
 def test_a_lane_is_paused_limited_and_resumed_with_a_reason(operator):
     operator.post(f"{BASE}pause/", {"lane": "stripe", "reason": "API down"})
-    operator.post(f"{BASE}limit/", {"lane": "stripe", "running": "3", "starts": "", "per": "", "reason": "agreed"})
-    state = LaneState.objects.get()
+    operator.post(f"{BASE}limit/", {"lane": "stripe", "concurrency": "3", "starts": "", "per": "", "reason": "agreed"})
+    state = FlowLimit.objects.get()
     assert (state.paused_at is not None, state.reason, state.running, state.decided_for) == (
         True,
         "API down",
@@ -43,7 +50,7 @@ def test_a_lane_is_paused_limited_and_resumed_with_a_reason(operator):
         "agreed",
     )
     operator.post(f"{BASE}resume/", {"lane": "stripe", "reason": "back"})
-    assert LaneState.objects.get().paused_at is None
+    assert FlowLimit.objects.get().paused_at is None
     kinds = OperatorEvent.objects.order_by("id").values_list("kind", "reason")
     assert list(kinds) == [("lane.paused", "API down"), ("lane.limited", "agreed"), ("lane.resumed", "back")]
 
@@ -51,14 +58,20 @@ def test_a_lane_is_paused_limited_and_resumed_with_a_reason(operator):
 @pytest.mark.parametrize("wrong", [{"lane": ""}, {"lane": "queue:crm"}, {"lane": "a" * 200}])
 def test_what_names_no_lane_changes_nothing(operator, wrong):
     assert operator.post(f"{BASE}pause/", wrong).status_code == 302
-    assert operator.post(f"{BASE}limit/", {"lane": "a", "running": "-1"}).status_code == 302
-    assert not LaneState.objects.exists()
+    assert operator.post(f"{BASE}limit/", {"lane": "a", "concurrency": "-1"}).status_code == 302
+    assert not FlowLimit.objects.exists()
 
 
 def test_who_may_only_look_changes_nothing(session_with):
-    client = session_with("view_lanestate")
+    client = session_with("view_flowlimit")
     assert "Pause or limit" not in shown(client)
     assert client.post(f"{BASE}pause/", {"lane": "a"}).status_code == 403
+
+
+def test_a_queue_is_paused_here_only_by_those_who_may_pause_queues(session_with):
+    client = session_with("view_flowlimit", "control_lane")
+    assert client.post(f"{BASE}pause/", {"lane": "queue:default"}).status_code == 403
+    assert not Queue.objects.exists()
 
 
 def test_who_may_not_view_lanes_is_refused(session_with):
@@ -66,5 +79,14 @@ def test_who_may_not_view_lanes_is_refused(session_with):
 
 
 def test_names_and_reasons_are_texts(operator):
-    taskqueue.pause_lane(NASTY, by="ann", reason=NASTY)
+    taskqueue.pause(NASTY, kind="lane", by="ann", reason=NASTY)
     assert NASTY not in shown(operator, q="<script>")
+
+
+@pytest.mark.django_db
+def test_whoever_could_see_the_page_under_its_former_name_still_can():
+    migration = import_module("django_tasks_retry.migrations.0020_flow_limits")
+    allowed = Permission.objects.get(codename=migration.NEW)
+    Permission.objects.filter(pk=allowed.pk).update(codename=migration.OLD)
+    migration.rename_permission(None, SimpleNamespace(connection=connection), migration.OLD, migration.NEW)
+    assert Permission.objects.get(pk=allowed.pk).codename == migration.NEW

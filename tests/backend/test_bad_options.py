@@ -11,7 +11,7 @@ from django_tasks_retry.checks import check_backoff_schedules, check_command_nam
 from django_tasks_retry.compat import task_backends
 from django_tasks_retry.conf import KEYS, options, read_options
 from django_tasks_retry.errors import InvalidOptions
-from django_tasks_retry.rules.backoff import Schedule
+from django_tasks_retry.rules.backoff import FixedDelays
 from django_tasks_retry.rules.policy import RetryPolicy
 from tests import tasks
 
@@ -36,6 +36,12 @@ def test_an_unknown_key_gets_a_suggestion():
 def test_an_unknown_key_without_likeness():
     [error] = found(COLOUR="red")
     assert error.msg == "TASKS['default']['OPTIONS'] has the unknown key 'COLOUR'."
+
+
+@pytest.mark.parametrize(("old", "new"), [("PATIENCE", "PRIORITY_AGING"), ("LOG_LINES", "ATTEMPT_LOG_LINES")])
+def test_an_option_that_was_renamed_is_answered_with_its_name(old, new):
+    with pytest.raises(InvalidOptions, match=f"unknown key '{old}'. It is called '{new}'."):
+        read_options({old: 10}, "default")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +104,7 @@ def test_the_guard_is_looked_for_in_every_database_that_holds_tasks():
 
 @pytest.mark.parametrize(("max_attempts", "warned"), [(None, False), (3, True), (4, False), (9, False)])
 def test_delays_that_no_attempt_reaches_are_a_warning(monkeypatch, max_attempts, warned):
-    policy = RetryPolicy(backoff=Schedule((300, 900, 3600)), max_attempts=max_attempts)
+    policy = RetryPolicy(backoff=FixedDelays((300, 900, 3600)), max_attempts=max_attempts)
     registry.known_paths()
     monkeypatch.setattr(tasks.scheduled.func, "retry_policy", policy)
     warnings = [message for message in check_backoff_schedules() if "tests.tasks.scheduled" in message.msg]

@@ -4,7 +4,7 @@ import pytest
 from django.core.checks import run_checks
 from django.db import connections
 
-from django_tasks_retry.checks import check_transaction_mode
+from django_tasks_retry.checks import check_database_settings
 from django_tasks_retry.compat import CORE_HAS_TASKS, InvalidTask, task_backends
 from tests import tasks
 from tests.router import CurrentDatabase
@@ -40,10 +40,10 @@ def test_a_mistyped_queue_of_a_task_is_refused_with_the_right_name(settings):
 
 
 def test_sqlite_that_begins_its_transactions_deferred_is_a_warning_of_every_check(settings, monkeypatch):
-    assert check_transaction_mode() == []
+    assert check_database_settings() == []
     monkeypatch.setitem(connections["default"].settings_dict, "OPTIONS", {})
     monkeypatch.setattr(CurrentDatabase, "current", "default")
-    [warning] = check_transaction_mode()
+    [warning] = check_database_settings()
     assert warning.id == "django_tasks_retry.W001"
     assert warning.hint == "Set DATABASES['default']['OPTIONS']['transaction_mode'] = 'IMMEDIATE'."
 

@@ -106,7 +106,7 @@ NOT_FOUND = {
 TELL = """
 import importlib
 from django.conf import settings
-from django_tasks_retry.taskqueue.producer import discovery
+from django_tasks_retry.taskqueue.enqueue import discovery
 shops = [app for app in settings.INSTALLED_APPS if app != "django_tasks_retry"]
 functions = {app: importlib.import_module(f"{app}.receipts").mail.func for app in shops}  # as views do, first
 print([app for app, function in functions.items() if discovery.will_be_found(function)])

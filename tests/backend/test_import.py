@@ -66,5 +66,5 @@ def test_nothing_of_django_is_imported_by(module):
 
 def test_one_module_alone_asks_for_the_version_of_django():
     package = Path(compat.__file__).parent
-    asking = [file.name for file in package.rglob("*.py") if "django.VERSION" in file.read_text()]
+    asking = [file.name for file in package.rglob("*.py") if "django.VERSION" in file.read_text(encoding="utf-8")]
     assert asking == ["compat.py"]

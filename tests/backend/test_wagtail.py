@@ -13,7 +13,9 @@ import pytest
 
 from tests.worker.harness import place_of
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("wagtail") is None, reason="Wagtail is not installed")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("wagtail") is None, reason="needs Wagtail: pip install wagtail"
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = """
@@ -97,6 +99,7 @@ def new_database(request):
     return name
 
 
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 def test_pages_are_found_once_a_worker_has_indexed_them(manage):
     manage("migrate", "-v0")
     edited = manage("shell", "-v0", "-c", EDIT).stdout

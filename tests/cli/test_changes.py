@@ -20,7 +20,7 @@ from tests.admin.conftest import make_user, operator, session_with  # noqa: F401
 
 CONSOLE = "/admin/django_tasks_retry"
 PERMISSIONS = {
-    "retry": "retry_task", "run-now": "retry_task", "cancel": "cancel_task", "pause": "pause_queue",
+    "retry": "retry_task", "reschedule": "retry_task", "cancel": "cancel_task", "pause": "pause_queue",
     "resume": "pause_queue", "stop": "control_worker",
 }  # fmt: skip
 
@@ -62,11 +62,11 @@ def last_change(verb: str, subject: str) -> tuple[str, str, str]:
 
 def address_of(verb: str, subject: str) -> str:
     page = {"pause": "queue", "resume": "queue", "stop": "worker"}.get(verb, "task")
-    return f"{CONSOLE}/{page}/{subject}/{verb}/"
+    return f"{CONSOLE}/{page}/{subject}/{'run-now' if verb == 'reschedule' else verb}/"
 
 
 KINDS = {
-    "retry": "task.retried", "run-now": "task.rescheduled", "cancel": "task.cancelled", "pause": "queue.paused",
+    "retry": "task.retried", "reschedule": "task.rescheduled", "cancel": "task.cancelled", "pause": "queue.paused",
     "resume": "queue.resumed", "stop": "worker.stop_asked",
 }  # fmt: skip
 
@@ -77,7 +77,8 @@ KINDS = {
 def test_every_change_is_kept_with_its_author_and_reason(door, verb, cli, session_with):  # noqa: F811
     subject = subject_of(verb)
     if door == "shell":
-        assert cli(verb, subject, "--reason", "INC-204").code == 0
+        when = ["--now"] if verb == "reschedule" else []
+        assert cli(verb, subject, *when, "--reason", "INC-204").code == 0
         author = shell_user()
     else:
         view = {"pause": "view_queue", "resume": "view_queue", "stop": "view_worker"}.get(verb, "view_task")
@@ -106,7 +107,10 @@ class TestMany:
         assert (refused.code, refused.out) == (2, "")
         assert "3 tasks will be cancelled. Say why" in refused.err
         refused = cli("cancel", "status:ready", "--reason", "x")
-        assert (refused.code, refused.err) == (2, "3 tasks will be cancelled. There is nobody to ask here: add -y.\n")
+        assert (refused.code, refused.err) == (
+            2,
+            "3 tasks will be cancelled. There is nobody to ask here: pass --yes.\n",
+        )
         assert cli("cancel", "status:ready", "-y").code == 2
         assert not Task.objects.cancelled().exists()
         assert cli("cancel", "status:ready", "--reason", "x", "-y") == (0, "3 tasks cancelled.\n", "")
@@ -204,6 +208,15 @@ class TestRetry:
         assert answer.code == 5
         assert "that takes success or failed or cancelled ones" in answer.err
         assert cli("retry", "ffff0000").code == 4
+
+
+def test_waiting_tasks_are_made_due_now_or_later(cli):
+    task, began = Task.objects.enqueue(tasks.noop, eta=timedelta(hours=1)), clock.now(Task.objects.db)
+    assert cli("reschedule", task.pk).code == 2, "it must be said when"
+    assert cli("reschedule", task.pk, "--in", "10m").out == "1 task rescheduled.\n"
+    assert timedelta(minutes=10) <= Task.objects.get(pk=task.pk).eta - began < timedelta(minutes=20)
+    assert cli("reschedule", task.pk, "--now").code == 0
+    assert Task.objects.get(pk=task.pk).eta - began < timedelta(minutes=5)
 
 
 def test_a_queue_that_is_none_is_not_paused(cli):

@@ -20,7 +20,7 @@ ENQUEUE = (
     "from django_tasks_retry.models import Task; from example_project.shop.tasks import welcome_customer; "
     "Task.objects.enqueue_many([(welcome_customer,)] * 300)"
 )
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_ids_go_through_a_pipe_and_a_closed_pipe_is_no_error(shell):
     assert done.stderr == "The newest 40; -n 0 shows all.\n"
 
 
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="apt-get install tmux")
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux: apt-get install tmux")
 def test_top_is_drawn_on_a_terminal_and_ends_with_q(shell, tmp_path):
     socket = tmp_path / "tmux"
     session = f"tmux -S {socket} -f /dev/null"

@@ -7,13 +7,16 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.db import connections
 
-from django_tasks_retry import taskqueue
+from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.cli.subcommand import subcommands
+from django_tasks_retry.display.display_status import task_facts, timing
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from tests import tasks
 from tests.admin import scene
 from tests.admin.conftest import _shop, operator  # noqa: F401
+from tests.cli.conftest import tasks_command
 
 CONSOLE = "/admin/django_tasks_retry"
 
@@ -40,6 +43,11 @@ class TestList:
         assert (record["id"], record["status"], record["shown_as"]) == (str(failed.pk), "FAILED", "failed")
         assert record["error"]["exception"] == "builtins.RuntimeError"
         assert "hunter2" not in str(record)
+
+    def test_more_tasks_take_no_more_queries(self, cli, database, django_assert_max_num_queries):
+        Task.objects.enqueue_many([(tasks.noop,)] * 30)
+        with django_assert_max_num_queries(15, connection=connections[database]):
+            assert len(cli("list", "--json", "-n", 0).records) == 30
 
     def test_it_looks_as_far_back_as_it_takes(self, cli, monkeypatch):
         from django_tasks_retry.selection import walk
@@ -94,7 +102,7 @@ class TestShow:
         assert not re.search(r"^(expires|after):", cli("show", first.pk).out, re.M)
         taskqueue.claim("w")
         hour = timedelta(hours=1)
-        second = Task.objects.enqueue(tasks.noop, unique_key="key", on_conflict="again", expires=hour)
+        second = Task.objects.enqueue(tasks.noop, unique_key="key", on_conflict="run_again", expires=hour)
         shown = cli("show", second.pk).out
         assert re.search(r"^expires: +\d", shown, re.M)
         assert re.search(rf"^after: +{first.pk}$", shown, re.M)
@@ -128,8 +136,8 @@ class TestTables:
         assert "emails was paused by on call: mail provider is down, INC-204" in cli("queues").err
 
     def test_a_full_queue_says_what_becomes_of_more(self, cli, configure):
-        configure(BACKLOG={"emails": {"waiting": 12, "full": "drop"}, "default": 1000})
-        assert "emails is full: 12 tasks wait, and then: drop\n" in cli("queues").err
+        configure(BACKLOG={"emails": {"max_pending": 12}, "default": 1000})
+        assert "emails is full: 12 tasks wait, and more calls raise QueueFull\n" in cli("queues").err
         assert "full" not in cli("queues", "--json").err
         configure(BACKLOG={"emails": 13})
         assert "full" not in cli("queues").err
@@ -215,7 +223,7 @@ class TestCheck:
         assert answer.code == 1
         assert [each["what"] for each in answer.record["findings"]] == ["workers", "unserved", "wait"]
         assert answer.record["ok"] is False
-        assert "Queue default: the oldest due task has waited 11 min 40 s" in cli("check", "--max-wait", "10m").out
+        assert "Queue default: the oldest due task has waited 11 min 4" in cli("check", "--max-wait", "10m").out
 
     def test_it_looks_at_the_queues_it_is_told(self, cli, travel):
         scene.sign_on()
@@ -230,6 +238,17 @@ class TestCheck:
         assert cli("check", "--max-failing", "50%").code == 0
         assert cli("check", "--max-failing", "20%").code == 1
         assert cli("check", "--max-failing", "much").code == 2
+
+
+def test_a_task_has_the_facts_and_the_timing_of_the_console(cli, database):
+    task = Task.objects.enqueue(tasks.noop, unique_key="once", eta=timedelta(days=2.52), interval=timedelta(hours=2))
+    task.refresh_from_db()
+    shown, listed = cli("show", str(task.pk)).out, cli("list").out
+    facts = {name for name, _label, _value in task_facts(task, clock.now(database), can_see_payload=True)}
+    assert {"unique key", "repeats every", "backend"} <= facts
+    assert [name for name in facts if f"\n{name}:" not in shown] == []
+    task.refresh_from_db()
+    assert timing(task, clock.now(database)) in listed
 
 
 def test_prune_tells_what_it_would_delete_by_backend_and_queue(cli, travel):
@@ -248,11 +267,35 @@ def test_prune_tells_what_it_would_delete_by_backend_and_queue(cli, travel):
 
 
 def test_a_backend_that_is_none_is_answered_by_every_subcommand(cli):
-    needed = {"show": ["abcd"], "run": ["abcd"], "pause": ["q", "--reason", "x"], "resume": ["q"], "stop": ["w"]}
-    needed |= {"pause-schedule": ["s", "--reason", "x"], "resume-schedule": ["s"], "run-schedule": ["s"]}
-    needed |= {"limit": ["lane", "--reason", "x"], "export-partition": ["p20260101", "out"]}
-    needed["import-schedules"] = ["--from", "django-q2"]
+    needed = {"show": ["abcd"], "execute": ["abcd"], "pause": ["q", "--reason", "x"], "resume": ["q"], "stop": ["w"]}
+    needed |= {f"schedules {verb}": ["s"] for verb in ("show", "resume", "run")}
+    needed |= {"schedules pause": ["s", "--reason", "x"], "schedules import": ["--from", "django-q2"]}
+    needed |= {
+        "limit": ["lane", "--clear", "--reason", "x"],
+        "partitions export": ["p20260101", "out"],
+        "reschedule": ["--now"],
+    }
     for name in subcommands():
-        answer = cli(name, *needed.get(name, []), "--backend", "defualt")
+        answer = cli(*name.split(), *needed.get(name, []), "--backend", "defualt")
         assert (answer.code, answer.out) == (2, ""), name
         assert "Did you mean 'default'?" in answer.err, name
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["partition"], "tasks partitions create, tasks partitions undo?"),
+        (["partition", "--undo"], "tasks partitions undo?"),
+        (["export-partition", "p20260101", "out"], "tasks partitions export?"),
+        (["partitions", "craete"], "tasks partitions create?"),
+        (["run", "abcd"], "tasks execute, tasks schedules run?"),
+        (["run-now", "abcd"], "tasks reschedule?"),
+        (["pause-schedule", "x"], "tasks schedules pause?"),
+        (["schedules", "nightly"], "There are: tasks schedules import, tasks schedules pause,"),
+        (["quues"], "tasks queues?"),
+    ],
+)
+def test_a_word_that_is_no_subcommand_is_answered_with_the_one_that_is_meant(typed, meant):
+    answer = tasks_command(*typed)
+    assert (answer.code, answer.out) == (2, "")
+    assert meant in answer.err

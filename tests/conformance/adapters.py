@@ -36,8 +36,8 @@ class Dummy(RetryBackend):
 class Immediate(RetryBackend):
     """Runs a task at once, in one attempt."""
 
-    def request(self, task: Any, args: Any, kwargs: Any) -> Any:
-        return super().request(task, args, kwargs)._replace(max_attempts=1)
+    def enqueue_options(self, task: Any, args: Any, kwargs: Any) -> Any:
+        return super().enqueue_options(task, args, kwargs)._replace(max_attempts=1)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         result = super().enqueue(task, args, kwargs)

@@ -45,7 +45,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         source = SDISTS[series].extract_tests(folder / "source")
     except NotAvailable as reason:
-        pytest.skip(f"Django's own task tests: {reason}")
+        pytest.skip(f"needs Django's own task tests: {reason}")
     transform(source, folder / "tasks", backport=not CORE_HAS_TASKS)
     return folder
 
@@ -53,7 +53,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def not_applicable() -> set[str]:
     """The committed list: tests that assert the opposite of what we support, or that fail in the framework itself."""
     found, applies = set(), False
-    for line in (Path(__file__).parent / "not_applicable.txt").read_text().splitlines():
+    for line in (Path(__file__).parent / "not_applicable.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             applies = SECTIONS[line]
         elif applies and line and not line.startswith("#"):

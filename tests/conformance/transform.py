@@ -35,7 +35,7 @@ def transform(source: Path, package: Path, *, backport: bool) -> None:
     """Copy the tests in `source` to the package `package`."""
     shutil.copytree(source, package)
     for file in package.glob("*.py"):
-        text = file.read_text()
+        text = file.read_text(encoding="utf-8")
         if file.name in ADAPTED:
             text = replaced(text, OUR_BACKEND)
         if backport:

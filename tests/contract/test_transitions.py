@@ -13,11 +13,11 @@ from django.db import connections, transaction
 from django_tasks_retry import taskqueue
 from django_tasks_retry.clock import now
 from django_tasks_retry.errors import Abort, IllegalMove, LeaseLost
-from django_tasks_retry.instants import sqlite_text
 from django_tasks_retry.models import Task, TaskResult
 from django_tasks_retry.rules.status import FINISHED, Status
 from django_tasks_retry.rules.transitions import LEGAL_PAIRS
 from django_tasks_retry.taskqueue import Lease
+from django_tasks_retry.utc import sqlite_text
 from tests.steps import everything, now_of, refused_by_the_database, task_in
 
 ALL_PAIRS = list(itertools.product(Status, Status))

@@ -13,8 +13,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import Completed, claim
-from django_tasks_retry.worker.child.around import run_async_within, run_within
 from django_tasks_retry.worker.child.attempt import Attempt
+from django_tasks_retry.worker.child.pipeline import run_attempt, run_attempt_async
 from tests import tasks as plain
 from tests.contrib import samples
 from tests.contrib.samples import EXPORTER, OTEL, TRACER
@@ -145,7 +145,7 @@ def test_the_function_runs_within_its_span(database, tasks, function):
     [sent] = spans("send default")
     [lease] = claim(tasks.worker_id)
     attempt = Attempt(lease, monotonic())
-    outcome = asyncio.run(run_async_within(attempt)) if function is samples.trace_id_async else run_within(attempt)
+    outcome = asyncio.run(run_attempt_async(attempt)) if function is samples.trace_id_async else run_attempt(attempt)
     assert outcome == Completed(lease, format(sent.context.trace_id, "032x"))
 
 
@@ -179,6 +179,6 @@ def test_metadata_that_somebody_forged_breaks_nothing(database, tasks):
         [lease] = claim(tasks.worker_id)
         assert lease.id == task.pk
         attempt = Attempt(lease._replace(metadata={"_otel": forged}), monotonic())
-        run_within(attempt)
+        run_attempt(attempt)
         assert attempt.report is not None
         assert attempt.report.error is None

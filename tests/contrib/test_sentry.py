@@ -13,8 +13,8 @@ from sentry_sdk.transport import Transport
 
 from django_tasks_retry.compat import framework_logger
 from django_tasks_retry.contrib.sentry import Reporting
+from django_tasks_retry.middleware import SIGNAL_PROCESS
 from django_tasks_retry.models import Schedule, Task
-from django_tasks_retry.signals import SIGNAL_PROCESS
 from django_tasks_retry.taskqueue import run_schedule_now, tick
 from tests import tasks as plain
 from tests.contrib import samples

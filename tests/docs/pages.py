@@ -43,7 +43,7 @@ def snippets(page: Path, *, core_has_tasks: bool = django.VERSION >= (6, 0)) -> 
 
 
 def snippets_as_written(page: Path) -> Iterator[Snippet]:
-    text = page.read_text() + "\n"
+    text = page.read_text(encoding="utf-8") + "\n"
     if page.suffix == ".md":
         for match in FENCE.finditer(text):
             yield Snippet(match["language"], match["body"])
@@ -66,4 +66,6 @@ def worded_for_backport(code: str) -> str:
 
 def documented() -> str:
     """All that the documentation says, generated parts included."""
-    return "\n".join(path.read_text() for path in sorted(DOCS.rglob("*.rst")) if "_build" not in path.parts)
+    return "\n".join(
+        path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.rst")) if "_build" not in path.parts
+    )

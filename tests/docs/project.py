@@ -45,7 +45,7 @@ class Project:
         self.run("python manage.py startapp shop", [])
         shown = snippets(README, core_has_tasks=core_has_tasks)
         files = [file for snippet in shown if snippet.language == "python" for file in titled(snippet)]
-        assert [file.caption for file in files] == ["settings.py", "shop/tasks.py", "shop/views.py"]
+        assert [file.caption for file in files] == ["shop/tasks.py", "shop/views.py", "settings.py"]
         for file in files:
             self.write({"settings.py": "mysite/settings.py"}.get(file.caption, file.caption), file.text)
         self.run("python manage.py migrate", [])
@@ -56,7 +56,7 @@ class Project:
     def write(self, path: str, text: str) -> None:
         """Settings grow at their end; other files are as the page shows them."""
         file = self.folder / path
-        before = file.read_text() if file.name == "settings.py" and file.exists() else ""
+        before = file.read_text(encoding="utf-8") if file.name == "settings.py" and file.exists() else ""
         if file.name == "settings.py" and self.database:
             text = without_sqlite(text) + self.database
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from django.core.management import load_command_class
 
 from django_tasks_retry.durations import read_duration
 from tests.docs.pages import DOCS
 
-yaml = pytest.importorskip("yaml")
 DEPLOY = DOCS / "deploy"
 UNIT = DEPLOY / "tasks-worker.service"
 
@@ -30,18 +30,20 @@ def unit() -> configparser.ConfigParser:
 
 
 def compose() -> dict:
-    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 
 
 def pod() -> dict:
-    [deployment] = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    [deployment] = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8"))
     assert (deployment["apiVersion"], deployment["kind"]) == ("apps/v1", "Deployment")
     assert deployment["spec"]["selector"]["matchLabels"] == deployment["spec"]["template"]["metadata"]["labels"]
     return deployment["spec"]["template"]["spec"]
 
 
 def dockerfile_command() -> list[str]:
-    return json.loads(re.findall(r"^CMD (\[.+\])$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)[-1])
+    return json.loads(
+        re.findall(r"^CMD (\[.+\])$", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)[-1]
+    )
 
 
 def systemd_command() -> list[str]:
@@ -83,7 +85,7 @@ def test_the_probe_asks_for_the_file_that_the_worker_touches(place, tmp_path):
         probe = pod()["containers"][0]["livenessProbe"]["exec"]["command"]
     command, _ = WORKERS[place]
     file = command()[command().index("--heartbeat-file") + 1]
-    assert probe[:3] == ["python", "-m", "django_tasks_retry.alive"]
+    assert probe[:3] == ["python", "-m", "django_tasks_retry.healthcheck"]
     assert file in probe
     here = tmp_path / "alive"
     here.touch()
@@ -99,9 +101,11 @@ def test_compose_services_depend_on_services_that_exist():
     assert (DEPLOY / services["web"]["build"]["context"] / services["web"]["build"]["dockerfile"]).exists()
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze: apt-get install systemd")
 def test_systemd_accepts_the_unit(tmp_path):
-    text = re.sub(r"^ExecStart=\S+", f"ExecStart={sys.executable}", UNIT.read_text(), flags=re.MULTILINE)
+    text = re.sub(
+        r"^ExecStart=\S+", f"ExecStart={sys.executable}", UNIT.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     copy = Path(tmp_path) / UNIT.name
     copy.write_text(text.replace("User=app", "User=root"))
     done = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False)

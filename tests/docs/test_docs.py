@@ -16,12 +16,14 @@ from django.core.management import BaseCommand, get_commands, load_command_class
 from django.utils.module_loading import import_string
 
 import django_tasks_retry
+from benchmarks.contenders import CEILING, OURS
+from benchmarks.report import DRAIN, medians, read, shown
 from django_tasks_retry import compat, conf, errors, testing
 from django_tasks_retry.bridge import Context
 from django_tasks_retry.rules.failure import Code
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.rules.transitions import MOVES, EventKind
-from django_tasks_retry.taskqueue import Request
+from django_tasks_retry.taskqueue import EnqueueOptions
 from django_tasks_retry.testing import Tasks
 from tests.docs.pages import DOCS, README, ROOT, documented, name_of, pages, snippets
 from tests.docs.project import Project
@@ -37,7 +39,7 @@ APP = apps.get_app_config("django_tasks_retry")
 
 
 def page(name: str) -> str:
-    return (DOCS / f"{name}.rst").read_text()
+    return (DOCS / f"{name}.rst").read_text(encoding="utf-8")
 
 
 def listed_in(name: str, pattern: str) -> list[str]:
@@ -64,15 +66,18 @@ def played(tmp_path_factory) -> dict[str, str]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PLAYED)
 def test_the_snippets_of_each_page_run(name, played):
     assert name not in played, played[name]
 
 
+@pytest.mark.long
 def test_the_tutorial_can_be_followed_to_the_letter(tmp_path):
     Project(tmp_path).follow(snippets(DOCS / "tutorial.rst"))
 
 
+@pytest.mark.long
 def test_the_readme_start_can_be_followed_to_the_letter(tmp_path):
     Project(tmp_path).follow_readme(core_has_tasks=compat.CORE_HAS_TASKS)
 
@@ -82,7 +87,9 @@ def test_the_readme_start_can_be_followed_to_the_letter(tmp_path):
 
 def test_generated_parts_are_made_from_the_code_as_it_is():
     for name, text in generate.make().items():
-        assert (DOCS / "generated" / name).read_text() == text, f"{name} is stale: run python docs/generate.py"
+        assert (DOCS / "generated" / name).read_text(encoding="utf-8") == text, (
+            f"{name} is stale: run python docs/generate.py"
+        )
 
 
 def test_every_option_is_described_and_no_other():
@@ -92,9 +99,9 @@ def test_every_option_is_described_and_no_other():
 
 def test_the_contract_page_shows_every_legal_move():
     assert ".. include:: generated/moves.rst" in page("contract")
-    assert ".. image:: generated/states.svg" in page("contract")
+    assert ".. include:: /generated/states.rst" in page("contract")
     assert generate.moves_table().count("   * - ") == len(MOVES) + 1
-    told = re.search(r"<desc>(.*)</desc>", generate.states_diagram())[1]
+    told = re.search(r"<desc>(.*)</desc>", generate.make()["states-light.svg"])[1]
     assert all(f"{move.source or 'new'} to {move.target}" in told and move.name in told for move in MOVES)
 
 
@@ -109,7 +116,7 @@ def test_every_system_check_is_listed():
 
 
 def test_every_command_and_its_options_are_documented():
-    text = page("reference/commands") + (DOCS / "generated" / "runworker.rst").read_text()
+    text = page("reference/commands") + (DOCS / "generated" / "runworker.rst").read_text(encoding="utf-8")
     ours = [name for name, app in get_commands().items() if app == "django_tasks_retry"]
     for name in ours:
         assert f"``manage.py {name}``" in text
@@ -161,7 +168,7 @@ def public(kind: type) -> set[str]:
 
 
 def test_every_option_of_enqueue_is_documented():
-    for name in Request._fields:
+    for name in EnqueueOptions._fields:
         assert re.search(rf"\b{name}\b", page("reference/api")), name
 
 
@@ -171,14 +178,16 @@ def test_everything_that_a_context_and_the_test_harness_offer_is_documented():
         options = documented[f"{'django_tasks_retry.testing' if kind is Tasks else kind.__module__}.{kind.__name__}"]
         assert ":members:\n" in options
         undescribed = {name for name in public(kind) if not inspect.getdoc(getattr(kind, name))}
-        assert undescribed <= {"using", "transactions", "lease", "memory"}
+        assert undescribed <= {"using", "transactions", "lease", "steps"}
     for name in public(Tasks) - {"using", "close"}:
         assert f"``{name}(" in page("howto/testing"), name
 
 
 def test_the_knobs_of_the_example_are_documented():
-    known = set(re.findall(r'env(?:\.\w+)?\("(\w+)"', (ROOT / "example_project" / "settings.py").read_text()))
-    text = (ROOT / "example_project" / "README.md").read_text()
+    known = set(
+        re.findall(r'env(?:\.\w+)?\("(\w+)"', (ROOT / "example_project" / "settings.py").read_text(encoding="utf-8"))
+    )
+    text = (ROOT / "example_project" / "README.md").read_text(encoding="utf-8")
     assert known == set(re.findall(r"`([A-Z][A-Z_]+)(?:=\d+)?`", text))
 
 
@@ -190,7 +199,7 @@ def test_every_signal_is_documented():
 
 def test_every_permission_that_the_console_asks_for_is_documented():
     own = {codename for model in APP.get_models() for codename, _ in model._meta.permissions}
-    shown = {"view_task", "view_queue", "view_worker", "view_lanestate"} | {
+    shown = {"view_task", "view_queue", "view_worker", "view_flowlimit"} | {
         f"{do}_schedule" for do in ("view", "add", "change", "delete")
     }
     listed = set(re.findall(r"``django_tasks_retry\.([a-z]+_[a-z_]+)``", page("howto/operate")))
@@ -198,33 +207,43 @@ def test_every_permission_that_the_console_asks_for_is_documented():
 
 
 def test_no_page_names_a_setting_a_check_or_an_event_that_does_not_exist():
-    text = documented() + README.read_text()
+    text = documented().replace(page("names"), "") + README.read_text(encoding="utf-8")  # that page names others' words
     assert set(CHECK_ID.findall(text)) <= set(CHECK_ID.findall(source()))
     assert set(re.findall(r"``(task\.[a-z_]+)``", text)) <= set(EventKind)
     assert set(re.findall(r"``((?:KEEP|RETRY|MAX|TIMEOUT|LEASE)_?[A-Z_]*)``", text)) <= {*conf.KEYS, *Code}
 
 
 def source() -> str:
-    return "".join(path.read_text() for path in sorted((ROOT / "django_tasks_retry").rglob("*.py")))
+    return "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "django_tasks_retry").rglob("*.py")))
 
 
 # The README
 
 
 def test_the_readme_is_short_and_has_its_two_commands():
-    lines = README.read_text().splitlines()
-    assert len(lines) <= 150
+    lines = README.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 130
     commands = [line for line in lines if line.startswith("python3 -m venv .venv")]
     assert [command.split()[-1] for command in commands] == ["demo", "pytest"]
 
 
+def test_the_readme_gives_the_rates_of_the_published_run_with_machine_date_and_command():
+    text = README.read_text(encoding="utf-8")
+    assert generate.readme(text) == text, "the README is stale: run python docs/generate.py"
+    rates = {who: shown(value) for (what, who), value in medians(read(DOCS / "benchmarks")).items() if what == DRAIN}
+    said = re.search(r"<!-- rates -->\n(.*?)<!-- end -->", text, re.DOTALL)[1]
+    assert f"Two processes run {rates[OURS.name]} no-op" in said
+    assert all(f"{who} {rate}" in said for who, rate in rates.items() if who not in (OURS.name, CEILING.name))
+    assert all(each in said for each in json.loads(generate.RUN.read_text(encoding="utf-8")).values())
+
+
 def test_what_the_readme_links_to_is_there_also_for_who_reads_it_elsewhere():
     """Absolute, for the package's page; and to files that exist."""
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
     pages = f"{urls['Source']}/blob/main/"
     pictures = pages.replace("github.com", "raw.githubusercontent.com").replace("/blob/", "/")
-    linked = re.findall(r"\]\(([^)#]+)[^)]*\)", README.read_text())
-    shown = re.findall(r"(?:src|srcset)=\"([^\"]+)\"", README.read_text())
+    linked = re.findall(r"\]\(([^)#]+)[^)]*\)", README.read_text(encoding="utf-8"))
+    shown = re.findall(r"(?:src|srcset)=\"([^\"]+)\"", README.read_text(encoding="utf-8"))
     named = [url for url in urls.values() if "/blob/" in url]
     assert len(linked) > 20
     for target, base in [*((each, pages) for each in [*linked, *named]), *((each, pictures) for each in shown)]:
@@ -233,7 +252,7 @@ def test_what_the_readme_links_to_is_there_also_for_who_reads_it_elsewhere():
 
 
 def test_commands_that_contributors_are_told_exist():
-    text = (ROOT / "CONTRIBUTING.md").read_text()
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for module in re.findall(r"python -m ((?:tests|benchmarks)[\w.]*)", text):
         place = ROOT / module.replace(".", "/")
         assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
@@ -242,15 +261,15 @@ def test_commands_that_contributors_are_told_exist():
 
 
 def test_tests_that_the_documentation_names_exist():
-    named = re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", README.read_text() + documented())
+    named = re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", README.read_text(encoding="utf-8") + documented())
     for path, function in named:
-        assert function in ((ROOT / path).read_text() if function else ""), f"{path}::{function}"
+        assert function in ((ROOT / path).read_text(encoding="utf-8") if function else ""), f"{path}::{function}"
 
 
 def test_every_drawing_brings_its_own_paper():
     """An image does not know the colours of its page: black on nothing cannot be read on a dark one."""
     for drawing in DOCS.rglob("*.svg"):
-        text = drawing.read_text()
+        text = drawing.read_text(encoding="utf-8")
         assert "currentColor" not in text, drawing
         [*_, width, height] = re.search(r'viewBox="([^"]*)"', text)[1].split()
         assert re.search(rf'<rect [^>]*width="{width}" height="{height}"', text), drawing

@@ -9,17 +9,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from django_tasks_retry import metrics
-from django_tasks_retry.taskqueue.operator.snapshot import Holder, QueueState, Snapshot, Total
+from django_tasks_retry.taskqueue.operator.queue_figures import QueueFigures
+from django_tasks_retry.taskqueue.operator.snapshot import Holder, Snapshot, Total
 from tests.docs.pages import DOCS
 from tests.metrics.parser import parse
 
-yaml = pytest.importorskip("yaml")
 FOLDER = DOCS / "deploy" / "prometheus"
 ASKING = [FOLDER / "alerts.yaml", FOLDER / "alerts_test.yaml", FOLDER / "grafana.json", DOCS / "deploy" / "keda.yaml"]
 EVERYTHING = Snapshot(
-    (QueueState("default", 1, 1.0, 1, False, 1, 1),),
+    (QueueFigures("default", 1, 1.0, 1, None, 1, 1),),
     (Total("default", "f", 1, 1, 1, 1.0, 1.0, (1,) * 9, (1,) * 9),),
     holder=Holder("1", 100.0, "app", "idle", "SELECT ?"),
     late_schedules=0,
@@ -33,18 +34,18 @@ def known() -> set[str]:
 
 @pytest.mark.parametrize("file", ASKING, ids=lambda file: file.name)
 def test_every_metric_that_is_asked_for_exists(file: Path):
-    asked = set(re.findall(r"\bdjango_tasks_\w+", file.read_text()))
+    asked = set(re.findall(r"\bdjango_tasks_\w+", file.read_text(encoding="utf-8")))
     assert asked
     assert asked <= known()
 
 
 def test_the_page_tells_of_every_metric():
-    listed = set(re.findall(r"``(django_tasks_\w+)``", (DOCS / "howto" / "prometheus.rst").read_text()))
+    listed = set(re.findall(r"``(django_tasks_\w+)``", (DOCS / "howto" / "prometheus.rst").read_text(encoding="utf-8")))
     assert listed == set(parse(metrics.render(EVERYTHING)))
 
 
 def test_every_alert_is_whole():
-    [group] = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"]
+    [group] = yaml.safe_load((FOLDER / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
     for rule in group["rules"]:
         assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}, rule
         assert rule["labels"]["severity"] in {"page", "ticket"}
@@ -53,7 +54,7 @@ def test_every_alert_is_whole():
 
 
 def test_the_dashboard_is_whole():
-    dashboard = json.loads((FOLDER / "grafana.json").read_text())
+    dashboard = json.loads((FOLDER / "grafana.json").read_text(encoding="utf-8"))
     panels = dashboard["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
@@ -65,7 +66,7 @@ def test_the_dashboard_is_whole():
             assert set(re.findall(r"\$(\w+)", target["expr"])) <= variables
 
 
-@pytest.mark.skipif(not PROMTOOL, reason="promtool is not installed")
+@pytest.mark.skipif(not PROMTOOL, reason="needs promtool: apt-get install prometheus")
 def test_promtool_agrees(tmp_path):
     for command in (
         ("check", "rules", "alerts.yaml"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 
@@ -12,11 +13,18 @@ from tests.example.programs import ROOT, SECONDS, environment
 from tests.pg import free_port
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    nobody = f"postgres://shop@127.0.0.1:{free_port()}/shop"
+def start(*arguments: str, port: int = 0) -> subprocess.Popen[str]:
+    nobody = f"postgres://shop@127.0.0.1:{port or free_port()}/shop"
     command = [sys.executable, "-u", str(ROOT / "manage.py"), "runworker", "--no-reload", *arguments]
     both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.Popen(command, cwd=ROOT, env=environment(DATABASE_URL=nobody), **both)
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment(DATABASE_URL=nobody), preexec_fn=ignore_interrupts, **both
+    )
+
+
+def ignore_interrupts() -> None:
+    """As a shell does for background jobs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
@@ -25,6 +33,17 @@ def test_a_worker_waits_until_it_is_told_not_to(told):
     assert "the database does not answer; trying for" in worker.stdout.readline()
     worker.send_signal(told)
     said, _ = worker.communicate(timeout=SECONDS)
+    assert worker.returncode == 128 + told
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_that_says_nothing_keeps_no_worker_from_ending(told):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        worker = start(port=silent.getsockname()[1])
+        with silent.accept()[0]:
+            worker.send_signal(told)
+            said, _ = worker.communicate(timeout=SECONDS)
     assert worker.returncode == 128 + told
     assert "Traceback" not in said
 

@@ -184,6 +184,7 @@ FAULTS = {
     "F323": "the last two members of a batch end at one instant",
     "F324": "a signal comes at the instant a task begins to wait",
     "F325": "graphs of tasks of any shape",
+    "F326": "a process that cancels a workflow is killed at any of its statements",
     "F350": "a lone task wakes a whole fleet",
     "F351": "those who were woken have no room",
     "F352": "every worker prunes the same tasks",

@@ -25,7 +25,7 @@ def shim(tmp_path_factory) -> Path:
     """A library that moves the wall clock of the process that loads it."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        pytest.skip("no C compiler for the library that skews a clock")
+        pytest.skip("needs a C compiler, for the library that skews a clock: apt-get install gcc")
     library = tmp_path_factory.mktemp("skew") / "skew.so"
     source = Path(__file__).with_name("skew.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
@@ -73,7 +73,10 @@ WALL_CLOCK = {("timezone", "now"), ("datetime", "now"), ("datetime", "utcnow"), 
 def test_f20_no_code_of_queue_or_worker_reads_the_wall_clock(room):
     files = list(Path(django_tasks_retry.__file__).parent.joinpath(room).rglob("*.py"))
     calls = [
-        node.func for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)
+        node.func
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
     ]
     named = {(getattr(call.value, "id", ""), call.attr) for call in calls if isinstance(call, ast.Attribute)}
     assert len(calls) > 50

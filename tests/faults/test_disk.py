@@ -19,7 +19,7 @@ from tests.worker.trouble import ALIAS, Server, answered, used_once, wait_until_
 CAN_MOUNT = os.getuid() == 0 and shutil.which("unshare") and not subprocess.run(
     ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
 ).returncode  # fmt: skip
-pytestmark = pytest.mark.skipif(not CAN_MOUNT, reason="needs root, to mount a small disk in a namespace of its own")
+pytestmark = pytest.mark.skipif(not CAN_MOUNT, reason="only root may mount a small disk in a namespace of its own")
 
 
 class SmallDisk(Server):

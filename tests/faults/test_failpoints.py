@@ -26,7 +26,7 @@ def frozen(worker) -> bool:
 
 
 def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=NAMES.get)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.worker import lanes
+from tests.worker import routes
 from tests.worker.conftest import Start, starter
 from tests.worker.test_bad_exits import test_after_every_bad_exit_the_next_task_runs_and_the_books_are_right  # noqa: F401
 from tests.worker.test_repeating import test_five_occurrences_without_drift  # noqa: F401
@@ -16,4 +16,4 @@ from tests.worker.trouble import ALIAS, Server
 
 @pytest.fixture
 def start(server: Server, tmp_path) -> Iterator[Start]:
-    yield from starter(ALIAS, tmp_path, server.place(), lanes.least_privilege)
+    yield from starter(ALIAS, tmp_path, server.place(), routes.least_privilege)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from django_tasks_retry.models import Task
-from tests.worker import lanes, tasks
+from tests.worker import routes, tasks
 from tests.worker.bouncer import program
 from tests.worker.conftest import Start, starter
 from tests.worker.harness import story, wait_until_finished
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(program() is None, reason="needs pgbouncer: apt-
 
 @pytest.fixture
 def start(server: Server, tmp_path) -> Iterator[Start]:
-    yield from starter(ALIAS, tmp_path, server.place(), lanes.pgbouncer)
+    yield from starter(ALIAS, tmp_path, server.place(), routes.pgbouncer)
 
 
 def test_f43_a_crowd_of_tasks_shares_a_few_connections(start, effects):
@@ -31,5 +31,6 @@ def test_f43_a_crowd_of_tasks_shares_a_few_connections(start, effects):
         [one for n in range(40) for one in (tasks.canary, tasks.await_once, (tasks.use_database, [str(n)]))]
     )
     for task in enqueued:
-        assert (wait_until_finished(task).status, story(task)) == ("SUCCESS", ["running", "completed"])
+        task = wait_until_finished(task)  # a busy machine may have released it, with a refund
+        assert (task.status, task.attempts, story(task).count("completed")) == ("SUCCESS", 1, 1)
     assert "trouble" not in worker.output

@@ -43,6 +43,6 @@ def test_f14_no_two_processes_share_a_connection(start, effects, committed):  # 
 
 def sockets_to(port: int, pid: int) -> set[str]:
     """The inodes of a process's sockets whose other end is at this port."""
-    lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text(encoding="utf-8").splitlines()[1:]]
     there = {f"socket:[{line[9]}]" for line in lines if line[2].endswith(f":{port:04X}")}
     return {str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()} & there

@@ -7,7 +7,7 @@ from django.core.management import call_command
 from django.db import IntegrityError, connections, transaction
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.models import Task, TaskEvent, TaskResult
+from django_tasks_retry.models import Step, Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.status import FINISHED, Status
 from tests.steps import begin, enqueue, everything, refused_by_the_database, task_in
 
@@ -23,6 +23,19 @@ def test_an_unfinished_task_is_not_deleted_by_a_queryset(database, status):
     task, _ = task_in(status)
     with refused_by_the_database(task, database):
         Task.objects.all().delete()
+
+
+@pytest.mark.parametrize("status", FINISHED)
+@pytest.mark.parametrize("delete", [Task.delete, lambda task: Task.objects.filter(pk=task.pk).delete()])
+def test_a_finished_task_takes_its_history_along(database, status, delete):
+    task, _ = task_in(status)
+    kept, _ = task_in(status)
+    delete(Task.objects.get(pk=task.pk))
+    assert Task.objects.get() == kept
+    for model in (TaskResult, TaskEvent, Step):
+        assert not model.objects.filter(task_id=task.pk).exists()
+    assert TaskResult.objects.get().task_id == kept.pk
+    assert TaskEvent.objects.filter(task=kept).exists()
 
 
 @pytest.mark.fault("F77")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from django.core.management import call_command
-from django.db import connections, models, transaction
+from django.db import IntegrityError, connections, models, transaction
 
-from django_tasks_retry import checks, guard
+from django_tasks_retry import checks, clock, guard
 from django_tasks_retry.errors import GuardMissing
-from django_tasks_retry.models import Task
+from django_tasks_retry.guard.constraints import declared
+from django_tasks_retry.models import FlowLimit, Task
 from django_tasks_retry.rules.status import Status
+from tests import tasks
 
+on_postgresql = pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 NAMES = {
     "sqlite": sorted(guard.sqlite_statements()),
     "postgresql": sorted(guard.postgresql_triggers()),
@@ -81,6 +86,64 @@ def test_each_dropped_trigger_is_missed_and_put_back(database):
         is_whole(database)
 
 
+@on_postgresql
+@pytest.mark.plain_layout
+def test_each_dropped_check_is_missed_and_put_back(database):
+    before = checks_of(database)
+    assert len(declared()) > 20
+    for table, name in declared():
+        execute(database, f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+        is_missed(database, name)
+        guard.install_after_migrate(database)
+        is_whole(database)
+    assert checks_of(database) == before
+
+
+def checks_of(using):
+    with connections[using].cursor() as cursor:
+        cursor.execute(
+            "SELECT conname, replace(pg_get_constraintdef(oid), ' NOT VALID', '') FROM pg_constraint "
+            "WHERE conname LIKE 'dtr_%' AND contype = 'c' ORDER BY conname"
+        )
+        return cursor.fetchall()
+
+
+@on_postgresql
+def test_a_check_comes_back_beside_a_row_that_breaks_it(database):
+    """Which must not keep `migrate` from ending."""
+    table = "django_tasks_retry_lanestate"
+    execute(database, f"ALTER TABLE {table} DROP CONSTRAINT dtr_lane_weight_in_range")
+    FlowLimit.objects.create(name="odd", weight=-1, created_at=clock.now(database))
+    guard.install_after_migrate(database)
+    is_whole(database)
+    with pytest.raises(IntegrityError), transaction.atomic(using=database):
+        FlowLimit.objects.create(name="odder", weight=-1, created_at=clock.now(database))
+
+
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+def test_a_dropped_check_is_put_back_by_remaking_the_table(committed, monkeypatch):
+    """On SQLite a constraint is a part of its table."""
+    [check] = [check for (_, name), (_, check) in declared().items() if name == "dtr_running_has_lease"]
+    task = Task.objects.enqueue(tasks.noop)
+    connection = connections[committed]
+    guard.remove_before_migrate(committed, [(SimpleNamespace(app_label="django_tasks_retry"), False)])
+    without = [each for each in Task._meta.constraints if each.name != check.name]
+    with monkeypatch.context() as patch, connection.schema_editor() as editor:
+        patch.setattr(Task._meta, "constraints", without)
+        editor._remake_table(Task)
+    assert "dtr_running_has_lease" in guard.missing(committed)
+    guard.install_after_migrate(committed)
+    is_whole(committed)
+    assert Task.objects.get() == task
+    assert {index.name for index in Task._meta.indexes} <= indexes_of(committed)
+
+
+def indexes_of(using):
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT name FROM sqlite_master WHERE type = 'index'")
+        return {name for (name,) in cursor.fetchall()}
+
+
 def test_a_disabled_trigger_is_missed(database):
     if connections[database].vendor == "sqlite":  # where triggers cannot be disabled, only dropped
         drop(database, "dtr_guard_move")
@@ -104,9 +167,6 @@ def test_an_altered_trigger_is_missed(database):
     is_missed(database, "dtr_guard_move")
     guard.install(database)
     is_whole(database)
-
-
-on_postgresql = pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 
 
 @on_postgresql

@@ -109,6 +109,7 @@ def test_a_guard_that_is_installed_beside_foreign_operators_does_not_take_them(d
 
 
 @pytest.mark.fault("F76")
+@pytest.mark.plain_layout
 @on_postgresql
 @pytest.mark.parametrize(
     "change",
@@ -176,7 +177,7 @@ def test_a_fixture_changes_no_task_that_exists(committed, tmp_path):
     task, _ = task_in(Status.SUCCESS)
     fixture = tmp_path / "tasks.json"
     call_command("dumpdata", "django_tasks_retry", database=committed, output=str(fixture), verbosity=0)
-    rows = json.loads(fixture.read_text())
+    rows = json.loads(fixture.read_text(encoding="utf-8"))
     rows[0]["fields"]["args"] = ["rewritten"]
     fixture.write_text(json.dumps(rows))
     with pytest.raises(IllegalMove, match="a fixture adds tasks"):

@@ -20,7 +20,7 @@ def main() -> None:
     from tests.lab.tasks import leave_line, leave_lines
 
     queue = os.environ["LAB_QUEUE"]
-    with Path(os.environ["LAB_ACKNOWLEDGED"]).open("a", buffering=1) as acknowledged:
+    with Path(os.environ["LAB_ACKNOWLEDGED"]).open("a", encoding="utf-8", buffering=1) as acknowledged:
         for number in itertools.count():
             try:
                 task = leave_line if number % LONG_EVERY else leave_lines

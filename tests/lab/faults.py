@@ -39,7 +39,7 @@ def standby_loss(cluster: Cluster) -> Mend:
 def postgres_crash(cluster: Cluster) -> Mend:
     """The leader's PostgreSQL is killed; its host stays."""
     data = str(cluster.named("leader").folder / "data")
-    first = Path(data, "postmaster.pid").read_text().split()[0]
+    first = Path(data, "postmaster.pid").read_text(encoding="utf-8").split()[0]
     with suppress(ProcessLookupError):
         os.kill(int(first), signal.SIGKILL)
     return nothing

@@ -109,5 +109,5 @@ def read(file: Path) -> list[Line]:
     """Without a last line that is still being written."""
     if not file.exists():
         return []
-    lines = [line.split() for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
     return [Line(int(parts[0]), float(parts[1]), *parts[2:]) for parts in lines]

@@ -11,20 +11,21 @@ from django_tasks_retry.clock import now
 from django_tasks_retry.display.explain import explain
 from django_tasks_retry.display.scope import Scope
 from django_tasks_retry.models import Task, Worker
-from django_tasks_retry.taskqueue import Lanes
+from django_tasks_retry.taskqueue import ClaimMemory
 from tests import tasks
+from tests.steps import Clock
 
 
 @pytest.fixture
 def claim() -> Callable[..., list[taskqueue.Lease]]:
     """All that can be had, over several claims: whatever is closed is asked again, as time would make a worker do."""
 
-    def claim(limit: int = 10, lanes: Lanes | None = None, worker: str = "worker/1") -> list[taskqueue.Lease]:
-        lanes, leases = lanes or Lanes(), []
+    def claim(limit: int = 10, worker: str = "worker/1") -> list[taskqueue.Lease]:
+        clock, leases = Clock(), []
+        memory = ClaimMemory(clock=clock)
         for _ in range(4):
-            lanes.closed_until.clear()
-            lanes.looked_at = float("-inf")
-            leases += taskqueue.claim(worker, limit=limit - len(leases), lanes=lanes)
+            clock.advance()
+            leases += taskqueue.claim(worker, limit=limit - len(leases), memory=memory)
             if len(leases) == limit:
                 break
         return leases

@@ -9,13 +9,12 @@ import pytest
 from django_tasks_retry import clock, lane, taskqueue
 from django_tasks_retry.conf import read_options
 from django_tasks_retry.errors import InvalidOptions
-from django_tasks_retry.models import LaneState, OperatorEvent, Task
-from django_tasks_retry.rules.lanes.declarations import declaration_of
+from django_tasks_retry.models import FlowLimit, LaneStat, OperatorEvent, Task, TaskTotal
+from django_tasks_retry.rules.lanes.limits import declaration_of
 from django_tasks_retry.rules.status import Status
-from django_tasks_retry.taskqueue import LaneOutcomes, Receipt, Stat, tick_breakers
-from django_tasks_retry.worker.shared.messages import LaneCounted, decode, encode
-from django_tasks_retry.worker.shared.outcomes import OutcomeRecorder, Recorded
-from django_tasks_retry.worker.shared.stats import Counts, outcomes_of
+from django_tasks_retry.taskqueue import Receipt, Stat, tick_breakers
+from django_tasks_retry.worker.shared.messages import decode, encode
+from django_tasks_retry.worker.shared.outcomes import AttemptResult, Counts, OutcomePublisher
 from tests import tasks
 from tests.cli.conftest import tasks_command
 from tests.lanes.test_limits import with_lanes
@@ -25,7 +24,7 @@ ADD = "tests.tasks.add"
 
 @pytest.fixture
 def breaker(database, settings):
-    settings.TASKS = with_lanes(settings.TASKS, {f"function:{ADD}": {"trips": 0.5}})
+    settings.TASKS = with_lanes(settings.TASKS, {f"function:{ADD}": {"failure_threshold": 0.5}})
 
 
 def ended(completed: int = 0, failed: int = 0) -> None:
@@ -68,19 +67,19 @@ def test_a_function_that_mostly_succeeds_is_left_alone():
 def test_a_person_who_resumes_it_is_believed():
     ended(failed=30)
     tick_breakers()
-    assert taskqueue.resume_lane(f"function:{ADD}", by="ann")
+    assert taskqueue.resume(ADD, kind="function", by="ann")
     assert tick_breakers() == 0
 
 
 def test_without_a_breaker_nothing_is_asked(database, django_assert_num_queries):
     with django_assert_num_queries(0, using=database):
         assert tick_breakers() == 0
-    assert not LaneState.objects.exists()
+    assert not FlowLimit.objects.exists()
 
 
 def test_a_breaker_is_for_functions_and_lanes():
     with pytest.raises(InvalidOptions, match="for functions and lanes"):
-        read_options({"LANES": {"queue:crm": {"trips": 0.5}}}, "default")
+        read_options({"LANES": {"queue:crm": {"failure_threshold": 0.5}}}, "default")
 
 
 # Of a lane
@@ -88,11 +87,11 @@ def test_a_breaker_is_for_functions_and_lanes():
 
 @pytest.fixture
 def lane_breaker(database, settings):
-    settings.TASKS = with_lanes(settings.TASKS, {"shop-*": {"trips": 0.5}})
+    settings.TASKS = with_lanes(settings.TASKS, {"shop-*": {"failure_threshold": 0.5}})
 
 
 def ended_in(lane: str, completed: int = 0, failed: int = 0) -> None:
-    taskqueue.add_stats([], [LaneOutcomes(lane, completed, failed)])
+    taskqueue.add_stats([Stat("default", ADD, completed, failed=failed, lane=lane)])
 
 
 @pytest.mark.usefixtures("lane_breaker")
@@ -168,10 +167,11 @@ def test_a_worker_counts_how_attempts_of_a_lane_with_a_breaker_ended_and_of_no_o
     counts = Counts()
     for lease in claim():
         for status in (Status.SUCCESS, Status.FAILED):
-            OutcomeRecorder(counts, print).recorded(Recorded(Receipt(lease, status)), None)
-    [counted] = [decode(encode(each)) for each in counts.take() if isinstance(each, LaneCounted)]
-    assert outcomes_of(counted) == LaneOutcomes("shop-1", completed=1, failed=1)
+            OutcomePublisher(counts.add, print).publish(AttemptResult(Receipt(lease, status)))
+    taskqueue.add_stats([decode(encode(stat)) for stat in counts.take()])
+    assert list(LaneStat.objects.values_list("lane", "completed", "failed")) == [("shop-1", 1, 1)]
+    assert list(TaskTotal.objects.values_list("completed", "failed")) == [(2, 2)]
 
 
 def test_a_breaker_may_stand_in_code():
-    assert declaration_of(lane("x", trips=0.3)(lambda: None)).limit.trips == 0.3
+    assert declaration_of(lane("x", failure_threshold=0.3)(lambda: None)).limit.failure_threshold == 0.3

@@ -15,11 +15,11 @@ from django_tasks_retry.errors import InvalidOptions
 def wrong(tenant_id: int) -> None: ...
 
 
-@lane("stripe", running=1)
+@lane("stripe", concurrency=1)
 def pay() -> None: ...
 
 
-@lane("stripe", running=2)
+@lane("stripe", concurrency=2)
 def refund() -> None: ...
 
 
@@ -58,7 +58,7 @@ def test_two_functions_that_give_one_lane_different_limits_are_named():
     [
         ({"a": 2}, "give a Limit"),
         ({"a": {"runs": 2}}, "'runs' is no key"),
-        ({"": {"running": 2}}, "no pattern"),
+        ({"": {"concurrency": 2}}, "no pattern"),
         ({"queue:a": {"weight": 2}}, "order and weight are for lanes"),
         ([], "give a dictionary"),
     ],

@@ -11,9 +11,10 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from django_tasks_retry import clock, taskqueue
-from django_tasks_retry.models import LaneState, Task
-from django_tasks_retry.taskqueue import Completed, Lanes
+from django_tasks_retry.models import FlowLimit, Task
+from django_tasks_retry.taskqueue import ClaimMemory, Completed
 from tests import tasks
+from tests.steps import Clock
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -70,11 +71,11 @@ def test_a_call_may_name_its_lane_or_leave_it():
 def test_only_what_starts_at_once_is_claimed_from_a_limited_lane(enqueue):
     enqueue(tasks.heavy, 3)
     enqueue(tasks.noop, 3)
-    lanes, leases = Lanes(), []
+    seconds, leases = Clock(), []
+    memory = ClaimMemory(clock=seconds)
     for _ in range(3):
-        lanes.closed_until.clear()
-        lanes.looked_at = float("-inf")
-        leases += taskqueue.claim("worker/1", limit=10 - len(leases), lanes=lanes, at_once=0 if leases else 1)
+        seconds.advance()
+        leases += taskqueue.claim("worker/1", limit=10 - len(leases), memory=memory, at_once=0 if leases else 1)
     assert sum(lease.lane != "" for lease in leases) <= 1
 
 
@@ -82,11 +83,11 @@ def test_what_has_no_limit_has_no_row(claim, enqueue):
     enqueue(tasks.noop, 3, lane="stripe")
     enqueue(tasks.noop, 3)
     assert len(claim()) == 6
-    assert not LaneState.objects.exists()
+    assert not FlowLimit.objects.exists()
 
 
 def test_a_whole_queue_and_a_whole_function_are_limited_by_settings(claim, enqueue, settings):
-    limits = {"queue:emails": {"running": 2}, "function:tests.tasks.add": {"running": 1}}
+    limits = {"queue:emails": {"concurrency": 2}, "function:tests.tasks.add": {"concurrency": 1}}
     settings.TASKS = with_lanes(settings.TASKS, limits)
     enqueue(tasks.noop, 4, queue="emails")
     enqueue(tasks.sync, 4, 1, queue="emails")
@@ -100,10 +101,10 @@ def test_a_whole_queue_and_a_whole_function_are_limited_by_settings(claim, enque
 
 
 def test_a_limit_of_the_settings_stands_before_that_of_the_code_and_a_decision_before_both(claim, enqueue, settings):
-    settings.TASKS = with_lanes(settings.TASKS, {"tenant-*": {"running": 3}})
+    settings.TASKS = with_lanes(settings.TASKS, {"tenant-*": {"concurrency": 3}})
     enqueue(tasks.sync, 9, 1)
     assert len(claim()) == 3
-    taskqueue.limit_lane("tenant-1", running=5, by="ann", reason="they paid")
+    taskqueue.limit_lane("tenant-1", concurrency=5, by="ann", reason="they paid")
     assert len(claim()) == 2
     taskqueue.limit_lane("tenant-1", by="ann", reason="no longer")
     assert claim() == []
@@ -119,11 +120,11 @@ def test_the_row_of_a_lane_that_nobody_uses_any_more_is_forgotten(claim, enqueue
     enqueue(tasks.sync, 1, 2)
     [first, second] = claim()
     taskqueue.finish([Completed(first)])
-    taskqueue.pause_lane("stripe")
+    taskqueue.pause("stripe", kind="lane")
     assert taskqueue.forget_idle() == 0
     clock.shift(timedelta(days=32), database)
     assert taskqueue.forget_idle() == 1
-    assert sorted(LaneState.objects.values_list("name", flat=True)) == sorted([second.lane, "stripe"])
+    assert sorted(FlowLimit.objects.values_list("name", flat=True)) == sorted([second.lane, "stripe"])
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", "postgresql"])
@@ -131,13 +132,14 @@ def test_a_lane_that_somebody_else_holds_is_passed_over_and_its_row_is_not_made_
     if connections[database].vendor == "sqlite":
         pytest.skip("one writes at a time")
     enqueue(tasks.sync, 4, 1)
-    lanes = Lanes()
-    taskqueue.finish([taskqueue.Completed(lease) for lease in taskqueue.claim("worker/1", limit=1, lanes=lanes)])
+    seconds = Clock()
+    memory = ClaimMemory(clock=seconds)
+    taskqueue.finish([taskqueue.Completed(lease) for lease in taskqueue.claim("worker/1", limit=1, memory=memory)])
     with holding("tenant-1", database), CaptureQueriesContext(connections[database]) as asked:
-        assert taskqueue.claim("worker/1", limit=1, lanes=lanes) == []
+        assert taskqueue.claim("worker/1", limit=1, memory=memory) == []
     assert not [query for query in asked.captured_queries if query["sql"].startswith("INSERT")]
-    lanes.closed_until.clear()
-    assert len(taskqueue.claim("worker/1", limit=1, lanes=lanes)) == 1
+    seconds.advance(0.1)
+    assert len(taskqueue.claim("worker/1", limit=1, memory=memory)) == 1
 
 
 @contextmanager
@@ -149,5 +151,7 @@ def holding(name: str, using: str) -> Iterator[None]:
             cursor.execute("BEGIN")
             cursor.execute("SELECT 1 FROM django_tasks_retry_lanestate WHERE name = %s FOR UPDATE", [name])
         yield
+        with other.cursor() as cursor:
+            cursor.execute("ROLLBACK")  # the server frees the locks of a closed connection a moment later
     finally:
         other.close()

@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 from django_tasks_retry import clock, taskqueue
-from django_tasks_retry.taskqueue import Lanes, Released
+from django_tasks_retry.taskqueue import ClaimMemory, Released
 from tests import tasks
+from tests.steps import Clock
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -32,12 +33,13 @@ def test_a_start_that_was_given_back_counts(claim, enqueue):
 
 def test_a_claimer_knows_when_the_window_opens(enqueue):
     enqueue(tasks.call_api, 6, "a")
-    lanes = Lanes()
-    assert len(taskqueue.claim("worker/1", limit=10, lanes=lanes)) == 5
-    lanes.came_short = True
-    assert taskqueue.claim("worker/1", limit=10, lanes=lanes) == []
-    assert lanes.is_closed("api-a")
-    assert not lanes.wants_slots
+    seconds = Clock()
+    memory = ClaimMemory(clock=seconds)
+    assert len(taskqueue.claim("worker/1", limit=10, memory=memory)) == 5
+    seconds.advance(0.3)
+    assert taskqueue.claim("worker/1", limit=10, memory=memory) == []
+    assert memory.closed.is_closed("api-a")
+    assert not memory.wants_slots
 
 
 def test_starts_spread_over_time_never_exceed_the_rate_in_any_window(claim, enqueue, database):

@@ -22,8 +22,8 @@ def test_of_a_rate_it_tells_when_the_next_may_start(why, enqueue, claim):
 
 def test_of_a_pause_it_tells_who_paused_it_and_why(why, enqueue):
     [lane, function] = [*enqueue(tasks.noop, 1, lane="a"), *enqueue(tasks.add, 1, 1, 2)]
-    taskqueue.pause_lane("a", by="ann", reason="API down")
-    taskqueue.pause_lane("function:tests.tasks.add", by="ann", reason="broken")
+    taskqueue.pause("a", kind="lane", by="ann", reason="API down")
+    taskqueue.pause("tests.tasks.add", kind="function", by="ann", reason="broken")
     assert why(lane).startswith("Lane a was paused by ann at ")
     assert "(API down). The task waits." in why(lane)
     assert why(function).startswith("Function tests.tasks.add was paused by ann at ")

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 
 from django_tasks_retry import metrics, taskqueue
-from django_tasks_retry.metrics.exposition import number
-from django_tasks_retry.models import Schedule, Task, TaskStat, TaskTotal
+from django_tasks_retry.metrics import number
+from django_tasks_retry.models import Queue, Schedule, Task, TaskStat, TaskTotal
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue import Stat, add_stats, forget_stats
+from django_tasks_retry.taskqueue.operator import snapshot as snapshots
 from django_tasks_retry.taskqueue.operator.histogram import BOUNDS, BUCKETS, bucket_of
-from django_tasks_retry.taskqueue.operator.snapshot import Holder, QueueState, Snapshot, Total, without_literals
-from django_tasks_retry.worker.shared.stats import Counts, StatsWriter, stat_of
+from django_tasks_retry.taskqueue.operator.queue_figures import OTHERS, QueueFigures
+from django_tasks_retry.taskqueue.operator.snapshot import Holder, Snapshot, Total, without_literals
+from django_tasks_retry.worker.shared.messages import decode, encode
+from django_tasks_retry.worker.shared.outcomes import Counts, StatsWriter
 from tests import tasks as plain
 from tests.metrics.parser import parse
 
@@ -50,7 +53,7 @@ def test_a_scrape_tells_how_the_queues_stand(database, tasks, travel):
 def test_schedules_that_nobody_ticks_are_late(database, travel):
     for name, overlap in (("a", "skip"), ("b", "allow"), ("paused", "skip")):
         Schedule.objects.create(name=name, task=plain.noop, every=60, overlap=overlap)
-    taskqueue.pause_schedule("paused", by="me")
+    taskqueue.pause("paused", kind="schedule", by="me")
     travel(100)
     assert parse(metrics.scrape())[P + "schedules_late"].value() == 0
     travel(100)
@@ -88,7 +91,7 @@ def test_counters_never_go_back_across_prune_and_restart(database, tasks):
         task = Task.objects.enqueue(plain.add, [1, 2])
         tasks.run_due()
         writer = StatsWriter("default", Answering())
-        writer.count("default", task.func_path, "done", 0.02, 0.5)
+        writer.count(Stat.of_attempt(("default", task.func_path, ""), "completed", 0.02, 0.5))
         writer.add()
         after = counted()
         assert all(after[key] >= value for key, value in before.items())
@@ -132,22 +135,25 @@ def broken(stats):
 
 def test_what_a_child_counts_arrives_in_the_columns():
     counts = Counts()
-    counts.count("q", "f", "done", 0.02, 0.0)
-    counts.count("q", "f", "lost", 0.0, 7.0)  # nobody knows how long it ran
-    counts.count("q", "f", "released", 3.0, 0.0)  # no end of an attempt's own
+    for ended in (
+        ("completed", 0.02, 0.0),
+        ("lost", 0.0, 7.0),  # nobody knows how long it ran
+        ("released", 3.0, 0.0),  # no end of an attempt's own
+    ):
+        counts.add(Stat.of_attempt(("q", "f", ""), *ended))
     [taken] = counts.take()
     again = Counts()
-    again.add(taken)
-    again.add(taken)
-    stat = stat_of(again.take()[0])
-    assert (stat.completed, stat.retried, stat.failed) == (2, 2, 0)
+    again.add(decode(encode(taken)))
+    again.add(decode(encode(taken)))
+    [stat] = again.take()
+    assert stat.values[:3] == (2, 2, 0)
     assert (stat.ran, stat.waited) == ((0, 2, 0, 0, 0, 0, 0, 0, 0), (2, 0, 0, 0, 0, 2, 0, 0, 0))
     assert (stat.seconds, stat.wait_seconds) == (6.04, 14.0)
 
 
 def test_rendering_is_a_pure_function_of_the_snapshot():
     hostile = 'a"b\\c\nd{x="1"} 9'
-    state = QueueState(hostile, 1001, 1.5, 2, True, 3, 4)
+    state = QueueFigures(hostile, 1001, 1.5, 2, Queue(name=hostile), 3, 4)
     total = Total(hostile, hostile, 1, 2, 3, 0.1, 0.2, (1,) * 9, (0,) * 9)
     holder = Holder("12", 61.5, hostile, "idle in transaction", hostile)
     read = parse(metrics.render(Snapshot((state,), (total,), 3, 4, 5, 6, holder, late_schedules=7)))
@@ -190,7 +196,7 @@ def test_the_transaction_that_holds_back_the_horizon_is_named(committed, monkeyp
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             cursor.execute("SELECT 'secret', pg_backend_pid()")
             [[_, pid]] = cursor.fetchall()
-            monkeypatch.setattr("django_tasks_retry.metrics.families.LONG_SECONDS", 0.0)
+            monkeypatch.setattr("django_tasks_retry.metrics.LONG_SECONDS", 0.0)
             read = parse(metrics.scrape())
         [(_, labels)] = read[P + "horizon_holder_info"].samples
         assert dict(labels)["pid"] == str(pid)
@@ -198,3 +204,111 @@ def test_the_transaction_that_holds_back_the_horizon_is_named(committed, monkeyp
         assert 0 < read[P + "horizon_held_seconds"].value() < 60
     finally:
         other.close()
+
+
+# Bounds
+
+
+@pytest.fixture
+def any_queue(settings, monkeypatch):
+    """Queues of any name, of which three are named by metrics; "default" because the settings name it."""
+    settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": []}}
+    monkeypatch.setattr(snapshots, "MOST_NAMED", 3)
+    monkeypatch.setattr(snapshots, "configured_queues", lambda _backend: ["default"])
+
+
+def enqueue_to(queues: dict[str, int]) -> None:
+    Task.objects.enqueue_many(
+        [{"func": plain.noop, "queue": name} for name, count in queues.items() for _ in range(count)]
+    )
+
+
+def test_the_largest_queues_are_named_and_the_rest_is_summed(database, any_queue, travel):
+    enqueue_to({"a": 1, "b": 5, "c": 4, "d": 2, OTHERS: 9})
+    taskqueue.pause("a", by="me")
+    taskqueue.register_worker(
+        "w", "default", host="h", pid=1, version="1", processes=1, slots=8, queues=["d"], exclude=[]
+    )
+    travel(25)
+    read = parse(metrics.scrape())
+    due = {dict(labels)["queue"]: value for (_, labels), value in read[P + "due"].samples.items()}
+    assert due == {"default": 0, "b": 5, "c": 4, OTHERS: 1 + 2 + 9}
+    assert 25 <= read[P + "oldest_due_seconds"].value(queue=OTHERS) < 60
+    assert read[P + "queue_paused"].value(queue=OTHERS) == 0, "most of them are not paused"
+    assert read[P + "queue_workers"].value(queue=OTHERS) == 0, "one of them is not served"
+
+
+def test_paused_queues_of_the_rest_raise_no_alarm(database, any_queue, travel):
+    enqueue_to({"a": 1, "b": 5, "c": 4})
+    travel(100)
+    enqueue_to({"d": 2})
+    taskqueue.pause("a", by="me")
+    read = parse(metrics.scrape())
+    assert read[P + "oldest_due_seconds"].value(queue=OTHERS) < 60
+    taskqueue.pause("d", by="me")
+    read = parse(metrics.scrape())
+    assert read[P + "queue_paused"].value(queue=OTHERS) == 1
+    assert read[P + "oldest_due_seconds"].value(queue=OTHERS) >= 100
+
+
+def test_counters_that_are_not_named_are_summed_by_function_and_never_go_down(database, any_queue):
+    def attempts() -> dict[tuple[str, str], float]:
+        samples = parse(metrics.scrape())[P + "attempts_total"].samples
+        return {
+            (labels["queue"], labels["task"]): value
+            for (_, pairs), value in samples.items()
+            if (labels := dict(pairs))["outcome"] == "completed"
+        }
+
+    for queue in ("a", "b", "c", "d", "e", OTHERS):
+        add_stats([Stat(queue, "f", completed=1, ran=(1, *[0] * 8))])
+    add_stats([Stat("a", "g", completed=7)])
+    before = attempts()
+    assert before == {("a", "f"): 1, ("b", "f"): 1, ("c", "f"): 1, (OTHERS, "f"): 3, (OTHERS, OTHERS): 7}
+    assert parse(metrics.scrape())[P + "run_seconds"].value("_count", queue=OTHERS, task="f") == 3
+    add_stats([Stat("e", "f", completed=1000)])
+    after = attempts()
+    assert after == {**before, (OTHERS, "f"): 1003}, "the largest stays where it was counted"
+
+
+def test_a_scrape_of_many_queues_is_bounded_in_lines(database, any_queue, monkeypatch):
+    monkeypatch.setattr(snapshots, "MOST_NAMED", 20)
+    enqueue_to({f"q{n:03}": 1 for n in range(300)})
+    add_stats([Stat(f"q{n:03}", f"f{n % 30}", completed=1) for n in range(300)])
+    lines = metrics.scrape().splitlines()
+    assert len(lines) <= 6 * 21 + 25 * (20 + 21) + 40
+    assert sum(line.startswith(f"{P}due{{") for line in lines) == 21
+
+
+@pytest.mark.parametrize("limit", ["STATEMENT_SECONDS", "SNAPSHOT_SECONDS"])
+def test_a_database_that_takes_too_long_costs_what_it_did_not_answer(database, tasks, monkeypatch, limit):
+    """One statement that takes too long, or all together."""
+    Task.objects.enqueue(plain.noop)
+    assert parse(metrics.scrape())[P + "scrape_timeouts"].value() == 0
+    if limit == "SNAPSHOT_SECONDS":
+        monkeypatch.setattr(snapshots, limit, -1.0)
+    else:
+        slow = "SELECT pg_sleep(5)" if connections[database].vendor == "postgresql" else ENDLESS
+        monkeypatch.setattr(snapshots, limit, 1.0)
+        monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 1.0)
+        monkeypatch.setattr(snapshots, "read_largest_queues", lambda *_: connections[database].cursor().execute(slow))
+    read = parse(metrics.scrape())
+    assert P + "due" not in read, "no figure rather than a wrong one"
+    assert read[P + "workers"].value() == 0
+    missing = {P + "retrying", P + "expired_leases"} - read.keys()
+    if limit == "SNAPSHOT_SECONDS":
+        unanswered = 6 if connections[database].vendor == "postgresql" else 5  # SQLite is not asked about a horizon
+        assert (read[P + "scrape_timeouts"].value(), len(missing)) == (unanswered, 2)
+    assert Task.objects.count() == 1, "the connection can be used afterwards"
+
+
+ENDLESS = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT count(*) FROM n"
+
+
+def test_trouble_that_is_no_lack_of_time_is_raised(database, monkeypatch):
+    def lost(*_arguments):
+        raise OperationalError("server closed the connection")
+
+    monkeypatch.setattr(snapshots, "read_largest_queues", lost)
+    with pytest.raises(OperationalError, match="server closed"):
+        metrics.scrape()

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from django_tasks_retry import retry
 from django_tasks_retry.compat import task
-from django_tasks_retry.middleware import Attempt, Call, Middleware
+from django_tasks_retry.middleware import Attempt, EnqueuedTask, Middleware
 
 logger = logging.getLogger("shop")
 TOLD: list[object] = []
@@ -56,7 +56,7 @@ class Telling(Middleware):
     name = "outer"
 
     @contextmanager
-    def enqueue(self, calls: Sequence[Call]) -> Iterator[None]:
+    def enqueue(self, calls: Sequence[EnqueuedTask]) -> Iterator[None]:
         TOLD.append(f"{self.name} before {len(calls)}")
         for call in calls:
             call.metadata[self.name] = call.queue
@@ -102,7 +102,7 @@ class Idle(Middleware):
 
 
 class RaisesAtOnce(Middleware):
-    def enqueue(self, calls: Sequence[Call]) -> contextmanager[None]:
+    def enqueue(self, calls: Sequence[EnqueuedTask]) -> contextmanager[None]:
         raise RuntimeError("no layer")
 
     def attempt(self, attempt: Attempt) -> contextmanager[None]:
@@ -111,7 +111,7 @@ class RaisesAtOnce(Middleware):
 
 class RaisesBefore(Middleware):
     @contextmanager
-    def enqueue(self, calls: Sequence[Call]) -> Iterator[None]:
+    def enqueue(self, calls: Sequence[EnqueuedTask]) -> Iterator[None]:
         calls[0].metadata["half"] = True
         raise RuntimeError("before")
         yield
@@ -124,7 +124,7 @@ class RaisesBefore(Middleware):
 
 class RaisesAfter(Middleware):
     @contextmanager
-    def enqueue(self, calls: Sequence[Call]) -> Iterator[None]:
+    def enqueue(self, calls: Sequence[EnqueuedTask]) -> Iterator[None]:
         yield
         raise RuntimeError("after")
 
@@ -138,7 +138,7 @@ class RaisesAfter(Middleware):
 
 class Swallows(Middleware):
     @contextmanager
-    def enqueue(self, calls: Sequence[Call]) -> Iterator[None]:
+    def enqueue(self, calls: Sequence[EnqueuedTask]) -> Iterator[None]:
         try:
             yield
         except (ValueError, transaction.TransactionManagementError):
@@ -149,7 +149,7 @@ class Swallows(Middleware):
 
 class AddsNonsense(Middleware):
     @contextmanager
-    def enqueue(self, calls: Sequence[Call]) -> Iterator[None]:
+    def enqueue(self, calls: Sequence[EnqueuedTask]) -> Iterator[None]:
         for call in calls:
             call.metadata["nonsense"] = object()
         yield

@@ -15,9 +15,9 @@ from django_tasks_retry.errors import InvalidOptions, TaskTimeout
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import claim, current_lease, record
 from django_tasks_retry.worker.child import attempt_logs
-from django_tasks_retry.worker.child.around import run_async_within, run_within
-from django_tasks_retry.worker.child.attempt import Attempt, conclude
+from django_tasks_retry.worker.child.attempt import Attempt
 from django_tasks_retry.worker.child.attempt_logs import MOST_BYTES, MOST_TAILS, AttemptLogHandler, tails, take
+from django_tasks_retry.worker.child.pipeline import run_attempt, run_attempt_async
 from tests.middleware import samples
 
 logger = logging.getLogger("shop")
@@ -48,8 +48,11 @@ def run(function, *args) -> Task:
     task = Task.objects.enqueue(function, args, max_attempts=1)
     [lease] = claim("w")
     attempt = Attempt(lease, monotonic())
-    outcome = asyncio.run(run_async_within(attempt)) if function is samples.log_and_fail_async else run_within(attempt)
-    record([conclude(attempt, outcome)])
+    if function is samples.log_and_fail_async:
+        asyncio.run(run_attempt_async(attempt))
+    else:
+        run_attempt(attempt)
+    record([attempt.report])
     task.refresh_from_db()
     return task
 
@@ -147,6 +150,6 @@ def test_nothing_is_attached_where_it_is_switched_off():
 
 @pytest.mark.parametrize("value", [-1, 1.5, "10", True, 10**6])
 def test_a_number_of_lines_that_makes_no_sense_is_refused(configure, value):
-    configure(LOG_LINES=value)
-    with pytest.raises(InvalidOptions, match="LOG_LINES"):
+    configure(ATTEMPT_LOG_LINES=value)
+    with pytest.raises(InvalidOptions, match="ATTEMPT_LOG_LINES"):
         options("default")

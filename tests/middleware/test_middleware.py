@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextvars import copy_context
-from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -17,17 +16,17 @@ from django_tasks_retry.middleware import Layers, Middleware, hooks
 from django_tasks_retry.models import Task
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue import Completed, claim
-from django_tasks_retry.worker.child.around import run_async_within, run_within
 from django_tasks_retry.worker.child.attempt import Attempt
+from django_tasks_retry.worker.child.pipeline import run_attempt, run_attempt_async
+from django_tasks_retry.worker.child.process import run_hooks
 from django_tasks_retry.worker.options import WorkerOptions
-from django_tasks_retry.worker.shared.lifecycle import HOOKS, announce
 from django_tasks_retry.worker.startup import refuse_unsafe_start
 from tests import tasks as plain
 from tests.middleware import samples
 from tests.middleware.samples import HERE
 
 TWO = [HERE + "Telling", HERE + "TellingToo"]
-FOLDER = str(Path(middleware.__file__).parent)
+FILE = middleware.__file__
 ORDER = ["outer before {}", "inner before {}", "inner after", "outer after"]
 WAYS = {
     "backend": lambda: plain.add.enqueue(1, 2),
@@ -170,7 +169,7 @@ def test_a_function_sees_what_middleware_set_in_its_thread_or_task(database, con
     [lease] = claim(tasks.worker_id)
     attempt = Attempt(lease, monotonic())
     is_async = function is samples.see_inherited_async
-    outcome = asyncio.run(run_async_within(attempt)) if is_async else copy_context().run(run_within, attempt)
+    outcome = asyncio.run(run_attempt_async(attempt)) if is_async else copy_context().run(run_attempt, attempt)
     assert outcome == Completed(lease, " outer inner")
     assert told == ["outer begins 1", "inner begins 1", "inner ends SUCCESS", "outer ends SUCCESS"]
     assert attempt.report is not None
@@ -181,17 +180,17 @@ def test_an_empty_list_enters_no_function_and_makes_no_object(database, tasks, c
     configure(MIDDLEWARE=[HERE + "Idle"])
     Task.objects.enqueue(plain.add, [1, 2])  # what is found once a process is found
     [lease] = claim(tasks.worker_id)
-    run_within(Attempt(lease, monotonic()))
+    run_attempt(Attempt(lease, monotonic()))
     entered = []
 
     def note(frame, event, _):
-        if event == "call" and frame.f_code.co_filename.startswith(FOLDER):
+        if event == "call" and frame.f_code.co_filename == FILE:
             entered.append(frame.f_code.co_name)
 
     sys.setprofile(note)
     try:
         Task.objects.enqueue(plain.add, [1, 2])
-        run_within(Attempt(lease, monotonic()))
+        run_attempt(Attempt(lease, monotonic()))
     finally:
         sys.setprofile(None)
     assert entered == []
@@ -223,20 +222,10 @@ def test_a_value_that_is_no_list_of_paths_is_refused(configure, value):
         options("default")
 
 
-def test_the_turns_of_a_workers_life_are_told_to_receivers_and_middleware(configure, told, caplog):
+def test_middleware_learns_of_the_start_and_end_of_processes_though_another_fails(configure, told, caplog):
     configure(MIDDLEWARE=[HERE + "FailingLife", HERE + "Life"])
-
-    def receive(worker_id, **_):
-        told.append(f"receiver {worker_id}")
-        raise ValueError("receiver")
-
-    for turn, name in HOOKS.items():
-        told.clear()
-        turn.connect(receive)
-        try:
-            announce(turn, "host:1", "default")
-        finally:
-            turn.disconnect(receive)
-        assert told == ["receiver host:1", f"{name} host:1"]
-    assert caplog.text.count("receiver") >= 3
+    names = ["worker_started", "child_started", "child_ending"]
+    for name in names:
+        run_hooks(name, "host:1", "default")
+    assert told == [f"{name} host:1" for name in names]
     assert caplog.text.count("FailingLife") >= 3

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
+from itertools import count
 
 from django.db import connections, transaction
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.errors import Abort, IllegalMove, Retry, Snooze
 from django_tasks_retry.models import Task, TaskEvent
 from django_tasks_retry.rules.backoff import Exponential
-from django_tasks_retry.taskqueue import Completed, Failed, Lanes, Released, Request
+from django_tasks_retry.taskqueue import ClaimMemory, Completed, EnqueueOptions, Failed, Released
 from tests import tasks as functions
 from tests.model.compare import SEEN, differences, expected
 from tests.model.invariants import violations
@@ -66,7 +68,10 @@ class QueueMachine(RuleBasedStateMachine):
                 cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         self.start = clock.now(self.using)
         self.model = Model()
-        self.lanes = Lanes(slow=float("inf"))
+        # A second of the claimer's for two minutes of the queue's, so that it remembers lanes through some of them.
+        self.memory = ClaimMemory(clock=lambda: self.model.now / 2)
+        # A claim finds all open that the one before found full.
+        self.claims = count(0.0, 10.0)
 
     @initialize(target=tasks, some=st.lists(calls, min_size=2, max_size=3))
     def some_tasks(self, some):
@@ -97,7 +102,7 @@ class QueueMachine(RuleBasedStateMachine):
     def enqueued(self, call):
         timing = {"eta": timedelta(minutes=call["eta"]), "interval": call["interval"] * MINUTE}
         wishes = {name: call[name] for name in ("queue", "priority", "max_attempts", "unique_key", "lane")}
-        task = taskqueue.enqueue(Request(functions.noop, backoff=BACKOFFS[call["delays"]], **timing, **wishes))
+        task = taskqueue.enqueue(EnqueueOptions(functions.noop, backoff=BACKOFFS[call["delays"]], **timing, **wishes))
         known = task.pk in self.model.rows
         row = Row(task.pk, task.pk, **wishes, delays=call["delays"], interval=call["interval"])
         row.eta = self.model.now + call["eta"]
@@ -116,13 +121,13 @@ class QueueMachine(RuleBasedStateMachine):
     def claim_some(self, worker, limit, lasts, *, remembering):
         """From remembered lanes it may serve an older order, or part, for a moment; then it says so. Never nothing."""
         due, most = self.model.claimable(), self.model.most_claimable()
-        self.lanes.closed_until.clear()
-        leases = taskqueue.claim(worker, limit=limit, lease=lasts * MINUTE, lanes=self.lanes if remembering else None)
+        self.memory.closed.clock = partial(float, next(self.claims))
+        leases = taskqueue.claim(worker, limit=limit, lease=lasts * MINUTE, memory=self.memory if remembering else None)
         taken = [self.model.rows[lease.id] for lease in leases]
         left = [row for row in due if row not in taken]
         assert all(row in due for row in taken)
         assert len({lease.id for lease in leases}) == len(leases) <= limit
-        assert len(leases) == min(limit, most) or (remembering and leases and self.lanes.came_short)
+        assert len(leases) == min(limit, most) or (remembering and leases and self.memory.cursor.came_short)
         for row in taken:
             self.model.claim(row, worker, lasts)
         left = [row for row in left if row in self.model.claimable()]

@@ -11,7 +11,7 @@ from django.db import DatabaseError, connections, transaction
 
 from django_tasks_retry import guard, taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Completed, Failed, Lanes, Released
+from django_tasks_retry.taskqueue import ClaimMemory, Completed, Failed, Released
 from tests import tasks
 from tests.model.invariants import violations
 from tests.races.together import wait_until
@@ -45,8 +45,8 @@ def test_an_error_text_that_no_database_holds_is_stored_escaped(database):
 @pytest.mark.fault("F64")
 def test_a_task_of_an_unknown_function_is_left_for_a_worker_that_knows_it(database):
     Task.objects.enqueue(tasks.noop)
-    assert taskqueue.claim("old", lanes=Lanes(paths=["tests.tasks.add"])) == []
-    assert len(taskqueue.claim("new", lanes=Lanes(paths=["tests.tasks.noop"]))) == 1
+    assert taskqueue.claim("old", memory=ClaimMemory(paths=["tests.tasks.add"])) == []
+    assert len(taskqueue.claim("new", memory=ClaimMemory(paths=["tests.tasks.noop"]))) == 1
 
 
 def test_the_most_urgent_tasks_are_claimed_first_whatever_their_queue(database):

@@ -75,4 +75,4 @@ def test_attempts_are_counted_through_failures_releases_and_losses(database, tra
                 travel(2 * MINUTE)
                 taskqueue.recover()
     task.refresh_from_db()
-    assert (task.status, task.attempts, task.refunds, task.attempts_left) == ("PENDING", 3, 1, 1)
+    assert (task.status, task.attempts, task.refunds, task.max_attempts - task.spent) == ("PENDING", 3, 1, 1)

@@ -1,18 +1,26 @@
-"""`python -m tests.mutants [part of a name …]`: plant every bug, and show which test caught it."""
+"""`python -m tests.mutants [part of a name …]`: plant every bug, and show which test caught it.
+
+`--sample N` plants N of them, chosen by the commit, so that every commit tries others and a failure can be repeated.
+"""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
+from random import Random
 
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.harness import Verdict, copy_of_the_package, judge, run_tests
+from tests.mutants.harness import ROOT, Verdict, copy_of_the_package, judge, run_tests
 from tests.mutants.mutant import UNNAMED, Mutant
 
 
-def main(wanted: list[str]) -> int:
-    mutants = [mutant for mutant in MUTANTS if not wanted or any(part in mutant.name for part in wanted)]
-    check_that_all_is_green(mutants)
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--sample"]:
+        mutants = sample(int(arguments[1]))
+    else:
+        mutants = [mutant for mutant in MUTANTS if not arguments or any(part in mutant.name for part in arguments)]
+        check_that_all_is_green(mutants)
     say("| mutant | planted in | caught by | guard refuses it | result |\n|---|---|---|---|---|")
     began, verdicts = time.monotonic(), []
     for mutant in mutants:
@@ -23,6 +31,12 @@ def main(wanted: list[str]) -> int:
     for verdict in survivors:
         say(f"\n{verdict.mutant.name}:\n" + "\n".join(run.tail for run in verdict.runs))
     return 1 if survivors else 0
+
+
+def sample(size: int) -> list[Mutant]:
+    """Choose by the commit. All tests are green before, by the tiers of the same run."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return Random(head.stdout.strip()).sample(MUTANTS, size)
 
 
 def check_that_all_is_green(mutants: list[Mutant]) -> None:

@@ -9,12 +9,13 @@ BOOKS = (
         "the result is not written",
         (
             Edit(
-                "taskqueue/sql/finish.sql",
+                "taskqueue/sql/finish_repeating.sql",
                 "FROM moved WHERE finished_at IS NOT NULL\n), events",
                 "FROM moved WHERE FALSE\n), events",
             ),
+            Edit("taskqueue/sql/complete.sql", "FROM moved\n), events", "FROM moved WHERE FALSE\n), events"),
             Edit(
-                "taskqueue/engines/sqlite.py",
+                "taskqueue/engines/sqlite_leases.py",
                 "for each in accepted if each.report.is_final]",
                 "for each in accepted if each.report.error]",
             ),
@@ -31,7 +32,7 @@ BOOKS = (
                 "        write_events([e for move, task in moves",
             ),
             Edit(
-                "taskqueue/locks.py",
+                "taskqueue/timeouts.py",
                 "with transaction.atomic(using=using):\n        done",
                 "if True:\n        done",
             ),
@@ -43,7 +44,7 @@ BOOKS = (
         "a claim is told after its transaction",
         (
             Edit(
-                "taskqueue/engines/sqlite.py",
+                "taskqueue/engines/sqlite_leases.py",
                 "            write_rows(events, self.using)\n        return taken",
                 "        write_rows(events, self.using)\n        return taken",
             ),
@@ -55,7 +56,7 @@ BOOKS = (
         "requeued tasks are not told",
         (
             Edit(
-                "taskqueue/consumer/report.py",
+                "taskqueue/finish/report.py",
                 "zip(self.move.events, self.data, strict=True)",
                 "zip(self.move.events[:1], self.data)",
             ),

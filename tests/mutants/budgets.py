@@ -8,8 +8,8 @@ BUDGETS = (
     Mutant(
         "release does not refund the attempt",
         (
-            Edit("taskqueue/engines/finish_parts.py", '"refund": report.move.refunds}', '"refund": 0}'),
-            Edit("taskqueue/engines/sqlite_moves.py", '"refunds": F("refunds") + self.report.move.refunds,', ""),
+            Edit("taskqueue/engines/postgresql_rows.py", '"refund": report.move.refunds}', '"refund": 0}'),
+            Edit("taskqueue/engines/sqlite_leases.py", '"refunds": F("refunds") + self.report.move.refunds,', ""),
         ),
         (MODEL,),
     ),
@@ -32,7 +32,7 @@ BUDGETS = (
     ),
     Mutant(
         "a failure forgets that the budget is spent",
-        (Edit("rules/verdict.py", "if spent >= max_attempts or", "if spent > max_attempts or"),),
+        (Edit("rules/policy.py", "if spent >= max_attempts or", "if spent > max_attempts or"),),
         (MODEL,),
         guarded=True,
     ),
@@ -43,7 +43,7 @@ BUDGETS = (
     ),
     Mutant(
         "a requeued task is due at once",
-        (Edit("taskqueue/consumer/report.py", "delay=delay, error=error", "delay=0.0, error=error"),),
+        (Edit("taskqueue/finish/report.py", "delay=delay, error=error", "delay=0.0, error=error"),),
         (MODEL,),
     ),
     Mutant(
@@ -63,7 +63,7 @@ CLOCKS = (
                 "THEN lock_expires_at <= clock_timestamp() ELSE",
             ),
             Edit(
-                "querysets.py",
+                "models/querysets.py",
                 "filter(lock_expires_at__lte=Now())",
                 'filter(lock_expires_at__lte=__import__("django.utils.timezone").utils.timezone.now())',
             ),
@@ -80,20 +80,26 @@ CLOCKS = (
         "a repeating task drifts",
         (
             Edit(
-                "taskqueue/sql/repeat.sql",
+                "taskqueue/sql/finish_repeating.sql",
                 "SELECT t.slot + interval '1 second' * t.interval * GREATEST(",
                 "SELECT django_tasks_retry_now() + interval '1 second' * t.interval * LEAST(",
             ),
-            Edit("rules/repeat.py", "return slot + ", "return now + timedelta(seconds=interval) or slot + "),
+            Edit("rules/schedules/timing.py", "return slot + ", "return now + timedelta(seconds=interval) or slot + "),
         ),
         (PROMISES + "test_a_repeating_task_keeps_to_its_slots_and_leaves_out_those_it_missed",),
     ),
     Mutant(
         "a repeating task catches up on every slot it missed",
         (
-            Edit("taskqueue/sql/repeat.sql", "t.interval * GREATEST(", "t.interval * LEAST("),
-            Edit("rules/repeat.py", "max(1, ", "min(1, "),
+            Edit("taskqueue/sql/finish_repeating.sql", "t.interval * GREATEST(", "t.interval * LEAST("),
+            Edit("rules/schedules/timing.py", "step * max(first, ", "step * min(first, "),
         ),
         (PROMISES + "test_a_repeating_task_keeps_to_its_slots_and_leaves_out_those_it_missed",),
+    ),
+    Mutant(
+        "a completion divides by the interval of every task in the table",
+        (Edit("taskqueue/sql/finish_repeating.sql", "NULLIF(t.interval, 0)", "t.interval"),),
+        ("tests/plans/test_small_tables.py::test_a_repeating_task_goes_on_beside_tasks_of_schedules",),
+        on=PG,
     ),
 )

@@ -13,9 +13,9 @@ CHILDREN = (
         "reports are made by the thread that records them",
         (
             Edit(
-                "worker/child/thread_executor.py",
-                "            attempt.report = attempt.report or conclude(attempt, outcome)\n",
-                "            attempt.report = outcome\n",
+                "worker/child/pipeline.py",
+                "        attempt.report = conclude(attempt, outcome)\n",
+                "        attempt.report = outcome\n",
             ),
             Edit(
                 "worker/child/outbox.py",
@@ -39,14 +39,14 @@ CHILDREN = (
     ),
     Mutant(
         "what was given back is claimed ahead again",
-        (Edit("worker/child/watch.py", "            self.intake.prefetch.note_given_back(now)\n", ""),),
+        (Edit("worker/child/timeouts.py", "            self.budget.prefetch.note_given_back(now)\n", ""),),
         (LOOKED_AFTER + "test_claiming_ahead_of_long_tasks_and_giving_back_is_bounded",),
     ),
     Mutant(
         "SystemExit ends the event loop",
         (
             Edit(
-                "worker/child/loop_executor.py",
+                "worker/child/executors.py",
                 '            except BaseException:\n                log_exception(logger, "a coroutine raised',
                 '            except ZeroDivisionError:\n                log_exception(logger, "a coroutine raised',
             ),

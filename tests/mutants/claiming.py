@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import CLAIMS, INTERLEAVED, MODEL, OPERATORS, PG, PROMISES, SQLITE, Edit, Mutant
 
-CROWD = "tests/races/test_crowd.py::"
+CONTENTION = "tests/races/test_contention.py::"
 
 CLAIMING = (
     Mutant(
@@ -22,30 +22,30 @@ CLAIMING = (
                 "            rows = []\n",
             ),
         ),
-        (CROWD + "test_a_claimer_without_a_place_takes_nothing_and_knows_when_to_come_back",),
+        (CONTENTION + "test_a_claimer_without_a_place_takes_nothing_and_knows_when_to_come_back",),
         on=PG,
     ),
     Mutant(
         "places that stay taken keep a claimer away for good",
-        (Edit("taskqueue/consumer/crowd.py", "            self.insists_until = now + INSIST_SECONDS\n", ""),),
-        (CROWD + "test_places_that_stay_taken_keep_nobody_away_for_good",),
+        (Edit("taskqueue/claim/cursor.py", "            self.insists_until = now + tuning.insist_seconds\n", ""),),
+        (CONTENTION + "test_places_that_stay_taken_keep_nobody_away_for_good",),
         on=PG,
     ),
     Mutant(
         "who is turned away takes what is less urgent",
-        (Edit("taskqueue/consumer/turns.py", "self.turned_away or len(", "len("),),
-        (CROWD + "test_a_claim_in_parts_ends_where_it_finds_no_place",),
+        (Edit("taskqueue/claim/claim.py", "self.turned_away or len(", "len("),),
+        (CONTENTION + "test_a_claim_in_parts_ends_where_it_finds_no_place",),
         on=PG,
     ),
     Mutant(
         "a claim keeps its place",
         (Edit("taskqueue/sql/claim.sql", "pg_try_advisory_xact_lock", "pg_try_advisory_lock"),),
-        (CROWD + "test_a_place_is_free_again_once_the_claim_is_committed",),
+        (CONTENTION + "test_a_place_is_free_again_once_the_claim_is_committed",),
         on=PG,
     ),
     Mutant(
         "a worker that was turned away believes that the queue is drained",
-        (Edit("worker/child/child.py", "        last_look = last_look and not self.intake.is_turned_away\n", ""),),
+        (Edit("worker/child/child.py", "(last_look and not self.intake.is_work_left())", "last_look"),),
         ("tests/worker/test_fleet.py::test_a_worker_that_drains_does_not_take_a_crowd_for_the_end",),
         on=PG,
     ),
@@ -61,7 +61,7 @@ CLAIMING = (
         (
             Edit("taskqueue/sql/claim.sql", "    ) AS task\n    LIMIT %(limit)s::int\n", "    ) AS task\n"),
             Edit(
-                "taskqueue/engines/sqlite.py",
+                "taskqueue/engines/sqlite_leases.py",
                 "                room = limit - len(rows)\n",
                 "                room = limit\n",
             ),
@@ -73,7 +73,7 @@ CLAIMING = (
         (
             Edit("taskqueue/sql/claim.sql", "            AND t.eta <= django_tasks_retry_now()\n", ""),
             Edit("taskqueue/sql/lanes.sql", "WHERE eta <= django_tasks_retry_now()", ""),
-            Edit("querysets.py", "return self.pending().filter(eta__lte=Now())", "return self.pending()"),
+            Edit("models/querysets.py", "return self.pending().filter(eta__lte=Now())", "return self.pending()"),
             Edit("taskqueue/sql/lanes_sqlite.sql", "WHERE head.eta <= django_tasks_retry_now()", ""),
         ),
         (MODEL,),
@@ -83,20 +83,20 @@ CLAIMING = (
         "urgent tasks wait like all others",
         (
             Edit(
-                "taskqueue/consumer/lanes.py",
-                "self.lanes.sort(key=lambda lane: (-self.rank(lane), self.accounts.balance(lane.key)))",
-                "self.lanes.sort(key=lambda lane: 0)",
+                "taskqueue/claim/ranges.py",
+                "key=lambda each: (-urgency(each, aging), self.served.get(each.lane, 0.0))",
+                "key=lambda each: 0",
             ),
         ),
         (PROMISES + "test_the_most_urgent_tasks_are_claimed_first_whatever_their_queue",),
     ),
     Mutant(
-        "the floors of the lanes are never forgotten",
+        "the floors of the ranges are never forgotten",
         (
             Edit(
-                "taskqueue/consumer/claim.py",
-                "if lanes.look(engine, backend) else []",
-                "if lanes.lanes or lanes.look(engine, backend) else []",
+                "taskqueue/claim/claim.py",
+                "if memory.refresh(engine, backend) else []",
+                "if memory.cursor.ranges or memory.refresh(engine, backend) else []",
             ),
         ),
         (MODEL,),
@@ -106,7 +106,7 @@ CLAIMING = (
         "tasks of unknown functions are claimed",
         (
             Edit("taskqueue/sql/claim.sql", "            AND t.func_path = ANY (%(known)s::text[])\n", ""),
-            Edit("taskqueue/engines/sqlite.py", "unpaused.filter(func_path__in=known)", "unpaused"),
+            Edit("taskqueue/engines/sqlite_leases.py", "unpaused.filter(func_path__in=known)", "unpaused"),
         ),
         (PROMISES + "test_a_task_of_an_unknown_function_is_left_for_a_worker_that_knows_it",),
     ),
@@ -115,7 +115,9 @@ CLAIMING = (
         (
             Edit("taskqueue/sql/claim.sql", "AND q.paused_at IS NOT NULL", "AND q.paused_at IS NOT NULL AND FALSE"),
             Edit(
-                "taskqueue/engines/sqlite.py", 'above.exclude(queue__in=Queue.objects.paused().values("name"))', "above"
+                "taskqueue/engines/sqlite_leases.py",
+                'above.exclude(queue__in=Queue.objects.paused().values("name"))',
+                "above",
             ),
         ),
         (CLAIMS + "test_no_claim_that_begins_after_a_pause_takes_a_task",),
@@ -127,7 +129,7 @@ KEYS_AND_ORDER = (
         "retry opens the old row again",
         (
             Edit(
-                "taskqueue/operator/intervene.py",
+                "taskqueue/operator/task_actions.py",
                 "            ended = ended_series(finished, using)\n",
                 "            ended = ended_series(finished, using)\n            finished.update(attempts=0)\n",
             ),
@@ -144,12 +146,12 @@ KEYS_AND_ORDER = (
                 'fields=("queue", "unique_key", "id"),',
             ),
             Edit(
-                "taskqueue/engines/postgresql_insert.py",
+                "taskqueue/engines/postgresql_rows.py",
                 'LEAVE_TAKEN_KEYS if shape.has("unique_key") else ""',
                 '""',
             ),
             Edit(
-                "taskqueue/engines/postgresql_producer.py",
+                "taskqueue/engines/postgresql_rows.py",
                 "        sql, parameters, alike = statement(tasks)\n",
                 "        taken = {(held.queue, held.unique_key) for held in self.holders(tasks)}\n"
                 "        tasks = [task for task in tasks if (task.queue, task.unique_key) not in taken]\n"
@@ -165,7 +167,7 @@ KEYS_AND_ORDER = (
         "unique keys are written in the caller's order",
         (
             Edit(
-                "taskqueue/producer/insert.py",
+                "taskqueue/enqueue/insert.py",
                 'return task.queue if task.unique_key else "", task.unique_key or ""',
                 'return "", ""',
             ),
@@ -175,7 +177,10 @@ KEYS_AND_ORDER = (
     ),
     Mutant(
         "operators do not lock what they cancel",
-        (Edit("taskqueue/sql/cancel.sql", "    FOR NO KEY UPDATE OF t$skip_locked\n", ""),),
+        (
+            Edit("taskqueue/sql/cancel.sql", "    FOR NO KEY UPDATE OF t SKIP LOCKED\n", ""),
+            Edit("taskqueue/sql/cancel_waiting.sql", "    FOR NO KEY UPDATE OF t\n", ""),
+        ),
         (INTERLEAVED,),
         on=PG,
     ),

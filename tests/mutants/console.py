@@ -41,7 +41,7 @@ CONSOLE = (
     ),
     Mutant(
         "any column can be asked for in the address of the list",
-        (Edit("admin/tasks/admin.py", "return lookup in filters.PARAMETERS", "return True"),),
+        (Edit("admin/tasks.py", "return lookup in filters.PARAMETERS", "return True"),),
         (LIMITS + "TestSearch::test_no_column_can_be_asked_for_in_the_address",),
     ),
     Mutant(
@@ -57,7 +57,7 @@ CONSOLE = (
     ),
     Mutant(
         "pages ask without a time limit",
-        (Edit("admin/requests.py", "if in_batches:", "if True:"),),
+        (Edit("admin/base.py", "nullcontext() if in_batches else", "nullcontext() if True else"),),
         (LIMITS + "TestTime::test_everything_that_a_request_asks_is_within_the_limit",),
     ),
     Mutant(
@@ -67,34 +67,34 @@ CONSOLE = (
     ),
     Mutant(
         "a command to paste is not quoted",
-        (Edit("display/eligible_workers.py", "shell_word(one_line(queue, 64))", "one_line(queue, 64)"),),
+        (Edit("display/workers.py", "shell_word(one_line(queue, 64))", "one_line(queue, 64)"),),
         (LIMITS + "test_a_command_to_paste_is_one_command_whatever_a_queue_is_called",),
     ),
     Mutant(
         "a second retry does not ask",
-        (Edit("admin/tasks/single_actions.py", 'if retries and "again" not in request.POST:', "if False:"),),
+        (Edit("admin/task.py", 'if retries and "again" not in request.POST:', "if False:"),),
         (LIMITS + "TestASecondRetry::test_it_asks_first_and_says_what_came_of_the_first",),
     ),
     Mutant(
         "a character that no row can hold reaches the database",
-        (Edit("admin/requests.py", '"\\x00" not in text', "True"),),
+        (Edit("admin/base.py", '"\\x00" not in text', "True"),),
         (FUZZ + "test_no_text_in_any_place_breaks_any_address",),
         on=PG,
     ),
     Mutant(
         "a retry is refused without saying that the backend is gone",
-        (Edit("admin/tasks/single_actions.py", "task.backend not in configured_backends()", "not task.backend"),),
+        (Edit("admin/task.py", "task.backend not in configured_backends()", "not task.backend"),),
         (FUZZ + "TestABackendThatIsGone::test_a_retry_is_refused_with_words",),
     ),
     Mutant(
         "a quoted secret ends at its first escaped quote",
-        (Edit("display/secret_texts.py", "return slashes <= depth", "return True"),),
+        (Edit("rules/redact.py", "return slashes <= depth", "return True"),),
         (REDACTION + "test_a_secret_is_hidden_in_every_form",),
         on=UNNAMED,
     ),
     Mutant(
         "a value is cut before its secrets are hidden",
-        (Edit("display/tracebacks.py", "printable(redact_text(traceback))", "redact_text(printable(traceback))"),),
+        (Edit("display/events.py", "printable(redact_text(traceback))", "redact_text(printable(traceback))"),),
         (REDACTION + "test_a_value_is_cut_only_after_its_secrets_are_hidden",),
         on=UNNAMED,
     ),
@@ -102,27 +102,27 @@ CONSOLE = (
         "one row that cannot be read takes the whole list with it",
         (
             Edit(
-                "admin/tasks/changelist.py",
+                "admin/tasks.py",
                 "read_rows(self.result_list, LIST_COLUMNS, ANNOTATIONS)",
                 "list(self.result_list)",
             ),
         ),
-        (UNREADABLE + "test_every_page_is_shown",),
+        (UNREADABLE + "test_it_is_shown_cancelled_made_due_and_left_out_of_a_retry",),
     ),
     Mutant(
         "cancelling reads what it does not need",
         (Edit("taskqueue/engines/sqlite.py", ".unfinished().only(*CANCEL_COLUMNS)", ".unfinished()"),),
-        (UNREADABLE + "test_it_is_cancelled_among_others",),
+        (UNREADABLE + "test_it_is_shown_cancelled_made_due_and_left_out_of_a_retry",),
         on=SQLITE,
     ),
     Mutant(
         "every batch of a spread begins at its beginning",
-        (Edit("admin/bulk/selection.py", " + (self.done + self.skipped) * step", ""),),
+        (Edit("admin/parts/selection.py", " + (self.done + self.skipped) * step", ""),),
         (GROUP + "test_a_spread_goes_on_from_batch_to_batch",),
     ),
     Mutant(
         "the search over groups looks at messages that its user may not see",
-        (Edit("admin/pages/failure_search.py", 'if can_see_payload else ""', 'if True else ""'),),
+        (Edit("admin/failures.py", "visible_text(group, can_see_payload=can_see_payload)", "group.message"),),
         (GROUP + "test_a_search_does_not_tell_what_may_not_be_seen",),
     ),
     Mutant(

@@ -19,7 +19,7 @@ FLOW_CONTROL = (
         "an expired task is claimed",
         (
             Edit("taskqueue/sql/claim.sql", IN_TIME, ""),
-            Edit("querysets.py", "self.filter(whom, in_time, Q(follows", "self.filter(whom, Q(follows"),
+            Edit("models/querysets.py", "self.filter(whom, in_time, Q(follows", "self.filter(whom, Q(follows"),
         ),
         (EXPIRY + "test_an_expired_task_never_starts_even_before_anybody_has_swept_it",),
         guarded=True,
@@ -32,11 +32,7 @@ FLOW_CONTROL = (
     Mutant(
         "expiry ends a task that waits for its retry",
         (
-            Edit(
-                "taskqueue/engines/postgresql.py",
-                't.locked_by IS NULL "\n    "AND t.attempts = t.refunds"',
-                't.locked_by IS NULL"',
-            ),
+            Edit("taskqueue/sql/expire.sql", "        AND t.attempts = t.refunds\n", ""),
             Edit("taskqueue/sql/expired_sqlite.sql", "    AND attempts = refunds\n", ""),
         ),
         (EXPIRY + "test_a_task_that_failed_in_time_is_retried_however_late",),
@@ -45,20 +41,14 @@ FLOW_CONTROL = (
         "a task given back before it began no longer expires",
         (
             Edit("taskqueue/sql/claim.sql", "OR t.attempts > t.refunds)", "OR t.attempts > 0)"),
-            Edit("querysets.py", 'Now()) | Q(attempts__gt=F("refunds"))', "Now()) | Q(attempts__gt=0)"),
+            Edit("models/querysets.py", 'Now()) | Q(attempts__gt=F("refunds"))', "Now()) | Q(attempts__gt=0)"),
         ),
         (EXPIRY + "test_a_task_that_was_given_back_before_it_began_expires",),
         guarded=True,
     ),
     Mutant(
         "the sweep takes what has yet to expire",
-        (
-            Edit(
-                "taskqueue/engines/postgresql.py",
-                "t.expires_at <= django_tasks_retry_now()",
-                "t.expires_at IS NOT NULL",
-            ),
-        ),
+        (Edit("taskqueue/sql/expire.sql", "t.expires_at <= django_tasks_retry_now()", "t.expires_at IS NOT NULL"),),
         (EXPIRY + "test_the_sweep_takes_only_what_is_past_and_no_more_than_it_may",),
         on=PG,
     ),
@@ -69,8 +59,8 @@ FLOW_CONTROL = (
         on=SQLITE,
     ),
     Mutant(
-        "calls that settle one key do not wait for each other",
-        (Edit("taskqueue/producer/conflicts.py", "    engine.lock_key(task.queue, conflict.key)\n", ""),),
+        "calls that resolve one key do not wait for each other",
+        (Edit("taskqueue/enqueue/unique.py", "    engine.lock_key(task.queue, conflict.key)\n", ""),),
         (RACES + "test_a_call_waits_for_another_of_its_key_that_has_yet_to_commit",),
         on=PG,
     ),
@@ -78,7 +68,7 @@ FLOW_CONTROL = (
         "the one that follows does not wait for the one that runs",
         (
             Edit("taskqueue/sql/claim.sql", "t.follows_id IS NULL OR", "TRUE OR"),
-            Edit("querysets.py", "in_time, Q(follows=None) | ~Exists(ahead)", "in_time"),
+            Edit("models/querysets.py", "in_time, Q(follows=None) | ~Exists(ahead)", "in_time"),
         ),
         (MODES + "test_again_runs_once_more_after_the_running_one_and_only_once",),
     ),
@@ -86,7 +76,9 @@ FLOW_CONTROL = (
         "the one that follows takes the running one's place when it fails",
         (
             Edit("taskqueue/sql/claim.sql", "h.finished_at IS NULL", "h.status = 'RUNNING'"),
-            Edit("querysets.py", 'OuterRef("follows"), finished_at=None', 'OuterRef("follows"), status="RUNNING"'),
+            Edit(
+                "models/querysets.py", 'OuterRef("follows"), finished_at=None', 'OuterRef("follows"), status="RUNNING"'
+            ),
         ),
         (MODES + "test_a_running_one_that_fails_goes_back_under_its_key_and_the_other_waits_for_it",),
     ),
@@ -94,33 +86,33 @@ FLOW_CONTROL = (
         "a replacement leaves the old task waiting",
         (
             Edit(
-                "taskqueue/producer/conflicts.py",
-                "    if holders.waiting and not cancelled(holders.waiting, task, engine):\n        return None\n",
+                "taskqueue/enqueue/unique.py",
+                "    if holders.waiting and not cancel_waiting(holders.waiting, task, engine):\n        return None\n",
                 "",
             ),
             Edit(
-                "taskqueue/producer/conflicts.py",
-                "    return behind(task, holders.running, engine)\n\n\ndef again",
-                "    return behind(task, holders.running or holders.waiting, engine)\n\n\ndef again",
+                "taskqueue/enqueue/unique.py",
+                "    return insert_after(task, holders.running, engine)\n\n\ndef run_again",
+                "    return insert_after(task, holders.running or holders.waiting, engine)\n\n\ndef run_again",
             ),
         ),
         (MODES + "test_replace_cancels_the_one_that_waits_and_says_by_what",),
     ),
     Mutant(
         "a refused call takes the caller's transaction with it",
-        (Edit("taskqueue/producer/insert.py", "savepoint=may_be_refused", "savepoint=False"),),
+        (Edit("taskqueue/enqueue/insert.py", "savepoint=may_be_refused", "savepoint=False"),),
         (MODES + "test_raise_names_the_holder_and_leaves_the_callers_transaction_alone",),
     ),
     Mutant(
         "a debounce has no maximum",
-        (Edit("taskqueue/producer/conflicts.py", "    if conflict.debounce_max is not None:\n", "    if False:\n"),),
+        (Edit("taskqueue/enqueue/unique.py", "    if conflict.debounce_max is not None:\n", "    if False:\n"),),
         (MODES + "test_no_call_puts_it_off_beyond_the_maximum",),
     ),
     Mutant(
         "a debounce puts off what waits for its retry",
         (
             Edit(
-                "taskqueue/producer/conflicts.py",
+                "taskqueue/enqueue/unique.py",
                 "conflict.debounce is None or waiting.spent",
                 "conflict.debounce is None",
             ),
@@ -134,31 +126,20 @@ FLOW_CONTROL = (
     ),
     Mutant(
         "a full queue takes one more",
-        (Edit("taskqueue/producer/backlog.py", "if len(asked) <= room:", "if len(asked) <= room + 1:"),),
+        (Edit("taskqueue/enqueue/backlog.py", "if len(asked) > room:", "if len(asked) > room + 1:"),),
         (BACKLOG + "test_a_full_queue_raises_and_stores_nothing_and_the_transaction_goes_on",),
     ),
     Mutant(
-        "what is dropped waits nevertheless",
-        (
-            Edit(
-                "taskqueue/producer/backlog.py",
-                "return drop(insert_within(tasks, using), too_many, using)",
-                "return insert_within(tasks, using)",
-            ),
-        ),
-        (BACKLOG + "test_what_is_dropped_is_cancelled_with_the_reason_and_told",),
-    ),
-    Mutant(
         "a call that adds nothing is refused by a full queue",
-        (Edit("taskqueue/producer/backlog.py", "        asked = new_ones(asked, using)\n", "        pass\n"),),
+        (Edit("taskqueue/enqueue/backlog.py", "        asked = without_held(asked, using)\n", "        pass\n"),),
         (BACKLOG + "test_a_call_that_adds_nothing_is_let_in",),
     ),
     Mutant(
         "what this process adds is not counted until the next look",
         (
             Edit(
-                "taskqueue/producer/backlog.py",
-                "    _counts[using, place] = Count(known.waiting + added, known.at)\n",
+                "taskqueue/enqueue/backlog.py",
+                "    _counts[using, place] = Count(known.pending + added, known.at)\n",
                 "    _counts[using, place] = known\n",
             ),
         ),
@@ -167,8 +148,12 @@ FLOW_CONTROL = (
     Mutant(
         "ordinary claims take what must run alone",
         (
-            Edit("taskqueue/engines/postgresql.py", 'f"(t.crashes IS NULL OR t.crashes < {SUSPECT})"', '"TRUE"'),
-            Edit("querysets.py", "Q(crashes=None) | Q(crashes__lt=SUSPECT) if only is None", "Q() if only is None"),
+            Edit("taskqueue/sql/claim.sql", "(t.crashes IS NULL OR t.crashes < 2)", "TRUE"),
+            Edit(
+                "models/querysets.py",
+                "Q(crashes=None) | Q(crashes__lt=POISON_AFTER) if only is None",
+                "Q() if only is None",
+            ),
         ),
         (RECOVER + "test_after_two_crashes_in_a_row_ordinary_claims_leave_it_alone",),
     ),
@@ -176,11 +161,11 @@ FLOW_CONTROL = (
         "a suspicion is never cleared",
         (
             Edit(
-                "taskqueue/sql/finish.sql",
+                "taskqueue/sql/finish_repeating.sql",
                 "crashes = CASE WHEN r.status = 'PENDING' AND r.refund = 0 THEN NULL ELSE t.crashes END",
                 "crashes = t.crashes",
             ),
-            Edit("taskqueue/engines/sqlite_moves.py", '            changes["crashes"] = None\n', "            pass\n"),
+            Edit("taskqueue/engines/sqlite_leases.py", '            changes["crashes"] = None\n', "            pass\n"),
         ),
         (RECOVER + "test_an_attempt_that_ends_by_itself_clears_the_suspicion",),
     ),

@@ -6,6 +6,7 @@ from tests.mutants.mutant import PG, SQLITE, Edit, Mutant
 
 HISTORY = "tests/guard/test_history.py::"
 DELETION = "tests/guard/test_deletion.py::"
+INSTALL = "guard/postgresql_install.py"
 RESTORE = "tests/guard/test_restore.py::"
 PAYLOAD = "tests/guard/test_payload.py::"
 ZONES = "tests/taskqueue/test_time_zones.py::"
@@ -13,7 +14,7 @@ ZONES = "tests/taskqueue/test_time_zones.py::"
 INSTANTS = (
     Mutant(
         "times come back as the session tells them",
-        (Edit("instants.py", "else as_instant(moment)\n\n\nclass", "else moment\n\n\nclass"),),
+        (Edit("utc.py", "else as_instant(moment)\n\n\nclass", "else moment\n\n\nclass"),),
         (ZONES + "test_what_one_zone_stored_another_reads",),
         on=PG,
     ),
@@ -21,7 +22,7 @@ INSTANTS = (
         "SQLite keeps times in the zone of its connection",
         (
             Edit(
-                "instants.py",
+                "utc.py",
                 "return sqlite_text(moment) if",
                 "return connection.ops.adapt_datetimefield_value(moment) if",
             ),
@@ -31,7 +32,7 @@ INSTANTS = (
     ),
     Mutant(
         "a naive time loses its fold",
-        (Edit("instants.py", "timezone.make_aware(moment, ", "timezone.make_aware(moment.replace(fold=0), "),),
+        (Edit("utc.py", "timezone.make_aware(moment, ", "timezone.make_aware(moment.replace(fold=0), "),),
         (ZONES + "test_a_naive_eta_in_the_hour_that_comes_twice_says_by_its_fold_which",),
     ),
 )
@@ -68,7 +69,7 @@ GUARD = (
     Mutant(
         "a stray result stops its batch",
         (
-            Edit("taskqueue/engines/postgresql.py", "        self.fetch(CLEAR_STRAYS)\n", ""),
+            Edit("taskqueue/engines/postgresql.py", "        self.fetch(\"clear_strays\")\n", ""),
             Edit("guard/sqlite.py", 'stray = exists(RESULT, "task_id = NEW.task_id")', 'stray = "FALSE"'),
         ),
         (HISTORY + "test_a_stray_result_stops_no_recovery",),
@@ -108,7 +109,7 @@ GUARD = (
         "conditions are read by the installer's search_path",
         (
             Edit(
-                "guard/postgresql.py",
+                INSTALL,
                 '        cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")\n        create(',
                 "        create(",
             ),
@@ -124,14 +125,14 @@ GUARD = (
                 """" OR ".join(f"{operand} = '{value}'" for value in values)""",
                 """f"{operand} IN (" + ", ".join(f"'{value}'" for value in values) + ")\"""",
             ),
-            Edit("guard/postgresql.py", r"'::[a-z ]+(\[\])?|[()\s]'", "'no such text'"),
+            Edit(INSTALL, r"'::[a-z ]+(\[\])?|[()\s]'", "'no such text'"),
         ),
         (RESTORE + "test_a_guard_that_was_printed_and_read_again_is_whole",),
         on=PG,
     ),
     Mutant(
         "nobody looks at the clock",
-        (Edit("guard/postgresql.py", "clock = set() if clock_is_whole(cursor) else {FUNCTION}", "clock = set()"),),
+        (Edit(INSTALL, "clock = set() if clock_is_whole(cursor) else {FUNCTION}", "clock = set()"),),
         (RESTORE + "test_a_clock_that_is_gone_or_wrong_is_missed_and_put_right",),
         on=PG,
     ),
@@ -155,7 +156,7 @@ GUARD = (
     ),
     Mutant(
         "a fixture rewrites tasks",
-        (Edit("guard/fixtures.py", "filter(pk=instance.pk).exists()", "none().exists()"),),
+        (Edit("guard/installation.py", "filter(pk=instance.pk).exists()", "none().exists()"),),
         (RESTORE + "test_a_fixture_changes_no_task_that_exists",),
     ),
     Mutant(
@@ -166,8 +167,8 @@ GUARD = (
     Mutant(
         "a series goes on beyond what can be stored",
         (
-            Edit("taskqueue/sql/repeat.sql", " AND s.slot < '9000-01-01'", ""),
-            Edit("taskqueue/engines/sqlite.py", "if task.eta.year < LAST_YEAR", "if True"),
+            Edit("taskqueue/sql/finish_repeating.sql", " AND s.slot < '9000-01-01'", ""),
+            Edit("taskqueue/engines/sqlite_leases.py", "if task.eta.year < LAST_YEAR", "if True"),
         ),
         (PAYLOAD + "test_a_series_ends_with_the_times_that_can_be_stored",),
     ),

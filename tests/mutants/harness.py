@@ -85,6 +85,8 @@ def run_tests(root: Path, tests: Sequence[str], *, guard: bool = True, on: Seque
         "--tb=line",
         "-p",
         "no:cacheprovider",
+        "-m",
+        "",  # of both tiers
         "-k",
         " or ".join(on),
     ]

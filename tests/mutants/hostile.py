@@ -34,9 +34,9 @@ UNREADABLE = (
         "an unreadable row is left to its lease",
         (
             Edit(
-                "taskqueue/consumer/claim.py",
-                "=came_to_the_end)\n    if claimed.unreadable:\n",
-                "=came_to_the_end)\n    if not claimed:\n",
+                "taskqueue/claim/claim.py",
+                "    if claimed.unreadable:\n",
+                "    if not claimed:\n",
             ),
         ),
         (ROWS + "test_a_row_that_cannot_be_read_fails_alone_and_its_neighbours_run",),
@@ -59,7 +59,7 @@ UNREADABLE = (
     ),
     Mutant(
         "a backoff of an unknown form ends the report",
-        (Edit("taskqueue/consumer/report.py", "    except InvalidPolicy:\n", "    except AssertionError:\n"),),
+        (Edit("taskqueue/finish/report.py", "    except InvalidPolicy:\n", "    except AssertionError:\n"),),
         (ROWS + "test_a_backoff_of_a_form_that_this_version_does_not_know_is_the_default",),
     ),
 )
@@ -93,7 +93,7 @@ BOUNDED = (
         "a Snooze is trusted to have a delay",
         (
             Edit(
-                "rules/verdict.py",
+                "rules/policy.py",
                 "    except (AttributeError, TypeError, ValueError):\n",
                 "    except AssertionError:\n",
             ),
@@ -105,7 +105,10 @@ BOUNDED = (
 FOREIGN_LOCKS = (
     Mutant(
         "reports and cancellations wait for whoever locks a row",
-        (Edit("taskqueue/engines/postgresql.py", 'SKIP_LOCKED = " SKIP LOCKED"', 'SKIP_LOCKED = ""'),),
+        (
+            Edit("taskqueue/sql/finish_repeating.sql", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"),
+            Edit("taskqueue/sql/cancel.sql", "FOR NO KEY UPDATE OF t SKIP LOCKED", "FOR NO KEY UPDATE OF t"),
+        ),
         (
             LOCKS + "test_a_report_about_a_locked_row_is_busy_and_the_others_are_recorded",
             LOCKS + "test_an_operator_cancels_the_others_and_is_told_of_the_locked_one",
@@ -132,7 +135,7 @@ FOREIGN_LOCKS = (
     ),
     Mutant(
         "a reference to a task keeps it from being recorded",
-        (Edit("taskqueue/sql/finish.sql", "FOR NO KEY UPDATE$skip_locked", "FOR UPDATE$skip_locked"),),
+        (Edit("taskqueue/sql/finish_repeating.sql", "FOR NO KEY UPDATE SKIP", "FOR UPDATE SKIP"),),
         (LOCKS + "test_an_open_transaction_that_refers_to_a_task_is_no_hindrance",),
         on=PG,
     ),
@@ -144,7 +147,7 @@ FOREIGN_LOCKS = (
     ),
     Mutant(
         "operators wait for as long as a row is locked",
-        (Edit("taskqueue/locks.py", "skip_locked=not wait", "skip_locked=False"),),
+        (Edit("taskqueue/timeouts.py", "skip_locked=not wait", "skip_locked=False"),),
         (LOCKS + "test_an_operator_reschedules_the_others",),
         on=PG,
     ),
@@ -155,9 +158,9 @@ BACKLOG = (
         "what was read in vain is read at every claim",
         (
             Edit(
-                "taskqueue/consumer/lanes.py",
-                "                lane.pass_over()\n",
-                "                lane.due_at += 0\n",
+                "taskqueue/claim/cursor.py",
+                "                each.skip_due()\n",
+                "                each.due_at += 0\n",
             ),
         ),
         (BACKLOGS + "test_claims_read_what_is_not_for_them_no_more_than_once_in_a_while",),
@@ -165,7 +168,7 @@ BACKLOG = (
     ),
     Mutant(
         "every look forgets the floors",
-        (Edit("taskqueue/consumer/lanes.py", "            self.keep_floors(due)\n", "            pass\n"),),
+        (Edit("taskqueue/claim/cursor.py", "            self.keep_floors(due)\n", "            pass\n"),),
         (
             BACKLOGS + "test_claims_read_what_is_not_for_them_no_more_than_once_in_a_while",
             BACKLOGS + "test_a_full_claim_keeps_its_place_behind_the_backlog_through_the_next_looks",
@@ -174,7 +177,7 @@ BACKLOG = (
     ),
     Mutant(
         "what sorts below a kept floor is never found",
-        (Edit("taskqueue/consumer/lanes.py", "began >= self.keep_floors_until", "not self.lanes"),),
+        (Edit("taskqueue/claim/cursor.py", "began >= self.keep_floors_until", "not self.ranges"),),
         (BACKLOGS + "test_what_sorts_below_is_found_when_the_rest_is_over",),
     ),
 )

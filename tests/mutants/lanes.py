@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import PG, UNNAMED, Edit, Mutant
 
-GATE, STATES, WINDOW = "taskqueue/lanes/gate.py", "taskqueue/lanes/states.py", "rules/lanes/window.py"
-STRICT, GRAPHS = "taskqueue/lanes/order.py", "tests/workflows/test_lanes.py::"
+LIMITER, ROWS, WINDOW = "taskqueue/claim/limiter.py", "taskqueue/claim/limits.py", "rules/lanes/window.py"
+STRICT, GRAPHS = "taskqueue/claim/limiter.py", "tests/workflows/test_lanes.py::"
 LIMITS, RATES, ORDER = (f"tests/lanes/test_{name}.py::" for name in ("limits", "rates", "order"))
 RACES, RULES, CONTROL = "tests/races/test_lanes.py::", "tests/rules/test_lanes.py::", "tests/lanes/test_control.py::"
 BREAKER, TRIPS = "taskqueue/lanes/breaker.py", "tests/lanes/test_breaker.py::"
@@ -16,32 +16,32 @@ LANES = (
         "the leases of a lane are counted before its lock",
         (
             Edit(
-                GATE,
-                "        held, using = hold(labels, self.engine.using), self.engine.using\n",
+                LIMITER,
+                "        locked, using = lock(labels, self.engine.using), self.engine.using\n",
                 "        using = self.engine.using\n        running = count_running(labels, using)\n"
-                "        held = hold(labels, using)\n",
+                "        locked = lock(labels, using)\n",
             ),
-            Edit(GATE, "        running = count_running(held.keys(), using)\n", ""),
+            Edit(LIMITER, "        running = count_running(locked.keys(), using)\n", ""),
         ),
         (RACE,),
         on=PG,
     ),
     Mutant(
         "the row of a lane is not locked",
-        (Edit(STATES, "states.select_for_update(skip_locked=True)", "states"),),
+        (Edit(ROWS, "states.select_for_update(skip_locked=True)", "states"),),
         (RACE,),
         on=PG,
     ),
     Mutant(
         "a permit is counted twice",
-        (Edit(STATES, 'running[f"{prefix}{name}"] = count', 'running[f"{prefix}{name}"] = 2 * count'),),
+        (Edit(ROWS, 'running[f"{prefix}{name}"] = count', 'running[f"{prefix}{name}"] = 2 * count'),),
         (LIMITS + "test_no_more_run_than_the_limit_says",),
     ),
     Mutant(
         "an expired lease is no permit",
         (
             Edit(
-                STATES,
+                ROWS,
                 "Task.objects.using(using).running().order_by()",
                 "Task.objects.using(using).running().filter(lock_expires_at__gt=Now()).order_by()",
             ),
@@ -50,7 +50,7 @@ LANES = (
     ),
     Mutant(
         "limited tasks are claimed ahead",
-        (Edit("taskqueue/consumer/turns.py", "min(left, self.at_once - self.limited)", "left"),),
+        (Edit("taskqueue/claim/claim.py", "min(left, self.at_once - self.started)", "left"),),
         (LIMITS + "test_only_what_starts_at_once_is_claimed_from_a_limited_lane",),
     ),
     Mutant(
@@ -67,12 +67,12 @@ LANES = (
     ),
     Mutant(
         "starts are not counted",
-        (Edit(GATE, '            self.state.save(update_fields=["recent"])\n', ""),),
+        (Edit(LIMITER, '            self.row.save(update_fields=["recent"])\n', ""),),
         (RATES + "test_so_many_start_and_the_next_when_the_window_has_passed",),
     ),
     Mutant(
         "strict order forgets what was begun",
-        (Edit(STRICT, "    begun = begun_in(lane.key, using)\n", "    begun: Task | None = None\n"),),
+        (Edit(STRICT, "    begun = begun_in(of.lane, using)\n", "    begun: Task | None = None\n"),),
         (ORDER + "test_the_head_blocks_while_it_waits_for_its_retry",),
     ),
     Mutant(
@@ -90,8 +90,8 @@ LANES = (
         (
             Edit(
                 BREAKER,
-                "    state.probe_from = list(totals(state, using))\n",
-                "    state.probe_from = [0, 0]\n",
+                '"probe_from": list(totals(state, using))',
+                '"probe_from": [0, 0]',
             ),
         ),
         (TRIPS + "test_what_ended_while_a_lane_rested_is_not_taken_for_its_probe",),
@@ -109,7 +109,7 @@ LANES = (
     ),
     Mutant(
         "who took all that a look found rests",
-        (Edit("taskqueue/consumer/lanes.py", "(self.has_keyed and self.gained > 0) or ", ""),),
+        (Edit("taskqueue/claim/cursor.py", "(sees_some and self.gained > 0) or ", ""),),
         ("tests/lanes/test_fairness.py::test_who_took_all_that_a_slow_look_found_looks_again_at_once",),
         on=PG,
     ),
@@ -117,9 +117,11 @@ LANES = (
         "a lane with a row is claimed from without its lock",
         (
             Edit("taskqueue/sql/claim.sql", "WHERE s.kind = 'queue' AND", "WHERE FALSE AND"),
-            Edit("taskqueue/engines/postgresql.py", "WHERE s.kind = 'lane' AND", "WHERE FALSE AND"),
+            Edit("taskqueue/sql/claim_keyed.sql", "WHERE s.kind = 'lane' AND", "WHERE FALSE AND"),
             Edit(
-                "taskqueue/engines/sqlite.py", "        unheld = rows - set(terms.held)\n", "        unheld = set()\n"
+                "taskqueue/engines/sqlite_leases.py",
+                "        unheld = rows - set(terms.held)\n",
+                "        unheld = set()\n",
             ),
         ),
         (CONTROL + "test_a_pause_holds_for_a_claimer_that_has_not_looked_since",),

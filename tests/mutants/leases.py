@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import INTERLEAVED, MODEL, PG, ZOMBIES, Edit, Mutant
+from tests.mutants.mutant import INTERLEAVED, MODEL, PG, SQLITE, ZOMBIES, Edit, Mutant
 
 FENCE = """WHERE t.id = r.id
             AND t.locked_by = r.worker
@@ -18,7 +18,10 @@ def fence_without(line: str) -> str:
 
 
 def fence_becomes(sql: str, orm: str) -> tuple[Edit, ...]:
-    return (Edit("taskqueue/sql/finish.sql", FENCE, sql), Edit("taskqueue/engines/sqlite_moves.py", ORM_FENCE, orm))
+    return (
+        Edit("taskqueue/sql/finish_repeating.sql", FENCE, sql),
+        Edit("taskqueue/engines/sqlite_leases.py", ORM_FENCE, orm),
+    )
 
 
 FENCES = (
@@ -59,12 +62,12 @@ FENCES = (
         "attempts start again when a task is requeued",
         (
             Edit(
-                "taskqueue/sql/finish.sql",
+                "taskqueue/sql/finish_repeating.sql",
                 "refunds = t.refunds + COALESCE(r.refund, 0),",
                 "attempts = CASE r.status WHEN 'PENDING' THEN 0 ELSE t.attempts END, refunds = 0,",
             ),
             Edit(
-                "taskqueue/engines/sqlite_moves.py",
+                "taskqueue/engines/sqlite_leases.py",
                 '"refunds": F("refunds") + self.report.move.refunds,',
                 '"attempts": F("attempts") if self.report.is_final else 0, "refunds": 0,',
             ),
@@ -74,7 +77,18 @@ FENCES = (
     ),
 )
 
+LATE = "tests/taskqueue/test_late_renewals.py::"
+
 LEASES = (
+    Mutant(
+        "a renewal that waited for the write lock is judged by when it was let in",
+        (Edit("taskqueue/engines/sqlite.py", "with frozen(asked or moment):", "with frozen(moment):"),),
+        (
+            LATE + "test_an_attempt_outlasts_its_lease_in_its_own_transaction",
+            LATE + "test_a_renewal_is_judged_by_when_it_was_asked",
+        ),
+        on=SQLITE,
+    ),
     Mutant(
         "an expired lease can be renewed",
         (

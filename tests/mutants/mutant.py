@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.taskqueue.variants import family
+
 PACKAGE = "django_tasks_retry"
 BOTH = ("postgresql", "sqlite")
 PG, SQLITE = ("postgresql",), ("sqlite",)
@@ -24,21 +26,27 @@ OPERATORS = "tests/races/test_operators.py::"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """In `file` of the package, `old` becomes `new`. `old` stands there exactly once."""
+    """In `file` of the package, `old` becomes `new`. `old` stands there exactly once.
+
+    The variants of a statement that hold it are edited as well.
+    """
 
     file: str
     old: str
     new: str
 
-    def planted(self, root: Path) -> str:
-        """The text of the file with the bug in it."""
-        text = (root / PACKAGE / self.file).read_text()
+    def planted(self, root: Path) -> dict[Path, str]:
+        """The texts of the files with the bug in them."""
+        file = root / PACKAGE / self.file
+        text = file.read_text(encoding="utf-8")
         if text.count(self.old) != 1:
             raise CannotPlant(f"{self.file} holds {self.old!r} {text.count(self.old)} times, not once")
-        return text.replace(self.old, self.new)
+        alike = [file.with_stem(name) for name in family(file.stem)] if file.suffix == ".sql" else [file]
+        return {path: path.read_text(encoding="utf-8").replace(self.old, self.new) for path in alike}
 
     def apply(self, root: Path) -> None:
-        (root / PACKAGE / self.file).write_text(self.planted(root))
+        for path, text in self.planted(root).items():
+            path.write_text(text, encoding="utf-8")
 
 
 class CannotPlant(Exception):

@@ -14,7 +14,7 @@ ENQUEUES = (
         "a wake-up that fails fails its enqueue",
         (
             Edit(
-                "taskqueue/producer/wakeup.py",
+                "taskqueue/enqueue/notify.py",
                 "    except Exception as error:\n        logger.debug",
                 "    except ZeroDivisionError as error:\n        logger.debug",
             ),
@@ -27,29 +27,29 @@ ENQUEUES = (
     ),
     Mutant(
         "the wake-up takes a connection of the pool",
-        (Edit("taskqueue/producer/wakeup.py", ' if name != "pool"}', "}"),),
+        (Edit("taskqueue/enqueue/notify.py", ' if name != "pool"}', "}"),),
         (ANSWERS + "test_the_wake_up_leaves_the_pool_to_the_project",),
         on=PG,
     ),
     Mutant(
         "tasks are enqueued in the database of the first",
-        (Edit("taskqueue/producer/bulk.py", "    if len(set(homes.values())) > 1:\n", "    if False:\n"),),
+        (Edit("taskqueue/enqueue/enqueue.py", "    if len(set(databases.values())) > 1:\n", "    if False:\n"),),
         (ANSWERS + "test_tasks_of_two_databases_are_not_enqueued_together",),
     ),
     Mutant(
         "the manager forgets run_after",
         (
             Edit(
-                "taskqueue/producer/enqueue.py",
-                "shared.run_after if request.eta is None else request.eta",
-                "request.eta",
+                "taskqueue/enqueue/enqueue.py",
+                "shared.run_after if options.eta is None else options.eta",
+                "options.eta",
             ),
         ),
         ("tests/taskqueue/test_enqueue.py::test_the_manager_honours_every_option_of_using",),
     ),
     Mutant(
         "ids stay in the future",
-        (Edit("taskqueue/ids.py", " or milliseconds - clock > STEP_BACK_MS:", ":"),),
+        (Edit("taskqueue/new_tasks.py", " or milliseconds - clock > STEP_BACK_MS:", ":"),),
         ("tests/rules/test_repeat.py::test_ids_come_back_from_the_future_when_the_clock_does",),
         on=UNNAMED,
     ),
@@ -96,7 +96,7 @@ OTHERS = (
     ),
     Mutant(
         "a retry doubles the series",
-        (Edit("taskqueue/operator/intervene.py", "{} if task.pk in ended else ONCE", "{}"),),
+        (Edit("taskqueue/operator/task_actions.py", "{} if task.pk in ended else ONCE", "{}"),),
         (
             "tests/taskqueue/test_repeat.py::test_a_retry_beside_a_next_occurrence_runs_once",
             "tests/taskqueue/test_repeat.py::test_a_second_retry_does_not_double_the_series",
@@ -126,16 +126,16 @@ OTHERS = (
         "a foreign backend's tasks are stored",
         (
             Edit(
-                "taskqueue/producer/enqueue.py",
-                "check_backend(request.backend or registered.backend)",
-                "request.backend or registered.backend",
+                "taskqueue/enqueue/enqueue.py",
+                "check_backend(options.backend or registered.backend)",
+                "options.backend or registered.backend",
             ),
         ),
         (NAMES + "test_a_task_of_a_foreign_backend_is_not_stored",),
     ),
     Mutant(
         "a mistyped queue is paused",
-        (Edit("taskqueue/operator/control.py", "    check_queue_in_use(queue, backend)\n", ""),),
+        (Edit("taskqueue/operator/control.py", "            check_queue_in_use(name, backend)\n", ""),),
         (NAMES + "test_a_mistyped_queue_is_not_paused",),
     ),
     Mutant(

@@ -13,7 +13,7 @@ MIDDLEWARE = (
         "an error of a middleware fails the task",
         (
             Edit(
-                "middleware/layers.py",
+                "middleware.py",
                 "        if isinstance(error, KeyboardInterrupt) or self.interrupts(error):\n",
                 "        if True:\n",
             ),
@@ -22,19 +22,19 @@ MIDDLEWARE = (
     ),
     Mutant(
         "middleware is left in the order in which it was entered",
-        (Edit("middleware/layers.py", "self.entered.pop()", "self.entered.pop(0)"),),
+        (Edit("middleware.py", "self.entered.pop()", "self.entered.pop(0)"),),
         (AROUND + "test_the_first_is_the_outermost_around_every_attempt",),
     ),
     Mutant(
         "the last middleware is the outermost",
-        (Edit("middleware/layers.py", "for hook in self.around:", "for hook in reversed(self.around):"),),
+        (Edit("middleware.py", "for hook in self.hooks:", "for hook in reversed(self.hooks):"),),
         (AROUND + "test_the_first_is_the_outermost_around_every_way_to_enqueue",),
     ),
     Mutant(
         "a middleware that failed to begin is left all the same",
         (
             Edit(
-                "middleware/layers.py",
+                "middleware.py",
                 "            layer.__enter__()\n            self.entered.append((hook, layer))\n",
                 "            self.entered.append((hook, layer))\n            layer.__enter__()\n",
             ),
@@ -43,7 +43,7 @@ MIDDLEWARE = (
     ),
     Mutant(
         "a next occurrence is told to nobody",
-        (Edit("taskqueue/consumer/finish.py", ", next_id=report.next_id)", ")"),),
+        (Edit("taskqueue/finish/record.py", ", next_id=report.next_id)", ")"),),
         (TOLD + "test_the_next_occurrence_is_told",),
     ),
 )
@@ -53,7 +53,7 @@ COUNTERS = (
         "a counter tells of the last addition only",
         (
             Edit(
-                "taskqueue/operator/stats.py",
+                "taskqueue/engines/base.py",
                 "{column} = stat.{column} + excluded.{column}",
                 "{column} = excluded.{column}",
             ),
@@ -81,7 +81,7 @@ COUNTERS = (
         "any token opens the metrics",
         (
             Edit(
-                "monitoring/access.py",
+                "monitoring.py",
                 "constant_time_compare(given_token(request), chosen.metrics_token)",
                 "given_token(request)",
             ),

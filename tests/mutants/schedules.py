@@ -13,7 +13,7 @@ TICK_FILE = "taskqueue/schedules/tick.py"
 SCHEDULES = (
     Mutant(
         "a schedule's next instant is not moved",
-        (Edit(TICK_FILE, "cursor.executemany(MOVE_ON, rows)", "pass"),),
+        (Edit(TICK_FILE, "engine_for(using).move_schedules_on(rows)", "pass"),),
         (TICK + "test_the_next_instant_moves_on_with_each_slot",),
     ),
     Mutant(
@@ -21,8 +21,8 @@ SCHEDULES = (
         (
             Edit(
                 TICK_FILE,
-                "            write(tasks, using)",
-                "            transaction.on_commit(lambda: write(tasks, using), using=using)",
+                "            insert_rows(tasks, using)",
+                "            transaction.on_commit(lambda: insert_rows(tasks, using), using=using)",
             ),
         ),
         (FAULTS + "test_a_tick_that_fails_at_any_statement_leaves_nothing_half_done",),
@@ -61,9 +61,9 @@ SCHEDULES = (
     ),
     Mutant(
         "a resumed schedule catches up on the past",
-        (Edit("taskqueue/schedules/control.py", "schedule.timing.after(now(using))", "schedule.next_at"),),
+        (Edit("taskqueue/operator/control.py", "row.timing.after(moment)", "row.next_at"),),
         (
-            "tests/schedules/test_plan.py::test_a_paused_schedule_enqueues_nothing_and_a_resumed_one_nothing_for_the_past",
+            "tests/schedules/test_edit.py::test_a_paused_schedule_enqueues_nothing_and_a_resumed_one_nothing_for_the_past",
         ),
     ),
     Mutant(

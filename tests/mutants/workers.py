@@ -94,7 +94,7 @@ LIVES = (
     ),
     Mutant(
         "a worker is known by its host and pid",
-        (Edit("worker/identity.py", "-{os.getpid()}-{secrets.token_hex(6)}", "-{os.getpid()}"),),
+        (Edit("worker/options.py", "-{os.getpid()}-{secrets.token_hex(6)}", "-{os.getpid()}"),),
         ("tests/worker/test_registry.py::test_no_two_starts_share_a_name",),
         on=UNNAMED,
     ),
@@ -102,7 +102,7 @@ LIVES = (
         "a coroutine can stop the event loop for all",
         (
             Edit(
-                "worker/child/loop_executor.py",
+                "worker/child/executors.py",
                 "        while not self.loop.is_closed():\n",
                 "        if True:\n",
             ),
@@ -114,8 +114,8 @@ LIVES = (
         (
             Edit(
                 "taskqueue/engines/postgresql.py",
-                "        keyed = bool(lanes[0].key)\n",
-                '        read_sql("lanes")\n        keyed = bool(lanes[0].key)\n',
+                "        keyed = bool(ranges[0].lane)\n",
+                '        read_sql("lanes")\n        keyed = bool(ranges[0].lane)\n',
             ),
         ),
         ("tests/worker/test_resources.py::test_f09_files_that_a_task_leaves_open_end_with_its_process",),
@@ -126,19 +126,19 @@ LIVES = (
 WAKING = (
     Mutant(
         "every worker answers every wake-up",
-        (Edit("worker/supervisor/wakeup/peers.py", "score(other, sender) > mine", "False"),),
+        (Edit("worker/supervisor/dispatch.py", "score(other, sender) > mine", "False"),),
         ("tests/worker/test_fleet.py::test_a_message_is_for_two_of_many_workers_and_all_agree_on_them",),
     ),
     Mutant(
         "a wake-up tells every child to claim",
-        (Edit("worker/supervisor/wakeup/children.py", "chosen = ready[:count]", "chosen = ready"),),
+        (Edit("worker/supervisor/dispatch.py", "chosen = ready[:count]", "chosen = ready"),),
         ("tests/worker/test_fleet.py::test_a_lone_arrival_wakes_one_child",),
     ),
     Mutant(
         "a worker without room keeps the wake-up to itself",
         (
             Edit(
-                "worker/supervisor/wakeup/arrivals.py",
+                "worker/supervisor/dispatch.py",
                 "            elif not self.wake(1):",
                 "            elif self.wake(1):",
             ),
@@ -150,9 +150,9 @@ WAKING = (
         "a worker prunes though another one does",
         (
             Edit(
-                "worker/supervisor/maintenance.py",
-                "if self.is_pruner and self.pruning.is_due()",
-                "if self.pruning.is_due()",
+                "worker/supervisor/maintenance/prune.py",
+                "(self.is_elected and self.interval.is_due())",
+                "self.interval.is_due()",
             ),
         ),
         ("tests/worker/test_fleet.py::test_only_the_elected_worker_prunes",),
@@ -161,7 +161,7 @@ WAKING = (
         "a released task goes to the end of the line",
         (
             Edit(
-                "taskqueue/consumer/report.py",
+                "taskqueue/finish/report.py",
                 "delay = None if outcome.delay is None else bounded_delay(float(outcome.delay))",
                 "delay = bounded_delay(float(outcome.delay or 0))",
             ),
@@ -169,11 +169,11 @@ WAKING = (
         ("tests/worker/test_fleet.py::test_a_task_that_is_given_back_keeps_its_place_in_line",),
     ),
     Mutant(
-        "only the first page of lanes is ever looked at",
+        "only the first page of ranges is ever read",
         (
             Edit(
-                "taskqueue/consumer/lanes.py",
-                "self.after = FIRST_LANE if is_last else (page[-1].queue, page[-1].priority)",
+                "taskqueue/claim/cursor.py",
+                "self.page_after = FIRST_RANGE if is_last else page.ranges[-1].name[:2]",
                 "is_last = True",
             ),
         ),
@@ -183,7 +183,7 @@ WAKING = (
         "coroutines rest though they were woken after the look of functions",
         (
             Edit(
-                "worker/child/intake.py",
+                "worker/child/claimer.py",
                 "self.functions.has_seen_nothing(claimer.due_since)",
                 "self.functions.has_seen_nothing(0)",
             ),
@@ -192,7 +192,7 @@ WAKING = (
     ),
     Mutant(
         "the worker that stands in leaves looking to its children",
-        (Edit("worker/supervisor/wakeup/arrivals.py", "        self.has_skipped = True\n", ""),),
+        (Edit("worker/supervisor/dispatch.py", "        self.has_skipped = True\n", ""),),
         (FLEET + "test_what_the_first_worker_left_is_found_by_the_second",),
     ),
     Mutant(
@@ -216,7 +216,7 @@ WAKING = (
                 "return self.claim_now",
             ),
             Edit(
-                "worker/supervisor/wakeup/arrivals.py",
+                "worker/supervisor/dispatch.py",
                 "        if not self.database.is_available or not self.polling.is_due():",
                 "        if self.options:",
             ),

@@ -6,7 +6,7 @@ from tests.mutants.mutant import PG, SQLITE, Edit, Mutant
 
 STEPS = "tests/workflows/test_steps.py::"
 BATCHES = "tests/workflows/test_batches.py::"
-FAMILIES = "tests/workflows/test_families.py::"
+MEMBERS = "tests/workflows/test_members.py::"
 SWEEP = "tests/workflows/test_sweep.py::"
 RACES = "tests/workflows/test_races.py::"
 WAKE = "taskqueue/workflows/wake.py"
@@ -15,7 +15,7 @@ FENCE = """\
         AND t.attempts = %(attempt)s::int
         AND t.lock_expires_at > django_tasks_retry_now()
 """
-INTERVENE = "taskqueue/operator/intervene.py"
+TASK_ACTIONS = "taskqueue/operator/task_actions.py"
 
 WORKFLOWS = (
     Mutant(
@@ -32,7 +32,7 @@ WORKFLOWS = (
     ),
     Mutant(
         "nobody sweeps",
-        (Edit("worker/supervisor/maintenance.py", "            self.wake_waiting,\n", ""),),
+        (Edit("worker/supervisor/maintenance/maintenance.py", "(self.wake, Cancel", "(Cancel"),),
         (SWEEP + "test_every_worker_sweeps",),
     ),
     Mutant(
@@ -44,19 +44,19 @@ WORKFLOWS = (
     ),
     Mutant(
         "a step is remembered after the lease on SQLite",
-        (Edit("taskqueue/engines/workflows.py", "if not leased_by(lease).exists():", "if lease is None:"),),
+        (Edit("taskqueue/engines/sqlite.py", "if not leased_by(lease).exists():", "if lease is None:"),),
         (STEPS + "test_nothing_is_remembered_without_the_lease",),
         guarded=True,
         on=SQLITE,
     ),
     Mutant(
         "a retried member is lost to its batch",
-        (Edit(INTERVENE, "schedule_id=task.schedule_id, batch=task.batch, ", "schedule_id=task.schedule_id, "),),
+        (Edit(TASK_ACTIONS, "schedule_id=task.schedule_id, batch=task.batch, ", "schedule_id=task.schedule_id, "),),
         (BATCHES + "test_a_retry_of_a_failed_member_lets_the_whole_go_on",),
     ),
     Mutant(
         "a cancelled parent leaves its batch running",
-        (Edit(INTERVENE, "        cancel_below(done, order)\n", ""),),
+        (Edit(TASK_ACTIONS, "        cancel_below(done, order)\n", ""),),
         (BATCHES + "test_a_cancelled_parent_takes_its_batches_along_level_by_level",),
     ),
     Mutant(
@@ -82,17 +82,17 @@ WORKFLOWS = (
     ),
     Mutant(
         "a task that expires leaves its batch running",
-        (Edit("taskqueue/consumer/expire.py", "cancel_below(expired,", "print(expired,"),),
-        (FAMILIES + "test_a_task_that_expires_while_it_waits_takes_its_members_along",),
+        (Edit("taskqueue/finish/record.py", "cancel_below(expired,", "print(expired,"),),
+        (MEMBERS + "test_a_task_that_expires_while_it_waits_takes_its_members_along",),
     ),
     Mutant(
         "results that are gone are counted as none",
-        (Edit("taskqueue/workflows/results.py", "if stored < count:", "if stored < 0:"),),
-        (FAMILIES + "test_a_resumed_task_whose_members_were_pruned_says_so_instead_of_counting_none",),
+        (Edit("taskqueue/workflows/context.py", "if stored < count:", "if stored < 0:"),),
+        (MEMBERS + "test_a_resumed_task_whose_members_were_pruned_says_so_instead_of_counting_none",),
     ),
     Mutant(
         "the sweep only goes round",
-        (Edit("taskqueue/workflows/sweep.py", "keys = happened(window, using)", "keys: list[str] = []"),),
+        (Edit(WAKE, "keys = recent_keys(window, using)", "keys: list[str] = []"),),
         (SWEEP + "test_a_batch_that_ended_lately_is_found_wherever_the_round_has_come_to",),
     ),
 )

@@ -12,7 +12,7 @@ KNOWS_GONE = "NEIGHBOUR_FORGETS" not in os.environ
 
 
 def note(word: str) -> None:
-    with Path(os.environ["NEIGHBOUR_NOTES"]).open("a") as notes:
+    with Path(os.environ["NEIGHBOUR_NOTES"]).open("a", encoding="utf-8") as notes:
         notes.write(f"{word}\n")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from django_tasks_retry import __version__
 from tests.conformance.sdist import cache_folder
-from tests.matrix import find_interpreter
+from tests.legs import find_interpreter
 from tests.pg import die_with_parent
 
 HERE = Path(__file__).parent
@@ -88,7 +88,7 @@ class House:
         return dict(json.loads(self.tell("state"))).get(name, "nowhere")
 
     def notes(self) -> list[str]:
-        return self.notes_file.read_text().splitlines() if self.notes_file.exists() else []
+        return self.notes_file.read_text(encoding="utf-8").splitlines() if self.notes_file.exists() else []
 
     @contextmanager
     def working(self, **variables: str) -> Iterator[subprocess.Popen[bytes]]:

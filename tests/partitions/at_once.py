@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from django_tasks_retry.taskqueue.engines.postgresql import PostgreSQL
-from django_tasks_retry.taskqueue.partitions import archive
+from django_tasks_retry.taskqueue.partitions import maintain
 from django_tasks_retry.taskqueue.partitions.layout import read_layout
 
 
 def archive_now(using: str) -> int:
     layout = read_layout(using)
-    return sum(archive.archive_pages(layout, using)) if layout else 0
+    return sum(maintain.archive_pages(layout, using)) if layout else 0
 
 
 def archive_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,5 +25,5 @@ def archive_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         archive_now(self.using)
         return answer
 
-    monkeypatch.setattr(archive, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(maintain, "SETTLED_SECONDS", -1.0)
     monkeypatch.setattr(PostgreSQL, "record", record_and_archive)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_tasks_retry.taskqueue.partitions.convert import partition, unpartition
-from django_tasks_retry.taskqueue.partitions.periods import Period
+from django_tasks_retry.taskqueue.partitions.convert import partition_history, undo_partitioning
+from django_tasks_retry.taskqueue.partitions.layout import Period
 from tests.conftest import LAYOUT
 from tests.router import CurrentDatabase
 
@@ -22,15 +22,15 @@ def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def whole(committed: str) -> Iterator[str]:
     """PostgreSQL, not partitioned; whatever the test makes of it is put back."""
-    unpartition(committed)
+    undo_partitioning(committed)
     yield committed
-    unpartition(committed)
+    undo_partitioning(committed)
     if LAYOUT:
-        partition(committed, Period.DAY, ["default"])
+        partition_history(committed, Period.DAY, ["default"])
 
 
 @pytest.fixture
 def parted(whole: str) -> str:
     """With partitions from today on."""
-    partition(whole, Period.DAY, ["default"])
+    partition_history(whole, Period.DAY, ["default"])
     return whole

@@ -11,10 +11,9 @@ from django.db import connections
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import Abort
 from django_tasks_retry.models import Step, Task, TaskEvent, TaskResult
-from django_tasks_retry.taskqueue.partitions import archive
-from django_tasks_retry.taskqueue.partitions.ahead import create
-from django_tasks_retry.taskqueue.partitions.layout import read_layout
-from django_tasks_retry.taskqueue.partitions.periods import Stretch
+from django_tasks_retry.taskqueue.partitions import maintain
+from django_tasks_retry.taskqueue.partitions.layout import Partition, read_layout
+from django_tasks_retry.taskqueue.partitions.premake import create_partition
 from tests import tasks
 
 TABLE = Task._meta.db_table
@@ -46,12 +45,12 @@ def failed() -> Task:
 def archive_all(using: str) -> int:
     layout = read_layout(using)
     assert layout is not None
-    return sum(archive.archive_pages(layout, using))
+    return sum(maintain.archive_pages(layout, using))
 
 
-def make_room(using: str, *stretches: Stretch) -> None:
-    for stretch in stretches:
-        create(stretch, using)
+def make_room(using: str, *partitions: Partition) -> None:
+    for partition in partitions:
+        create_partition(partition, using)
 
 
 def history_of(tasks: Sequence[Task]) -> tuple[int, int, int, int]:
@@ -64,11 +63,11 @@ def history_of(tasks: Sequence[Task]) -> tuple[int, int, int, int]:
     )
 
 
-def stretches(using: str) -> list[Stretch]:
+def partitions(using: str) -> list[Partition]:
     layout = read_layout(using)
-    return list(layout.stretches) if layout else []
+    return list(layout.partitions) if layout else []
 
 
-def today(using: str) -> Stretch:
-    [first, *_] = stretches(using)
+def today(using: str) -> Partition:
+    [first, *_] = partitions(using)
     return first

@@ -11,23 +11,23 @@ import pytest
 from django.db import connections
 
 from django_tasks_retry import call, guard, taskqueue
-from django_tasks_retry.admin.pages.setup_problems import setup_problems
+from django_tasks_retry.admin.overview import setup_problems
 from django_tasks_retry.checks import check_partitions
+from django_tasks_retry.cli.history import shortest_retention
 from django_tasks_retry.models import Step, Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.status import Status
-from django_tasks_retry.taskqueue.partitions import ahead, drop
-from django_tasks_retry.taskqueue.partitions.layout import read_layout
-from django_tasks_retry.taskqueue.partitions.periods import Period, Stretch, stretch_named
+from django_tasks_retry.taskqueue.partitions import premake, retention
+from django_tasks_retry.taskqueue.partitions.layout import Partition, Period, partition_named, read_layout
 from django_tasks_retry.verify.audit import verify
 from tests import tasks
-from tests.partitions.scene import archive_all, done, failed, history_of, places, stretches, today
+from tests.partitions.scene import archive_all, done, failed, history_of, partitions, places, today
 from tests.steps import enqueue
 
 DAY = 86_400
 
 
 def is_kept(using):
-    *_, audit = verify(using, 60)
+    *_, audit = verify(using, 60, kept=shortest_retention("default"))
     return audit.breaches == [] and not guard.missing(using)
 
 
@@ -52,10 +52,10 @@ def test_a_period_goes_when_its_last_task_is_past_its_retention(parted, travel):
     made, first = moved(parted, travel, 3), today(parted)
     travel(15 * DAY)
     list(taskqueue.prune())
-    assert first in stretches(parted), "a task of its last second may have ended a day later"
+    assert first in partitions(parted), "a task of its last second may have ended a day later"
     travel(DAY)
     list(taskqueue.prune())
-    assert first not in stretches(parted)
+    assert first not in partitions(parted)
     assert history_of(made) == (0, 0, 0, 0)
     assert is_kept(parted)
 
@@ -77,7 +77,7 @@ def test_an_unfinished_task_of_its_time_keeps_its_whole_history(parted, travel):
     first = today(parted)
     travel(40 * DAY)
     list(taskqueue.prune())
-    assert first not in stretches(parted)
+    assert first not in partitions(parted)
     assert places(parted, TaskEvent) == {"kept": 2}
     assert list(Task.objects.all()) == [late]
     [lease] = taskqueue.claim("worker")
@@ -143,17 +143,17 @@ def test_a_longer_retention_of_another_backend_keeps_the_period(parted, travel, 
     settings.TASKS = {"default": ours, "audit": {**ours, "OPTIONS": {"KEEP_SUCCESS": 100 * DAY}}}
     travel(20 * DAY)
     list(taskqueue.prune())
-    assert first in stretches(parted)
+    assert first in partitions(parted)
     assert Task.objects.count() == 0, "those of the other backend went by rows"
     travel(110 * DAY)
     list(taskqueue.prune())
-    assert first not in stretches(parted)
+    assert first not in partitions(parted)
 
 
 def test_a_backend_that_nobody_knows_keeps_the_period(parted, travel, settings):
     moved(parted, travel)
     settings.TASKS = {"renamed": settings.TASKS["default"]}
-    assert drop.past_stretches(read_layout(parted), today(parted).end.replace(year=2100)) == []
+    assert retention.past_partitions(read_layout(parted), today(parted).end.replace(year=2100)) == []
 
 
 def test_nothing_is_dropped_where_success_is_kept_for_ever(parted, travel, configure):
@@ -165,13 +165,13 @@ def test_nothing_is_dropped_where_success_is_kept_for_ever(parted, travel, confi
 
 
 def test_a_period_with_too_much_to_carry_over_is_pruned_by_rows(parted, travel, monkeypatch):
-    monkeypatch.setattr(drop, "MOST_CARRIED", 1)
+    monkeypatch.setattr(retention, "MOST_CARRIED", 1)
     made = moved(parted, travel, 3)
     waiting = [enqueue(), enqueue()]
     first = today(parted)
     travel(20 * DAY)
     list(taskqueue.prune())
-    assert first in stretches(parted)
+    assert first in partitions(parted)
     assert history_of(made) == (0, 0, 0, 0)
     assert Task.objects.count() == len(waiting)
 
@@ -190,28 +190,28 @@ def test_somebody_who_reads_for_long_puts_it_off_and_stops_nobody(parted, travel
     with reading(parted, f"SELECT * FROM {TaskEvent._meta.db_table}"), caplog.at_level(logging.WARNING):
         list(taskqueue.prune())
         assert done(1), "others go on"
-    assert first in stretches(parted)
+    assert first in partitions(parted)
     assert "is not dropped yet" in caplog.text
     list(taskqueue.prune())
-    assert first not in stretches(parted)
+    assert first not in partitions(parted)
 
 
 def test_tables_are_made_ahead_of_time_and_once(parted, travel):
-    before = stretches(parted)
-    assert len(before) == ahead.AHEAD + 1
-    list(taskqueue.keep_up())
-    assert stretches(parted) == before
+    before = partitions(parted)
+    assert len(before) == premake.PREMAKE + 1
+    list(taskqueue.maintain_partitions())
+    assert partitions(parted) == before
     travel(DAY)
-    list(taskqueue.keep_up())
-    assert stretches(parted) == [*before, before[-1].next]
+    list(taskqueue.maintain_partitions())
+    assert partitions(parted) == [*before, before[-1].next]
     assert not guard.missing(parted)
 
 
 @pytest.mark.parametrize("period", list(Period))
 def test_periods_follow_each_other_without_a_gap(period):
-    stretch = Stretch(today_at(period), period)
-    assert stretch.next.first_id == stretch.end_id
-    assert stretch_named(stretch.name) == stretch
+    partition = Partition(today_at(period), period)
+    assert partition.next.first_id == partition.end_id
+    assert partition_named(partition.name) == partition
 
 
 def today_at(period):
@@ -227,7 +227,7 @@ def test_without_a_table_for_its_time_a_task_is_done_like_any_other(parted, trav
     done(2)
     assert places(parted, TaskEvent) == {"kept": 4}
     travel(60)
-    list(taskqueue.keep_up())
+    list(taskqueue.maintain_partitions())
     assert "" in places(parted), "its period got no table: the default one was written to first"
     travel(20 * DAY)
     list(taskqueue.prune())
@@ -237,28 +237,28 @@ def test_without_a_table_for_its_time_a_task_is_done_like_any_other(parted, trav
 
 @pytest.mark.fault("F355")
 def test_a_table_that_cannot_be_made_is_told_and_stops_nothing(parted, travel, caplog):
-    in_the_way = f"{Task._meta.db_table}_{stretches(parted)[-1].next.name}"
+    in_the_way = f"{Task._meta.db_table}_{partitions(parted)[-1].next.name}"
     travel(DAY)
     with connections[parted].cursor() as cursor:
         cursor.execute(f"CREATE TABLE {in_the_way} ()")
     with caplog.at_level(logging.WARNING):
-        list(taskqueue.keep_up())
+        list(taskqueue.maintain_partitions())
     with connections[parted].cursor() as cursor:
         cursor.execute(f"DROP TABLE {in_the_way}")
     assert "has no partition for" in caplog.text
     assert done(1)
-    list(taskqueue.keep_up())
-    assert in_the_way.endswith(stretches(parted)[-1].name)
+    list(taskqueue.maintain_partitions())
+    assert in_the_way.endswith(partitions(parted)[-1].name)
 
 
 @pytest.mark.fault("F355")
 def test_a_check_and_the_console_tell_what_is_missing_and_what_is_never_dropped(parted, travel, configure):
     assert (check_partitions(parted), list(setup_problems(parted))) == ([], [])
-    travel(ahead.AHEAD * DAY)
+    travel(premake.PREMAKE * DAY)
     [late] = check_partitions(parted)
     [told] = setup_problems(parted)
     assert "There is no partition for" in late.msg
     assert "There is no partition for" in told.text
-    assert told.command == "python manage.py tasks partition"
+    assert told.command == "python manage.py tasks partitions create"
     configure(KEEP_SUCCESS=None)
     assert any("ever dropped" in message.msg for message in check_partitions(parted))

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import logging
+import resource
+import signal
+from contextlib import contextmanager
 
 import pytest
+from django.db import connections
 
-from django_tasks_retry import taskqueue
+from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.partitions import export
+from django_tasks_retry.taskqueue.operator import export
+from tests import tasks
+from tests.cli.conftest import tasks_command
 from tests.partitions.scene import archive_all, done, failed, today
 
 DAY = 86_400
@@ -35,9 +42,12 @@ def test_a_period_is_written_with_all_that_tells_of_its_tasks(parted, travel, co
     travel(20 * DAY)
     list(taskqueue.prune())
     assert Task.objects.count() == 0
-    [path] = tmp_path.iterdir()
-    assert path.name == f"{parted}-{name}.jsonl.gz"
+    [path] = tmp_path.glob("*.gz")
+    assert path.name == f"{export.label_of(parted)}-{name}.jsonl.gz"
     lines = read(path)
+    said = json.loads(path.with_name(f"{path.name}.json").read_text())
+    assert (said["rows"], said["period"], said["is_over"], said["backends"]) == (5, name, True, ["default"])
+    assert said["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert [line["task"]["id"] for line in lines] == [str(task.pk) for task in made]
     assert lines[0]["result"]["result"] == {"n": 1}
     assert [event["kind"] for event in lines[0]["events"]] == ["task.running", "task.completed"]
@@ -73,13 +83,123 @@ def test_an_export_that_was_interrupted_leaves_no_file_under_its_name(parted, tr
     assert len(read(path)) == 3
 
 
-def test_it_can_be_parquet(parted, travel, configure, tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    configure(EXPORT_TO=str(tmp_path), EXPORT_AS="parquet")
-    made = moved(parted, travel, 3)
+@pytest.fixture
+def early(parted, travel, configure, tmp_path):
+    """A period of five tasks, of which a file holds the first two."""
+    configure(EXPORT_TO=str(tmp_path))
+    moved(parted, travel, 2)
+    answer = tasks_command("partitions", "export", today(parted).name, tmp_path)
+    moved(parted, travel, 3)
+    return answer
+
+
+@pytest.mark.fault("F359")
+def test_a_file_written_before_the_end_of_its_period_does_not_count(early, travel, tmp_path):
+    assert "holds the period so far" in early.err
     travel(20 * DAY)
     list(taskqueue.prune())
-    [path] = tmp_path.iterdir()
-    rows = parquet.read_table(path).to_pylist()
-    assert [row["id"] for row in rows] == [str(task.pk) for task in made]
-    assert json.loads(rows[0]["record"])["task"]["status"] == rows[0]["status"] == "SUCCESS"
+    assert Task.objects.count() == 0
+    assert sorted(len(read(path)) for path in tmp_path.glob("*.gz")) == [2, 5]
+
+
+def end_badly(path):
+    path.with_name(f"{path.name}.json").unlink()
+
+
+def spoil(path):
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def belong_to_another(path):
+    beside = path.with_name(f"{path.name}.json")
+    beside.write_text(json.dumps({**json.loads(beside.read_text()), "database": "default-0badcafe"}))
+
+
+@pytest.mark.fault("F359")
+@pytest.mark.parametrize("harm", [None, end_badly, spoil, belong_to_another])
+def test_only_a_whole_file_of_this_database_counts_and_none_is_replaced(parted, travel, configure, tmp_path, harm):
+    configure(EXPORT_TO=str(tmp_path))
+    moved(parted, travel, 3)
+    travel(2 * DAY)
+    assert "holds the period." in tasks_command("partitions", "export", today(parted).name, tmp_path).err
+    [path] = tmp_path.glob("*.gz")
+    if harm:
+        harm(path)
+    before = path.read_bytes()
+    travel(20 * DAY)
+    list(taskqueue.prune())
+    assert Task.objects.count() == 0
+    assert path.read_bytes() == before
+    others = [each for each in tmp_path.glob("*.gz") if each != path]
+    assert [len(read(each)) for each in others] == ([3] if harm else [])
+
+
+@pytest.mark.fault("F359")
+def test_tasks_archived_while_their_period_is_written_are_not_dropped(parted, travel, configure, tmp_path, caplog):
+    configure(EXPORT_TO=str(tmp_path))
+    Task.objects.enqueue_many([tasks.noop] * 3)
+    first, *others = taskqueue.claim("worker", limit=3)
+    for lease in others:
+        taskqueue.complete_task(lease)
+    travel(30)
+    archive_all(parted)
+    taskqueue.complete_task(first)
+    travel(20 * DAY)
+    pages = taskqueue.prune_pages()
+    next(pages)
+    archive_all(parted)
+    with caplog.at_level(logging.WARNING):
+        next(pages)
+    assert "2 of its 3 tasks are exported" in caplog.text
+    assert Task.objects.count() == 3
+    pages.close()
+    list(taskqueue.prune())
+    assert Task.objects.count() == 0
+    assert sorted(len(read(path)) for path in tmp_path.glob("*.gz")) == [2, 3]
+
+
+@contextmanager
+def full_disk(size: int):
+    """Let files grow to so many bytes only. Pytest may write to a file too, so the limit ends with the block."""
+    handler, limits = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.fault("F359")
+def test_on_a_full_disk_nothing_is_forgotten_and_no_half_line_stays(parted, travel, configure, tmp_path, caplog):
+    configure(EXPORT_TO=str(tmp_path))
+    moved(parted, travel, 2)
+    failed()
+    travel(200 * DAY)
+    with caplog.at_level(logging.WARNING), full_disk(100):
+        list(taskqueue.prune())
+    assert Task.objects.count() == 3
+    assert "not dropped yet" in caplog.text
+    assert "cannot be exported" in caplog.text
+    assert not list(tmp_path.glob("*.gz")) + list(tmp_path.glob(".*.part"))
+    [rows] = tmp_path.glob("*-rows-*.jsonl")
+    assert rows.read_bytes() == b""
+
+
+def test_a_line_after_half_a_line_can_be_read(parted, travel, configure, tmp_path):
+    configure(EXPORT_TO=str(tmp_path))
+    failed()
+    travel(200 * DAY)
+    day = clock.now(parted)
+    (tmp_path / f"{export.label_of(parted)}-rows-{day:%Y%m%d}.jsonl").write_text('{"task": ')
+    list(taskqueue.prune())
+    [rows] = tmp_path.glob("*-rows-*.jsonl")
+    assert json.loads(rows.read_text().splitlines()[1])["task"]["status"] == "FAILED"
+
+
+def test_two_services_of_one_server_write_different_files(database):
+    label = export.label_of(database)
+    with connections[database].cursor() as cursor:
+        cursor.execute("CREATE SCHEMA another_service")
+        cursor.execute("SET LOCAL search_path = another_service")
+    assert export.label_of(database) != label

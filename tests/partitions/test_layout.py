@@ -7,13 +7,13 @@ from django.core.management import call_command
 from django.db import connections
 
 from django_tasks_retry import guard, taskqueue
+from django_tasks_retry.cli.history import shortest_retention
 from django_tasks_retry.errors import CannotPartition
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from django_tasks_retry.taskqueue import create_schedule, run_schedule_now
-from django_tasks_retry.taskqueue.partitions import archive, convert
-from django_tasks_retry.taskqueue.partitions.convert import partition, promised_until, unpartition
-from django_tasks_retry.taskqueue.partitions.layout import read_layout
-from django_tasks_retry.taskqueue.partitions.periods import Period
+from django_tasks_retry.taskqueue.partitions import convert, maintain
+from django_tasks_retry.taskqueue.partitions.convert import bound_until, partition_history, undo_partitioning
+from django_tasks_retry.taskqueue.partitions.layout import Period, read_layout
 from django_tasks_retry.verify.audit import verify
 from tests.partitions.scene import archive_all, done, failed, places, today
 from tests.races.together import together
@@ -22,13 +22,13 @@ from tests.tasks import noop
 
 
 def is_kept(using):
-    *_, audit = verify(using, 60)
+    *_, audit = verify(using, 60, kept=shortest_retention("default"))
     return audit.breaches == [] and not guard.missing(using)
 
 
 def test_what_has_succeeded_moves_to_its_period_and_is_read_as_before(parted, travel):
     [task], other = done(), enqueue()
-    travel(archive.SETTLED_SECONDS + 1)
+    travel(maintain.SETTLED_SECONDS + 1)
     assert archive_all(parted) == 1
     assert places(parted) == {today(parted).name: 1, "": 1}
     assert Task.objects.get(pk=task.pk).outcome.result == {"n": 1}
@@ -76,13 +76,13 @@ def test_a_task_that_moved_can_be_retried_and_stays_as_it_was(parted, travel):
 
 def test_partitioning_twice_changes_nothing(parted):
     before = read_layout(parted)
-    assert partition(parted, Period.HOUR, ["other"]) == before
+    assert partition_history(parted, Period.HOUR, ["other"]) == before
 
 
 def test_what_was_stored_before_stays_where_it_was_and_counts_on(whole, travel):
     tasks, task = done(3), failed()
     last = TaskEvent.objects.order_by("id").last().pk
-    partition(whole, Period.DAY, ["default"])
+    partition_history(whole, Period.DAY, ["default"])
     assert places(whole, TaskEvent) == {"before": 8}
     assert places(whole) == {"": 4}
     retried = Task.objects.get(pk=task.pk).retry()
@@ -99,8 +99,8 @@ def test_tasks_are_enqueued_and_done_while_history_is_partitioned_and_back(whole
     def work():
         done(1)
 
-    together(lambda: partition(whole, Period.DAY, ["default"]), *[work] * 6)
-    together(lambda: unpartition(whole), *[work] * 6)
+    together(lambda: partition_history(whole, Period.DAY, ["default"]), *[work] * 6)
+    together(lambda: undo_partitioning(whole), *[work] * 6)
     assert Task.objects.unfinished().count() == 0
     assert TaskResult.objects.count() == Task.objects.count() == 32
     assert is_kept(whole)
@@ -115,7 +115,7 @@ def interrupt(using, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(convert, "validate", validate)
         with pytest.raises(KeyboardInterrupt):
-            partition(using, Period.DAY, ["default"])
+            partition_history(using, Period.DAY, ["default"])
 
 
 @pytest.mark.fault("F356")
@@ -123,9 +123,9 @@ def test_a_partitioning_that_was_interrupted_is_completed_by_the_next(whole, mon
     done(2)
     interrupt(whole, monkeypatch)
     assert read_layout(whole) is None
-    until = promised_until(whole)
+    until = bound_until(whole)
     done(1)
-    assert partition(whole, Period.DAY, ["default"]).stretches[0].start == until
+    assert partition_history(whole, Period.DAY, ["default"]).partitions[0].start == until
     assert is_kept(whole)
 
 
@@ -133,11 +133,11 @@ def test_a_partitioning_that_was_interrupted_is_completed_by_the_next(whole, mon
 def test_a_partitioning_that_nobody_completes_is_taken_back_before_it_refuses_rows(whole, monkeypatch, travel):
     done(1)
     interrupt(whole, monkeypatch)
-    list(taskqueue.keep_up())
-    assert promised_until(whole) is not None
+    list(taskqueue.maintain_partitions())
+    assert bound_until(whole) is not None
     travel(2 * 86_400)
-    list(taskqueue.keep_up())
-    assert promised_until(whole) is None
+    list(taskqueue.maintain_partitions())
+    assert bound_until(whole) is None
 
 
 def test_it_is_brought_back_as_it_was(whole, travel):
@@ -151,11 +151,11 @@ def test_it_is_brought_back_as_it_was(whole, travel):
             return cursor.fetchall()
 
     before = shape()
-    partition(whole, Period.DAY, ["default"])
+    partition_history(whole, Period.DAY, ["default"])
     made = done(3)
     travel(60)
     archive_all(whole)
-    unpartition(whole)
+    undo_partitioning(whole)
     assert shape() == before
     assert TaskResult.objects.filter(task_id__in=[task.pk for task in made]).count() == 3
     assert places(whole) == {"": 3}
@@ -171,7 +171,7 @@ def test_a_foreign_key_that_the_database_checks_is_named(whole):
         cursor.execute("CREATE TABLE receipt (task_id uuid REFERENCES django_tasks_retry_task)")
     try:
         with pytest.raises(CannotPartition, match="receipt refer"):
-            partition(whole, Period.DAY, ["default"])
+            partition_history(whole, Period.DAY, ["default"])
     finally:
         with connections[whole].cursor() as cursor:
             cursor.execute("DROP TABLE receipt")
@@ -179,4 +179,4 @@ def test_a_foreign_key_that_the_database_checks_is_named(whole):
 
 def test_sqlite_is_told_that_it_cannot():
     with pytest.raises(CannotPartition, match="PostgreSQL only"):
-        partition("default", Period.DAY, ["default"])
+        partition_history("default", Period.DAY, ["default"])

@@ -47,7 +47,7 @@ def empty() -> None:
 
 
 def enqueue_due(count: int = DUE) -> None:
-    taskqueue.enqueue_many(taskqueue.Request(tasks.noop) for _ in range(count))
+    taskqueue.enqueue_many(taskqueue.EnqueueOptions(tasks.noop) for _ in range(count))
 
 
 def believe(status: str) -> None:

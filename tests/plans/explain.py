@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from django_tasks_retry.taskqueue.engines.functions import KEPT_PLAN, STATEMENTS, StoredStatement
+from django_tasks_retry.taskqueue.engines.statements import KEPT_PLAN, STATEMENTS, StoredStatement
 
 TASK = "django_tasks_retry_task"
 

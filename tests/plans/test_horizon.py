@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +13,7 @@ from tests import tasks
 from tests.plans.crowds import USING
 from tests.plans.explain import explained
 from tests.router import CurrentDatabase
+from tests.steps import Clock, stopped
 
 BATCH = 100
 TASKS = 20_000
@@ -37,71 +37,73 @@ def pinned_horizon() -> Iterator[None]:
     old.close()
 
 
-def cycle(lanes: taskqueue.Lanes) -> None:
-    leases = taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
+def cycle(memory: taskqueue.ClaimMemory) -> None:
+    leases = taskqueue.claim("worker/1", limit=BATCH, memory=memory)
     assert len(leases) == BATCH
     taskqueue.renew(leases)
     taskqueue.finish([taskqueue.Completed(lease) for lease in leases])
 
 
-def buffers(lanes: taskqueue.Lanes) -> dict[str, int]:
+def buffers(memory: taskqueue.ClaimMemory) -> dict[str, int]:
     """What a cycle touches of the shared buffers, by statement."""
     with explained(USING) as plans:
-        cycle(lanes)
+        cycle(memory)
     return {plan.name: plan.buffers() for plan in plans}
 
 
 @pytest.mark.fault("F40")
 def test_claims_and_reports_touch_no_more_pages_after_thousands_of_tasks(pinned_horizon):
     for _ in range(10):
-        taskqueue.enqueue_many(taskqueue.Request(tasks.noop) for _ in range(TASKS // 10))
-    lanes = taskqueue.Lanes()
-    cycle(lanes)
-    lanes.looked_at += 3600  # no second look, which would hide a floor that does not rise
-    early = buffers(lanes)
+        taskqueue.enqueue_many(taskqueue.EnqueueOptions(tasks.noop) for _ in range(TASKS // 10))
+    memory = taskqueue.ClaimMemory(clock=stopped)  # no second refresh, which would hide a floor that does not rise
+    cycle(memory)
+    early = buffers(memory)
     for _ in range(TASKS // BATCH - 3):
-        cycle(lanes)
-    late = buffers(lanes)
+        cycle(memory)
+    late = buffers(memory)
     assert Task.objects.successful().count() == TASKS
-    for verb in ("Claim", "Renew", "Finish"):
+    for verb in ("Claim", "Renew", "Complete"):
         assert late[verb] <= 1.5 * early[verb], (early, late)
 
 
-def test_an_idle_worker_claims_an_arrival_in_a_lane_it_knows_without_looking():
-    lanes = taskqueue.Lanes(slow=math.inf)  # however busy the machine is
+def test_an_idle_worker_claims_an_arrival_in_a_range_it_knows_without_a_refresh():
+    memory = taskqueue.ClaimMemory(clock=stopped)
     Task.objects.enqueue(tasks.noop)
-    assert len(taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)) == 1
-    assert taskqueue.claim("worker/1", limit=BATCH, lanes=lanes) == []
+    assert len(taskqueue.claim("worker/1", limit=BATCH, memory=memory)) == 1
+    assert taskqueue.claim("worker/1", limit=BATCH, memory=memory) == []
     arrived = Task.objects.enqueue(tasks.noop)
     with explained(USING) as plans:
-        assert [lease.id for lease in taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)] == [arrived.id]
+        assert [lease.id for lease in taskqueue.claim("worker/1", limit=BATCH, memory=memory)] == [arrived.id]
     assert [plan.name for plan in plans] == ["Claim"]
 
 
-def test_an_idle_worker_looks_and_claims_nothing():
-    lanes = taskqueue.Lanes(slow=math.inf)
+def test_an_idle_worker_refreshes_and_claims_nothing():
+    clock = Clock()
+    memory = taskqueue.ClaimMemory(clock=clock)
     Task.objects.enqueue(tasks.noop)
-    taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
-    lanes.looked_at = -math.inf
+    taskqueue.claim("worker/1", limit=BATCH, memory=memory)
+    clock.advance()
     with explained(USING) as plans:
-        assert taskqueue.claim("worker/1", limit=BATCH, lanes=lanes) == []
+        assert taskqueue.claim("worker/1", limit=BATCH, memory=memory) == []
     assert [plan.name for plan in plans] == ["Lanes"]
 
 
-def test_a_lane_in_which_nothing_was_due_for_a_minute_is_forgotten():
-    lanes = taskqueue.Lanes()
+def test_a_range_in_which_nothing_was_due_for_a_minute_is_forgotten():
+    clock = Clock()
+    memory = taskqueue.ClaimMemory(clock=clock)
     Task.objects.enqueue(tasks.noop)
-    taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
-    [lane] = lanes.lanes
-    lane.due_at -= 61
-    assert taskqueue.claim("worker/1", limit=BATCH, lanes=lanes) == []
-    assert lanes.lanes == []
+    taskqueue.claim("worker/1", limit=BATCH, memory=memory)
+    assert len(memory.cursor.ranges) == 1
+    clock.advance(61)
+    assert taskqueue.claim("worker/1", limit=BATCH, memory=memory) == []
+    assert memory.cursor.ranges == []
 
 
-def test_where_looking_is_slow_it_is_done_less_often():
-    lanes = taskqueue.Lanes(slow=0.0)
+def test_slow_refreshes_are_made_less_often():
+    clock = Clock(step=0.02)
+    memory = taskqueue.ClaimMemory(clock=clock)
     Task.objects.enqueue(tasks.noop)
     for _ in range(2):
-        lanes.looked_at = lanes.rest = -math.inf
-        taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)
-    assert lanes.rest > 0
+        clock.advance()
+        taskqueue.claim("worker/1", limit=BATCH, memory=memory)
+    assert memory.cursor.rest > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.taskqueue.lanes.states import make
+from django_tasks_retry.taskqueue.claim.limits import create
 from tests import tasks
 from tests.plans import crowds
 from tests.plans.crowds import USING
@@ -42,39 +42,40 @@ def many_lanes(lanes, request, monkeypatch):
         crowds.analyze()
 
 
-def claimed(lanes: taskqueue.Lanes) -> list[Plan]:
+def claimed(memory: taskqueue.ClaimMemory) -> list[Plan]:
     with explained(USING) as plans:
-        assert len(taskqueue.claim("worker/1", limit=BATCH, lanes=lanes)) == BATCH
+        assert len(taskqueue.claim("worker/1", limit=BATCH, memory=memory)) == BATCH
     return plans
 
 
 @pytest.mark.usefixtures("many_lanes")
 def test_a_look_hops_over_so_many_lanes_and_a_claim_reads_what_it_takes():
-    lanes = taskqueue.Lanes()
-    plans = claimed(lanes)
-    look, taken = named(plans, "keyed lanes"), named(plans, "claim")
-    assert look.rows_read() <= 4 * lanes.hops
-    assert look.buffers() <= 4 * lanes.hops * PAGES_A_HOP
-    assert taken.rows_read() <= 2 * BATCH + lanes.hops
+    memory = taskqueue.ClaimMemory()
+    plans = claimed(memory)
+    look, taken = named(plans, "keyed lanes"), named(plans, "claim keyed")
+    assert look.rows_read() <= 4 * memory.rotation.hops
+    assert look.buffers() <= 4 * memory.rotation.hops * PAGES_A_HOP
+    assert taken.rows_read() <= 2 * BATCH + memory.rotation.hops
     assert not look.walks("django_tasks_retry_task")
     assert not taken.walks("django_tasks_retry_task")
 
 
 @pytest.mark.usefixtures("many_lanes")
 def test_a_look_from_a_cursor_in_the_middle_costs_no_more():
-    lanes = taskqueue.Lanes(cursors={("default", 0): "tenant-5"})
-    looks = [plan for plan in claimed(lanes) if plan.name == "Keyed lanes"]
+    memory = taskqueue.ClaimMemory()
+    memory.rotation.cursors["default", 0] = "tenant-5"
+    looks = [plan for plan in claimed(memory) if plan.name == "Keyed lanes"]
     assert 1 <= len(looks) <= 2, "a second one where the cursor came round"
-    assert all(look.buffers() <= 4 * lanes.hops * PAGES_A_HOP for look in looks)
+    assert all(look.buffers() <= 4 * memory.rotation.hops * PAGES_A_HOP for look in looks)
 
 
 @pytest.mark.usefixtures("many_lanes")
 def test_permits_are_counted_and_claimed_for_in_the_index_of_the_lanes_that_are_held(lanes):
-    make([f"tenant-{n}" for n in range(lanes + 1)], USING)
-    held = taskqueue.Lanes()
+    create([f"tenant-{n}" for n in range(lanes + 1)], USING)
+    held = taskqueue.ClaimMemory()
     plans = claimed(held)
-    taken = [plan for plan in plans if plan.name == "Claim"]
-    assert sum(plan.rows_read("django_tasks_retry_lanestate") for plan in taken) <= 2 * held.hops
+    taken = [plan for plan in plans if plan.name == "Claim keyed"]
+    assert sum(plan.rows_read("django_tasks_retry_lanestate") for plan in taken) <= 2 * held.rotation.hops
     assert sum(plan.buffers() for plan in taken) <= 1000
     [counting] = [plan for plan in plans if "COUNT(" in plan.sql]
     assert "dtr_lane_leases" in counting.indexes()
@@ -85,8 +86,8 @@ def test_permits_are_counted_and_claimed_for_in_the_index_of_the_lanes_that_are_
 
 @pytest.mark.usefixtures("many_lanes")
 def test_tasks_without_a_lane_are_claimed_as_if_there_were_no_lanes():
-    taskqueue.enqueue_many(taskqueue.Request(tasks.noop, priority=5) for _ in range(2 * BATCH))
-    taken = named(claimed(taskqueue.Lanes()), "claim")
+    taskqueue.enqueue_many(taskqueue.EnqueueOptions(tasks.noop, priority=5) for _ in range(2 * BATCH))
+    taken = named(claimed(taskqueue.ClaimMemory()), "claim")
     assert "dtr_lanes" in taken.indexes()
     assert "dtr_keyed" not in taken.indexes()
     assert taken.rows_read() <= 3 * BATCH

@@ -54,9 +54,9 @@ def test_a_claim_reads_what_it_takes_and_no_more():
 
 def test_a_claim_of_nothing_reads_nothing():
     """The empty poll: what is due is of a priority, or a time, that another claim has taken."""
-    lanes = taskqueue.Lanes(["emails"])
+    memory = taskqueue.ClaimMemory(["emails"])
     with explained(USING) as plans:
-        assert taskqueue.claim("worker/1", limit=BATCH, lanes=lanes) == []
+        assert taskqueue.claim("worker/1", limit=BATCH, memory=memory) == []
     assert sum(plan.rows_read() for plan in plans) <= LANES + 1
 
 
@@ -69,11 +69,11 @@ def test_a_claim_larger_than_a_lane_takes_the_rest_from_the_next():
 
 
 @pytest.mark.fault("F41")
-@pytest.mark.parametrize("verb", ["finish", "renew"])
+@pytest.mark.parametrize("verb", ["complete", "renew"])
 def test_a_report_finds_its_tasks_by_their_ids_alone(verb):
     leases = claim()
     with explained(USING) as plans:
-        if verb == "finish":
+        if verb == "complete":
             taskqueue.finish([taskqueue.Completed(lease) for lease in leases])
         else:
             taskqueue.renew(leases)
@@ -99,11 +99,11 @@ def walks_through_results() -> int:
 
 
 def test_a_report_of_repeating_tasks_finds_them_by_their_ids():
-    taskqueue.enqueue_many(taskqueue.Request(tasks.noop, interval=60, priority=99) for _ in range(BATCH))
+    taskqueue.enqueue_many(taskqueue.EnqueueOptions(tasks.noop, interval=60, priority=99) for _ in range(BATCH))
     leases = claim()
     with explained(USING) as plans:
         taskqueue.finish([taskqueue.Completed(lease) for lease in leases])
-    fenced = named(plans, "finish")
+    fenced = named(plans, "finish repeating")
     assert fenced.indexes() == {"django_tasks_retry_task_pkey"}
     assert not fenced.walks("django_tasks_retry_task")
     assert fenced.rows_read() == 3 * BATCH  # and once more to copy it
@@ -132,7 +132,7 @@ def test_recovering_a_dead_worker_reads_its_leases_only_and_the_sweep_what_it_ca
 def test_a_taken_unique_key_is_found_by_the_key():
     for _ in range(2):
         with explained(USING) as plans:
-            taskqueue.enqueue_many(taskqueue.Request(tasks.noop, unique_key=f"key-{n}") for n in range(5))
+            taskqueue.enqueue_many(taskqueue.EnqueueOptions(tasks.noop, unique_key=f"key-{n}") for n in range(5))
     for plan in plans:
         assert not plan.walks("django_tasks_retry_task")
         assert plan.rows_read() <= 5
@@ -141,13 +141,13 @@ def test_a_taken_unique_key_is_found_by_the_key():
 
 def expire_20_of_500() -> Plan:
     """What expired is known to no statistics."""
-    taskqueue.enqueue_many([taskqueue.Request(tasks.noop, expires=timedelta(days=1))] * 500)
+    taskqueue.enqueue_many([taskqueue.EnqueueOptions(tasks.noop, expires=timedelta(days=1))] * 500)
     guard("DISABLE")
     execute("UPDATE django_tasks_retry_task SET expires_at = now() - interval '1 s' WHERE expires_at IS NOT NULL")
     guard("ENABLE")
     with explained(USING) as plans:
         assert len(taskqueue.expire(limit=20)) == 20
-    return named(plans, "cancel")
+    return named(plans, "expire")
 
 
 def test_pruning_walks_the_primary_key_a_page_at_a_time():
@@ -182,10 +182,10 @@ def test_a_scrape_reads_no_more_than_it_counts():
         assert plan.indexes() == {"dtr_leases"} or plan.rows_read() <= 4 * LANES * (CAP + 1), plan.sql
 
 
-def test_asking_for_duties_reads_no_more_than_the_leases():
+def test_asking_for_pending_maintenance_reads_no_more_than_the_leases():
     claim()
     with explained(USING) as plans:
-        taskqueue.find_duties()
-    duties = named(plans, "duties")
-    assert not duties.walks("django_tasks_retry_task")
-    assert duties.rows_read() <= Task.objects.using(USING).running().count()
+        taskqueue.find_pending_maintenance()
+    pending = named(plans, "pending maintenance")
+    assert not pending.walks("django_tasks_retry_task")
+    assert pending.rows_read() <= Task.objects.using(USING).running().count()

@@ -40,7 +40,7 @@ def prepared() -> list[str]:
 def test_every_verb_works_with_server_side_binding_and_leaves_nothing_prepared(preparing):
     for n in range(3):
         Task.objects.enqueue(tasks.noop, unique_key="key", metadata={"n": n})
-    Task.objects.enqueue_many([taskqueue.Request(tasks.noop, interval=60)])
+    Task.objects.enqueue_many([taskqueue.EnqueueOptions(tasks.noop, interval=60)])
     kept, done = taskqueue.claim("worker/1", limit=5)
     assert taskqueue.renew([done, kept]) == {}
     taskqueue.complete_task(done)

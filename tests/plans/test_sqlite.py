@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.taskqueue.producer.backlog import Place, count
+from django_tasks_retry.taskqueue.enqueue.backlog import Place, count_pending
 from tests import tasks
 from tests.plans.explain import query_plans
 from tests.router import CurrentDatabase
@@ -37,7 +37,7 @@ def reads_of_tasks(lines: list[str]) -> set[str]:
 
 
 def enqueue(count: int = 3, **options: Any) -> None:
-    taskqueue.enqueue_many(taskqueue.Request(tasks.noop, **options) for _ in range(count))
+    taskqueue.enqueue_many(taskqueue.EnqueueOptions(tasks.noop, **options) for _ in range(count))
 
 
 def claim() -> list[taskqueue.Lease]:
@@ -61,7 +61,7 @@ def test_a_claim_hops_from_lane_to_lane_and_reads_one_range_of_each():
 def test_a_backlog_is_counted_by_the_indexes_of_what_waits(lane):
     enqueue(lane=lane)
     with query_plans(USING) as lines:
-        assert count(Place("default", "default"), 10, USING) == 3
+        assert count_pending(Place("default", "default"), 10, USING) == 3
     assert {line.partition(" (")[2] for line in reads_of_tasks(lines)} == {"queue=?)"}
     assert not any(line.startswith("SCAN django") for line in lines)
 

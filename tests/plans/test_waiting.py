@@ -16,9 +16,8 @@ from django.db import transaction
 from django_tasks_retry import call, signal, taskqueue
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import Completed, Sweep
-from django_tasks_retry.taskqueue.workflows.batches import without_success
-from django_tasks_retry.taskqueue.workflows.sweep import PAGE
-from django_tasks_retry.taskqueue.workflows.wake import batch_key, wake
+from django_tasks_retry.taskqueue.workflows.members import batch_key, without_success
+from django_tasks_retry.taskqueue.workflows.wake import PAGE, wake
 from tests.plans.crowds import DUE, USING, analyze, empty, enqueue_due, execute, guard, load
 from tests.plans.explain import Plan, explained
 from tests.router import CurrentDatabase

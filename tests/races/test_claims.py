@@ -9,17 +9,18 @@ import pytest
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Lanes
+from django_tasks_retry.taskqueue import ClaimMemory
 from tests import tasks
 from tests.model.invariants import violations
 from tests.races.together import beside, together, wait_until
+from tests.steps import stopped
 
 CLAIMERS = 8
 
 
 def claim_all(worker, limit=20):
-    lanes, taken = Lanes(slow=float("inf")), []
-    while leases := taskqueue.claim(worker, limit=limit, lanes=lanes):
+    memory, taken = ClaimMemory(clock=stopped), []
+    while leases := taskqueue.claim(worker, limit=limit, memory=memory):
         taken += leases
     return taken
 
@@ -64,10 +65,10 @@ def test_no_claim_that_begins_after_a_pause_takes_a_task(committed):
 
     def claim_until_paused():
         """What a claim took that began once the pause was known, with tasks still waiting."""
-        lanes = Lanes(slow=float("inf"))
+        memory = ClaimMemory(clock=stopped)
         while True:
             known = bool(paused)
-            leases = taskqueue.claim("claimer", limit=2, lanes=lanes)
+            leases = taskqueue.claim("claimer", limit=2, memory=memory)
             if known:
                 return leases
 

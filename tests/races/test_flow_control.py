@@ -59,7 +59,7 @@ def race(mode: str, *others) -> list[Task | None]:
 
 
 @pytest.mark.fault("F292")
-@pytest.mark.parametrize("mode", ["keep", "replace", "again", "raise"])
+@pytest.mark.parametrize("mode", ["keep", "replace", "run_again", "raise"])
 @pytest.mark.parametrize("runs", [False, True], ids=["nobody runs", "one runs"])
 def test_eight_on_one_key_leave_at_most_one_that_waits(committed, mode, runs):
     if runs:
@@ -74,7 +74,7 @@ def test_eight_on_one_key_leave_at_most_one_that_waits(committed, mode, runs):
         assert {task.pk for task in ended} | {left[0].pk} == {task.pk for task in made}
     if mode == "raise":
         assert made.count(None) == (8 if runs else 7)
-    if mode == "again":
+    if mode == "run_again":
         assert {task.pk for task in made} == {left[0].pk}
     if runs:
         assert taskqueue.claim("other") == [], "it waits for the one that runs"
@@ -83,7 +83,7 @@ def test_eight_on_one_key_leave_at_most_one_that_waits(committed, mode, runs):
 
 
 @pytest.mark.fault("F292")
-@pytest.mark.parametrize("mode", ["replace", "again"])
+@pytest.mark.parametrize("mode", ["replace", "run_again"])
 def test_nobody_runs_beside_another_of_its_key_while_claimers_race(committed, mode):
     def work(name: str) -> None:
         for _ in range(30):
@@ -97,7 +97,7 @@ def test_nobody_runs_beside_another_of_its_key_while_claimers_race(committed, mo
 
 
 @pytest.mark.fault("F292")
-@pytest.mark.parametrize("mode", ["replace", "again"])
+@pytest.mark.parametrize("mode", ["replace", "run_again"])
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 def test_a_call_waits_for_another_of_its_key_that_has_yet_to_commit(committed, mode):
     """Else it would see neither the one that has just finished nor the one that was written behind it."""
@@ -162,7 +162,7 @@ def test_a_replacement_that_is_cut_at_any_statement_leaves_the_old_task_or_the_n
 def test_a_run_once_more_that_is_cut_at_any_statement_leaves_none_or_one(committed, when):
     running = Task.objects.enqueue(tasks.noop, unique_key=KEY)
     taskqueue.claim("worker")
-    assert cut_at_each_statement(committed, when, lambda: call(1, "again")) >= 2, "the holders, the insert"
+    assert cut_at_each_statement(committed, when, lambda: call(1, "run_again")) >= 2, "the holders, the insert"
     [left] = waiting(committed)
     assert left.follows_id == running.pk
 

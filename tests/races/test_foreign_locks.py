@@ -16,7 +16,7 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import IllegalMove
 from django_tasks_retry.models import Task
 from django_tasks_retry.rules.status import Status
-from django_tasks_retry.taskqueue import Completed, Failed, Released, locks
+from django_tasks_retry.taskqueue import Completed, Failed, Released, timeouts
 from tests import tasks
 from tests.model.invariants import violations
 from tests.races.together import DEADLINE, beside, with_own_connections
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(timeouts, "LOCK_SECONDS", 0.2)
 
 
 @contextmanager

@@ -8,25 +8,28 @@ import pytest
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Completed, Lanes
+from django_tasks_retry.taskqueue import ClaimMemory, Completed
 from django_tasks_retry.verify.audit import verify
 from django_tasks_retry.verify.lanes import Allowed, Limits
 from tests import tasks
 from tests.lanes.test_limits import with_lanes
 from tests.races.together import DEADLINE, together
+from tests.steps import Clock
 
 CLAIMERS = 8
 
 
 def work(worker: str, goal: int, *, is_hasty: bool = True) -> int:
     """Claim and complete until all is done; in haste, also from what was full a moment ago."""
-    lanes, done, deadline = Lanes(slow=float("inf")), 0, time.monotonic() + DEADLINE
+    clock, done, deadline = Clock(), 0, time.monotonic() + DEADLINE
+    memory = ClaimMemory(clock=clock)
     while Task.objects.unfinished().exists() and time.monotonic() < deadline:
-        if is_hasty:
-            lanes.closed_until.clear()
-        leases = taskqueue.claim(worker, limit=goal, lanes=lanes)
+        clock.advance(0.3 if is_hasty else 0.1)
+        leases = taskqueue.claim(worker, limit=goal, memory=memory)
         taskqueue.finish([Completed(lease) for lease in leases])
         done += len(leases)
+        if not leases:
+            time.sleep(0.02)  # SQLite's lock is not fair: others could wait for it until their deadline
     return done
 
 
@@ -52,9 +55,9 @@ def assert_just_kept(using: str, most: dict[str, int]) -> None:
 @pytest.mark.fault("F260")
 def test_eight_claimers_never_hold_more_leases_of_a_whole_queue_or_function_than_its_limit(committed, settings):
     most = {"queue:emails": 3, "function:tests.tasks.add": 2}
-    settings.TASKS = with_lanes(settings.TASKS, {label: {"running": count} for label, count in most.items()})
-    requests = [taskqueue.Request(tasks.noop, queue="emails") for _ in range(10)]
-    requests += [taskqueue.Request(tasks.add, [1, 2], lane=f"t{n % 3}" if n % 2 else "") for n in range(10)]
+    settings.TASKS = with_lanes(settings.TASKS, {label: {"concurrency": count} for label, count in most.items()})
+    requests = [taskqueue.EnqueueOptions(tasks.noop, queue="emails") for _ in range(10)]
+    requests += [taskqueue.EnqueueOptions(tasks.add, [1, 2], lane=f"t{n % 3}" if n % 2 else "") for n in range(10)]
     taskqueue.enqueue_many(requests)
     assert sum(together(*[lambda n=n: work(f"claimer-{n}", 5, is_hasty=False) for n in range(CLAIMERS)])) == 20
     assert_just_kept(committed, most)
@@ -65,11 +68,11 @@ def test_eight_claimers_start_no_more_in_any_window_than_the_rate_says(committed
     Task.objects.enqueue_many([(tasks.call_api, ["a"]) for _ in range(20)])
 
     def claim_some(worker: str) -> int:
-        lanes, taken = Lanes(slow=float("inf")), 0
+        clock, taken = Clock(), 0
+        memory = ClaimMemory(clock=clock)
         for _ in range(10):
-            lanes.closed_until.clear()
-            lanes.looked_at = float("-inf")
-            leases = taskqueue.claim(worker, limit=2, lanes=lanes)
+            clock.advance()
+            leases = taskqueue.claim(worker, limit=2, memory=memory)
             taskqueue.finish([Completed(lease) for lease in leases])
             taken += len(leases)
         return taken

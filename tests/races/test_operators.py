@@ -1,4 +1,4 @@
-"""Those who enqueue and intervene, against each other."""
+"""Those who enqueue and those who cancel, retry and reschedule, against each other."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from django_tasks_retry.rules.backoff import (
     MAX_DELAY,
     Custom,
     Exponential,
-    Schedule,
+    FixedDelays,
     as_backoff,
     default_max_attempts,
     from_json,
@@ -72,7 +72,7 @@ def test_an_impossible_exponential_is_refused(given_, named):
 
 
 def test_a_schedule_is_followed_and_its_last_delay_repeats():
-    assert [Schedule((300, 900, 3600)).delay(n, 1) for n in range(1, 7)] == [300, 900, 3600, 3600, 3600, 3600]
+    assert [FixedDelays((300, 900, 3600)).delay(n, 1) for n in range(1, 7)] == [300, 900, 3600, 3600, 3600, 3600]
 
 
 @pytest.mark.parametrize(("delays", "otherwise", "budget"), [([1], 5, 2), ([300, 900, 3600], 2, 4)])
@@ -86,7 +86,7 @@ def test_other_backoffs_leave_the_budget_alone():
 
 @pytest.mark.parametrize(("budget", "unreachable"), [(1, True), (3, True), (4, False), (5, False)])
 def test_delays_past_the_budget_are_never_reached(budget, unreachable):
-    assert has_unreachable_delays(Schedule((1, 2, 3)), budget) is unreachable
+    assert has_unreachable_delays(FixedDelays((1, 2, 3)), budget) is unreachable
 
 
 backoffs = (

@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 from django_tasks_retry import Limit, lane
 from django_tasks_retry.errors import InvalidCall, InvalidLane
 from django_tasks_retry.rules.lanes import window
-from django_tasks_retry.rules.lanes.declarations import declaration_of
-from django_tasks_retry.rules.lanes.limits import read_limit
-from django_tasks_retry.rules.lanes.shares import Accounts, quotas
-from django_tasks_retry.rules.lanes.templates import checked_name, filled, matcher, wrong_with
+from django_tasks_retry.rules.lanes.limits import declaration_of, read_limit
+from django_tasks_retry.rules.lanes.templates import checked_lane, filled, matcher, wrong_with
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"running": 0}, {"running": True}, {"starts": -1}, {"starts": 5, "per": 0}, {"per": 60}, {"weight": 0},
-        {"order": "fifo"}, {"order": "strict", "running": 2}, {"starts": 1, "per": "x"},
+        {"concurrency": 0}, {"concurrency": True}, {"rate": (-1, 60)}, {"rate": (5, 0)}, {"rate": (None, 60)},
+        {"rate": 60}, {"weight": 0}, {"order": "fifo"}, {"order": "strict", "concurrency": 2}, {"rate": (1, "x")},
     ],
 )  # fmt: skip
 def test_a_limit_that_makes_no_sense_is_refused(wrong):
@@ -31,12 +29,23 @@ def test_a_limit_that_makes_no_sense_is_refused(wrong):
 
 
 def test_a_limit_is_read_from_a_dictionary_and_a_wrong_key_is_named():
-    assert read_limit({"running": 2}) == Limit(running=2)
-    assert read_limit({"starts": 5, "per": timedelta(minutes=2)}) == Limit(starts=5, per=120.0)
+    assert read_limit({"concurrency": 2}) == Limit(concurrency=2)
+    assert read_limit({"rate": (5, timedelta(minutes=2))}) == Limit(rate=(5, 120.0))
     with pytest.raises(InvalidLane, match="'runs' is no key"):
         read_limit({"runs": 2})
     with pytest.raises(InvalidLane, match="give a Limit"):
         read_limit(2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("running", "concurrency="), ("starts", "rate="), ("per", "rate="), ("trips", "failure_threshold=")],
+)
+def test_an_old_word_is_answered_with_the_new_one(old, new):
+    with pytest.raises(InvalidLane, match=new):
+        lane("x", **{old: 1})
+    with pytest.raises(InvalidLane, match=new):
+        read_limit({old: 1})
 
 
 def test_a_function_has_one_lane_and_its_decorator_stands_below_the_task():
@@ -72,7 +81,7 @@ def test_names_of_lanes_are_filled_in_checked_and_recognised():
         filled("tenant-{a}", {})
     for wrong in ("", "x" * 101, "queue:crm", "function:f"):
         with pytest.raises(InvalidCall):
-            checked_name(wrong)
+            checked_lane(wrong)
     assert matcher("tenant-{a}").fullmatch("tenant-7")
     assert not matcher("tenant-{a}").fullmatch("tenants")
     assert matcher("a.{x}").fullmatch("a.b")
@@ -110,23 +119,3 @@ def test_a_window_gives_back_what_has_left_it_and_a_bucket_late_at_most():
 def test_a_shorter_window_counts_what_was_noted_for_a_longer_one():
     recent = window.with_starts([], 3, 3600.0, 1000.0)
     assert window.room(recent, 5, 60.0, 1001.0) == 2
-
-
-@given(weights=st.lists(st.floats(0.01, 100), min_size=1, max_size=20), limit=st.integers(1, 50))
-def test_shares_leave_nobody_out_and_nothing_over(weights, limit):
-    shares = quotas(weights, limit)
-    assert min(shares) >= 1
-    assert sum(shares) >= limit
-    assert quotas([3.0], limit) == [limit]
-
-
-def test_turns_go_by_weight_and_a_newcomer_waits_for_nobody():
-    accounts, weights, got = Accounts(), {"a": 3.0, "b": 1.0}, {"a": 0, "b": 0}
-    accounts.open(weights)
-    for _ in range(400):
-        first = min(weights, key=accounts.balance)
-        accounts.charge({first: 1}, weights)
-        got[first] += 1
-    assert abs(got["a"] - 300) <= 2
-    accounts.open({"a", "b", "c"})
-    assert accounts.balance("c") == min(map(accounts.balance, "ab"))

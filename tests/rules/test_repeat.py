@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from django_tasks_retry.rules.ids import first_of, time_of, uuid7
 from django_tasks_retry.rules.names import short_id
-from django_tasks_retry.rules.repeat import next_slot
-from django_tasks_retry.taskqueue.engines.postgresql import FINISH
-from django_tasks_retry.taskqueue.ids import new_id
+from django_tasks_retry.rules.schedules.timing import next_slot
+from django_tasks_retry.taskqueue.engines.postgresql import FINISH_REPEATING
+from django_tasks_retry.taskqueue.new_tasks import new_id
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 slots = st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1), timezones=st.just(UTC))
@@ -42,8 +42,8 @@ def test_it_lies_ahead_in_step_and_at_most_one_interval_away(slot, interval, now
 
 
 def formula() -> str:
-    """The lines of repeat.sql that compute the slot, with the clock as a parameter."""
-    sql = FINISH[False, True].text
+    """The lines of finish_repeating.sql that compute the slot, with the clock as a parameter."""
+    sql = FINISH_REPEATING.text
     begin = sql.index("SELECT t.slot + interval")
     return sql[begin : sql.index("AS slot", begin)].replace("django_tasks_retry_now()", "%(now)s::timestamptz")
 
@@ -84,7 +84,7 @@ def test_short_ids_tell_apart_what_one_process_enqueues_at_once():
     assert len({short_id(new_id()) for _ in range(20_000)}) == 20_000
 
 
-CLOCK = "django_tasks_retry.taskqueue.ids.time.time_ns"
+CLOCK = "django_tasks_retry.taskqueue.new_tasks.time.time_ns"
 HOUR_NS = 3600 * 10**9
 
 

@@ -216,4 +216,4 @@ def test_what_can_never_run_is_refused_with_advice(timing, says):
     ],
 )
 def test_timings_in_words(timing, words):
-    assert words.lower() in timing.words.lower()
+    assert words.lower() in timing.description.lower()

@@ -7,10 +7,9 @@ from datetime import timedelta
 import pytest
 
 from django_tasks_retry.errors import Abort, InvalidPolicy, Retry, Snooze, TaskTimeout
-from django_tasks_retry.rules.backoff import MAX_DELAY, Custom, Exponential, Schedule
+from django_tasks_retry.rules.backoff import MAX_DELAY, Custom, Exponential, FixedDelays
 from django_tasks_retry.rules.failure import Code, capture
-from django_tasks_retry.rules.policy import RetryPolicy, make_policy, policy_of, retry
-from django_tasks_retry.rules.verdict import delay_before_next
+from django_tasks_retry.rules.policy import RetryPolicy, delay_before_next, make_policy, policy_of, retry
 
 
 def verdict(error, *, code=None, policy=None, backoff=None, spent=1, max_attempts=5, custom=lambda: None, chance=0.0):
@@ -122,7 +121,7 @@ def test_a_decorated_function_stays_as_it_is_and_carries_its_policy():
     assert decorated is function
     assert decorated() == 7
     policy = policy_of(decorated)
-    assert policy == RetryPolicy(backoff=Schedule((1, 2)), timeout=60, atomic=True)
+    assert policy == RetryPolicy(backoff=FixedDelays((1, 2)), timeout=60, atomic=True)
     assert policy.budget(9) == 3
 
 

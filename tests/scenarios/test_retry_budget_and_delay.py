@@ -99,7 +99,7 @@ def test_no_module_of_the_worker_knows_how_delays_are_computed():
     """Scenario: Worker delegates to queue: MUST NOT compute retry delay independently in the worker."""
     computing = {"backoff", "verdict", "repeat"}
     for path in Path(worker.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rules"):
                 named = {*(node.module or "").split("."), *(alias.name for alias in node.names)}
                 assert named.isdisjoint(computing), path.name

@@ -39,16 +39,6 @@ INSERT INTO django_q_schedule VALUES
     (6, 'thrice', 'tests.tasks.noop', NULL, NULL, 'D', NULL, 3, '2026-07-01 08:30:00+00:00', NULL),
     (7, 'code', 'tests.tasks.noop', '__import__(''os'')', NULL, 'D', NULL, -1, '2026-07-01 08:30:00+00:00', NULL)
 """
-CRONTAB = """\
-# m h dom mon dow command
-MAILTO=root
-CRON_TZ=Europe/Berlin
-30 8 * * 1-5 cd /srv && python manage.py explode > /dev/null
-@daily tests.tasks.noop
-*/5 * * * * /usr/local/bin/backup --all
-0 1 * * * python manage.py explode --message=x
-@reboot tests.tasks.noop
-"""
 
 
 def fill(using: str, script: str) -> None:
@@ -60,14 +50,14 @@ def fill(using: str, script: str) -> None:
 
 
 def imported(*arguments: str, capsys) -> dict[str, str]:
-    call_command("tasks", "import-schedules", *arguments)
+    call_command("tasks", "schedules", "import", *arguments)
     lines = capsys.readouterr().out.splitlines()
     return {line[2:].partition(": ")[0]: line[0] + line[2:].partition(": ")[2] for line in lines if line[0] in "+-"}
 
 
 def refused(*arguments: str, capsys) -> str:
     with pytest.raises(SystemExit) as ended:
-        call_command("tasks", "import-schedules", *arguments)
+        call_command("tasks", "schedules", "import", *arguments)
     assert ended.value.code == 5
     return capsys.readouterr().err
 
@@ -87,7 +77,7 @@ def test_periodic_tasks_of_django_celery_beat(database, capsys):
     assert (row("off").queue, row("off").kwargs, row("off").reason) == (
         "emails",
         {"a": 1},
-        "it was switched off where it came from",
+        "it was switched off in its source",
     )
     again = imported("--from", "django-celery-beat", "--apply", capsys=capsys)
     assert "exists already" in again["sums"]
@@ -107,26 +97,6 @@ def test_schedules_of_django_q2(database, capsys, settings):
     assert "not plain values" in said["code"]
 
 
-def test_lines_of_a_crontab(database, capsys, tmp_path):
-    file = tmp_path / "crontab"
-    file.write_text(CRONTAB)
-    said = imported("--from", "crontab-file", "--file", str(file), "--apply", capsys=capsys)
-    assert row("tests.tasks.explode (line 4)").timezone == "Europe/Berlin"
-    assert row("tests.tasks.noop (line 5)").cron == "@daily"
-    assert "names no registered task" in said["line 6"]
-    assert "by hand, with arguments" in said["line 7"]
-    assert "no counterpart" in said["line 8"]
-
-
 @pytest.mark.parametrize("source", ["django-celery-beat", "django-q2"])
 def test_a_source_that_is_not_there_says_so(database, source, capsys):
     assert "has no table" in refused("--from", source, capsys=capsys)
-
-
-@pytest.mark.parametrize("arguments", [["--from", "crontab-file"], ["--from", "django-q2", "--file", "x"]])
-def test_a_file_belongs_to_a_crontab(database, arguments, capsys):
-    assert "path of the file" in refused(*arguments, capsys=capsys)
-
-
-def test_a_file_that_cannot_be_read_says_so(database, tmp_path, capsys):
-    assert "cannot be read" in refused("--from", "crontab-file", "--file", str(tmp_path / "none"), capsys=capsys)

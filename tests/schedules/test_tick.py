@@ -57,7 +57,7 @@ def test_of_slots_that_nobody_enqueued_the_latest_runs_and_the_others_are_record
 
 
 def test_a_slot_older_than_late_is_missed(travel):
-    first = plan(every=timedelta(hours=1), late=timedelta(minutes=10)).next_at
+    first = plan(every=timedelta(hours=1), misfire_grace=timedelta(minutes=10)).next_at
     travel(3600 + 601)
     tick()
     assert runs() == []
@@ -140,7 +140,7 @@ def test_the_database_itself_refuses_a_second_task_for_a_slot(database, travel):
     travel(61)
     tick()
     [task] = runs()
-    again = {"id": taskqueue.enqueue(taskqueue.Request(tasks.noop)).pk}
+    again = {"id": taskqueue.enqueue(taskqueue.EnqueueOptions(tasks.noop)).pk}
     columns = ", ".join(column.column for column in Task._meta.concrete_fields if column.column != "id")
     copy = f"INSERT INTO {Task._meta.db_table} (id, {columns}) SELECT %s, {columns} FROM {Task._meta.db_table}"
     other = str(again["id"]).replace("-", "")
@@ -216,7 +216,7 @@ def test_a_full_batch_says_that_more_may_be_due(monkeypatch, travel):
 
 
 def test_what_was_decided_by_rule_is_forgotten_after_a_while(travel):
-    plan(late=1, every=MINUTE)
+    plan(misfire_grace=1, every=MINUTE)
     travel(100)
     tick()
     assert decisions() == ["schedule.created", "schedule.missed"]

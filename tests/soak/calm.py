@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FIRST_NUMBER = 20_000_000
 LOCKED_LEASES, LOCKED_ROWS, TRANSACTIONS = 3.0, 2, 4
-LOOK_SECONDS, BETWEEN_SECONDS = 0.2, 0.1
+LOOK_SECONDS, BETWEEN_SECONDS, RUNNING_SECONDS = 0.2, 0.1, 10.0
 
 
 def lawful_producer(tasks_wanted: int, lease: float, chance: random.Random) -> Producer:
@@ -73,8 +73,11 @@ class Calm:
     def hold_rows(self) -> None:
         if self.locks is None:
             return
-        transactions, known = [], len(self.locks.held)
-        for _ in range(TRANSACTIONS):
+        known, deadline = len(self.locks.held), time.monotonic() + RUNNING_SECONDS
+        while not (first := self.locks.hold(LOCKED_ROWS)) and time.monotonic() < deadline:
+            time.sleep(BETWEEN_SECONDS)  # a busy machine takes its time to start tasks
+        transactions = [first]
+        for _ in range(TRANSACTIONS - 1):
             transactions.append(self.locks.hold(LOCKED_ROWS))
             time.sleep(BETWEEN_SECONDS)
         time.sleep(self.lease * LOCKED_LEASES)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from uuid import UUID
 
-from django_tasks_retry.verify.history import Life
+from django_tasks_retry.verify.history import TaskHistory
 from django_tasks_retry.verify.rules import FINAL, breaches_of
 from tests.soak.bounds import check_bounds
 from tests.soak.history import Event, History
@@ -22,6 +22,7 @@ from tests.soak.violation import Violation
 CODES = {
     "moves": "I2", "one-outcome": "I2", "final": "I2", "attempts": "I3", "reports": "I3", "leases": "I4",
     "record": "I6", "results": "I6", "budget": "I6", "eta": "I6", "lineage": "I6",
+    "expiry": "I6", "steps": "I6",
 }  # fmt: skip
 """The product's own rules (`manage.py tasks verify`), by the numbers above."""
 
@@ -36,7 +37,7 @@ def check(history: History) -> list[Violation]:
     found = list(lost_or_unheard_of(history))
     for task in history.rows:
         events = history.events.get(task, [])
-        life = Life(task, history.rows[task], events)
+        life = TaskHistory(task, history.rows[task], events)
         found += [Violation(CODES[each.rule], task, each.text) for each in breaches_of(life, history.lease)]
         found += unwitnessed(history, task, events)
     return found + list(slow_pick_up(history)) + list(check_bounds(history))

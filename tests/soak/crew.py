@@ -11,15 +11,17 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from tests.pg import LIBC, PR_SET_PDEATHSIG
+from tests import pg
 from tests.soak.database import children_of
 
 ROOT = Path(__file__).parents[2]
 SKEWS = (-3600, 3600, 0)
 PIPE_BYTES = 4096
+die_with_parent = partial(pg.die_with_parent, signal.SIGKILL)
 
 
 def skewing_library(folder: Path) -> Path | None:
@@ -30,10 +32,6 @@ def skewing_library(folder: Path) -> Path | None:
     library, source = folder / "skew.so", ROOT / "tests" / "faults" / "skew.c"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
     return library
-
-
-def die_with_parent() -> None:
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @dataclass(slots=True)

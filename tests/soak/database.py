@@ -66,7 +66,7 @@ class PostgreSQL:
 
 def children_of(pid: int) -> list[int]:
     with suppress(OSError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
     return []
 
 

@@ -25,6 +25,9 @@ class Row:
     code: str | None = None  # of the error that it ended with
     max_attempts: int = 60
     holder: str | None = None
+    created_at: float = 0.0
+    eta: float = 0.0
+    expires_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def write(word: str, lease: Lease) -> None:
 
 def read(file: Path) -> dict[UUID, list[Line]]:
     lines: dict[UUID, list[Line]] = defaultdict(list)
-    for text in file.read_text().splitlines() if file.exists() else ():
+    for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         word, task, attempt, worker, pid, at = text.split()
         lines[UUID(task)].append(Line(float(at), word, int(attempt), worker, int(pid)))
     return lines

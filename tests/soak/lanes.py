@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django_tasks_retry import lane, retry
 from django_tasks_retry.compat import task
-from django_tasks_retry.taskqueue import Request, current_lease, enqueue_many
+from django_tasks_retry.taskqueue import EnqueueOptions, current_lease, enqueue_many
 from django_tasks_retry.verify.history import Event
 from tests.soak.cohorts import BUDGET, note
 from tests.soak.database import tried
@@ -25,14 +25,14 @@ FAILS_SECONDS = 0.004  # whoever is to take less fails at first
 
 @task
 @retry(max_attempts=BUDGET)
-@lane("limited-{name}", running=RUNNING)
+@lane("limited-{name}", concurrency=RUNNING)
 def limited(number: str, name: int, seconds: float) -> None:
     work(seconds)
 
 
 @task
 @retry(max_attempts=BUDGET)
-@lane("rated-{name}", starts=STARTS, per=PER)
+@lane("rated-{name}", rate=(STARTS, PER))
 def rated(number: str, name: int, seconds: float) -> None:
     work(seconds)
 
@@ -121,12 +121,12 @@ class LaneCohort:
         else:
             self.acknowledged |= {row.pk: row.args[0] for row in rows}
 
-    def request(self, number: str, kind: str) -> Request:
+    def request(self, number: str, kind: str) -> EnqueueOptions:
         """5 % about as long as a lease, as others are."""
         seconds = self.chance.uniform(0, 0.02) if self.chance.random() < 0.95 else self.chance.uniform(0.3, 1.2)
         if kind.startswith("fair"):
-            return Request(fair, [number, 0, seconds], lane=kind)
-        return Request(FUNCTIONS[kind], [number, self.chance.choice(NAMES), seconds])
+            return EnqueueOptions(fair, [number, 0, seconds], lane=kind)
+        return EnqueueOptions(FUNCTIONS[kind], [number, self.chance.choice(NAMES), seconds])
 
     def members(self, events: Mapping[UUID, Sequence[Event]]) -> dict[UUID, Member]:
         from django_tasks_retry.models import Task

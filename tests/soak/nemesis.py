@@ -263,7 +263,7 @@ def ping() -> bool:
 def is_alive(pid: int) -> bool:
     """Not one that has ended and waits for its parent to notice."""
     with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     return False
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import connection
 
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Request, cancel, enqueue, enqueue_many, retry
+from django_tasks_retry.taskqueue import EnqueueOptions, cancel, enqueue, enqueue_many, retry
 from tests.soak import tasks
 from tests.soak.database import tried
 
@@ -31,7 +31,7 @@ class Producer:
     next_number: int = 0
     acknowledged: dict[UUID, int] = field(default_factory=dict)
     unsure: set[int] = field(default_factory=set)
-    request: Callable[[int, random.Random, float], Request] = tasks.request
+    request: Callable[[int, random.Random, float], EnqueueOptions] = tasks.request
 
     @property
     def is_done(self) -> bool:
@@ -106,7 +106,7 @@ class Watch:
     def turn(self) -> None:
         """Its numbers are below 0."""
         self.number -= 1
-        row = tried(lambda: enqueue(Request(tasks.canary, [self.number], priority=100)))
+        row = tried(lambda: enqueue(EnqueueOptions(tasks.canary, [self.number], priority=100)))
         if row is None:
             self.unsure.add(self.number)
         else:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
-from django_tasks_retry.verify.history import Event
-from django_tasks_retry.verify.lanes import OPEN, Allowed, Span, bursts, crowds, spans_of
+from django_tasks_retry.verify.history import OPEN, Event
+from django_tasks_retry.verify.lanes import Allowed, Span, Track, spans_of
 
 RUNNING, WHOLE, STARTS, PER = 2, 3, 10, 1.0
-SETTINGS = {"queue:narrow": {"running": WHOLE}, "function:tests.soak.lanes.metered": {"starts": STARTS, "per": PER}}
+SETTINGS = {"queue:narrow": {"concurrency": WHOLE}, "function:tests.soak.lanes.metered": {"rate": (STARTS, PER)}}
 ALLOWED = {
     "limited": Allowed(RUNNING, None, PER),
     "rated": Allowed(None, STARTS, PER),
@@ -52,7 +52,7 @@ def places_of(members: Members) -> Places:
     found: defaultdict[str, list[Span]] = defaultdict(list)
     for task, member in members.items():
         if kind_of(member.place) in ALLOWED:
-            found[member.place] += spans_of(task, list(member.events))
+            found[member.place] += spans_of(task, member.events, OPEN)
     return found
 
 
@@ -63,10 +63,12 @@ def complaints(members: Members) -> list[str]:
 
 def too_many(places: Places) -> Iterator[str]:
     for place, spans in places.items():
-        running, starts, per = ALLOWED[kind_of(place)]
-        found = [] if running is None else list(crowds(place, spans, running))
-        found += [] if starts is None else bursts(place, spans, starts, per)
-        yield from (f"I15 {breach.task} {breach.text}" for breach in found)
+        allowed = ALLOWED[kind_of(place)]
+        track = Track("limits", f"lane {place}", allowed.running, allowed.starts, allowed.per)
+        for span in spans:
+            track.add(span, settled=0.0)
+        first = {breach.rule: breach for breach in reversed(list(track.settle(OPEN)))}
+        yield from (f"I15 {breach.task} {breach.text}" for breach in first.values())
 
 
 def out_of_order(members: Members) -> Iterator[str]:

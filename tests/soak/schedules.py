@@ -58,9 +58,9 @@ class ScheduleCohort:
         self.first = Schedule.objects.create(name=NAME, task=canary, args=[CALL], every=1, overlap="allow").next_at
 
     def stop(self) -> None:
-        from django_tasks_retry.taskqueue import pause_schedule
+        from django_tasks_retry.taskqueue import pause
 
-        while tried(lambda: pause_schedule(NAME, by="soak") or True) is None:
+        while tried(lambda: pause(NAME, kind="schedule", by="soak") or True) is None:
             pass
 
     def slots(self) -> Slots:

@@ -17,7 +17,7 @@ STALLED_SHARE = 0.25
 def waited_seconds(pid: int) -> float:
     """How long the kernel has kept this process waiting for a processor, in all. Not every kernel tells."""
     with suppress(OSError, IndexError):
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="utf-8").split()[1]) / 1e9
     return 0.0
 
 

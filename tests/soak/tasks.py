@@ -11,7 +11,7 @@ from typing import Any
 
 from django_tasks_retry import retry
 from django_tasks_retry.compat import task
-from django_tasks_retry.taskqueue import Request, current_lease
+from django_tasks_retry.taskqueue import EnqueueOptions, current_lease
 from tests.soak.cohorts import (
     BUDGET,
     FORKS,
@@ -86,38 +86,40 @@ MISDEEDS = {
 UNSTORABLE = {"NUL": "\0", "huge": "x" * 5_000_000}
 
 
-def request(number: int, chance: random.Random, lease: float) -> Request:
+def request(number: int, chance: random.Random, lease: float) -> EnqueueOptions:
     """80 % short, 14 % of 0.3 to 1.2 leases, 5 % that misbehave, 1 % that are hard to serve."""
     dice = chance.random()
     if dice < 0.01:
-        return Request(return_unstorable, [number, chance.choice(list(UNSTORABLE))])
+        return EnqueueOptions(return_unstorable, [number, chance.choice(list(UNSTORABLE))])
     if dice < 0.05:
-        return Request(misbehave, [number, chance.choice(list(MISDEEDS))])
+        return EnqueueOptions(misbehave, [number, chance.choice(list(MISDEEDS))])
     if dice < 0.06:
         return hard_request(number, chance, lease)
     return plain_request(number, chance, lease, is_long=dice < 0.20)
 
 
-def lawful_request(number: int, chance: random.Random, lease: float) -> Request:
+def lawful_request(number: int, chance: random.Random, lease: float) -> EnqueueOptions:
     """For a while without faults: of these none ends its process."""
     dice = chance.random()
     return hard_request(number, chance, lease) if dice < 0.1 else plain_request(number, chance, lease, dice < 0.5)
 
 
-def plain_request(number: int, chance: random.Random, lease: float, is_long: bool) -> Request:
+def plain_request(number: int, chance: random.Random, lease: float, is_long: bool) -> EnqueueOptions:
     seconds = chance.uniform(0.3, 1.2) * lease if is_long else chance.uniform(0, 0.02)
-    return Request(chance.choice([work, awork]), [number, seconds])
+    return EnqueueOptions(chance.choice([work, awork]), [number, seconds])
 
 
-def hard_request(number: int, chance: random.Random, lease: float) -> Request:
+def hard_request(number: int, chance: random.Random, lease: float) -> EnqueueOptions:
     match chance.choices(["fork", "end slowly", "block", "cancel", "overrun"], [6, 6, 3, 3, 1])[0]:
         case "fork":
-            return Request(fork, [number, chance.choice(list(FORKS))])
+            return EnqueueOptions(fork, [number, chance.choice(list(FORKS))])
         case "end slowly":
-            return Request(end_slowly, [number, chance.choice(list(SLOW_ENDS)), chance.uniform(0.5, 2.0) * lease])
+            return EnqueueOptions(
+                end_slowly, [number, chance.choice(list(SLOW_ENDS)), chance.uniform(0.5, 2.0) * lease]
+            )
         case "block":
-            return Request(block, [number, chance.uniform(0.5, 2.0) * lease])
+            return EnqueueOptions(block, [number, chance.uniform(0.5, 2.0) * lease])
         case "cancel":
-            return Request(cancel_others, [number])
+            return EnqueueOptions(cancel_others, [number])
         case _:
-            return Request(overrun, [number, OVERRUN_SECONDS + 4 * lease])
+            return EnqueueOptions(overrun, [number, OVERRUN_SECONDS + 4 * lease])

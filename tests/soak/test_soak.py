@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 from tests.soak.fire import traceback_in
-from tests.worker.harness import ROOT, wait_for
+from tests.worker.harness import DEADLINE, ROOT, wait_for
 
 
 @pytest.fixture
@@ -32,14 +31,18 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "tests.soak", *arguments]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("database", "tasks", "seconds"),
-    [("postgresql", "700", "11"), ("sqlite", "300", "8")],
+    ("database", "size"),
+    [
+        ("postgresql", "--tasks 500 --laned 60 --workflows 5 --seconds 10"),
+        ("sqlite", "--tasks 150 --laned 30 --workflows 2 --seconds 6 --lease 3"),
+    ],
     ids=["postgresql", "sqlite"],
 )
-def test_under_fire_nothing_is_lost_or_finished_twice(surroundings, database, tasks, seconds):
-    size = f"--tasks {tasks} --laned 250 --workflows 10 --seconds {seconds}".split()
-    arguments = command(*size, "--database", database, "--seed", "1", "--untimed")
+def test_under_fire_nothing_is_lost_or_finished_twice(surroundings, database, size):
+    fleet = "--children 2 --threads 4"  # what two busy cores can carry
+    arguments = command(*size.split(), *fleet.split(), "--database", database, "--seed", "1", "--untimed")
     soak = subprocess.run(
         arguments, cwd=ROOT, env=surroundings, capture_output=True, text=True, timeout=300, check=False
     )
@@ -49,11 +52,14 @@ def test_under_fire_nothing_is_lost_or_finished_twice(surroundings, database, ta
     assert not relatives(surroundings)
 
 
+@pytest.mark.long
 def test_a_killed_soak_leaves_no_process_behind(surroundings):
     soak = subprocess.Popen(command("--tasks", "1000"), cwd=ROOT, env=surroundings, stdout=subprocess.DEVNULL)
-    wait_for(lambda: sum("runworker" in words for words in relatives(surroundings)) > 4, "workers and their children")
-    soak.send_signal(signal.SIGKILL)
-    soak.wait()
+    try:
+        wait_for(lambda: count_workers(surroundings) > 4, "workers and their children", seconds=3 * DEADLINE)
+    finally:
+        soak.kill()
+        soak.wait()
     wait_for(lambda: not relatives(surroundings), f"the end of {relatives(surroundings)}")
 
 
@@ -67,6 +73,10 @@ def test_an_interruption_that_python_dropped_is_no_error_and_any_other_traceback
     assert traceback_in(dropped) == ""
     for error in ("ValueError: 1", "django_tasks_retry.errors.TaskCancelled: "):
         assert traceback_in(f"{dropped}Traceback (most recent call last):\n  File\n{error}\n").endswith(f"{error}\n")
+
+
+def count_workers(surroundings: dict[str, str]) -> int:
+    return sum("runworker" in words for words in relatives(surroundings))
 
 
 def relatives(surroundings: dict[str, str]) -> list[str]:

@@ -48,7 +48,7 @@ class Sample:
 
 def sample(name: str, pid: int, at: float) -> Sample | None:
     with suppress(OSError, KeyError):  # one that has just ended holds nothing
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
         status = dict(line.split(":", 1) for line in lines)
         held = {
             "open files": len(list(Path(f"/proc/{pid}/fd").iterdir())),

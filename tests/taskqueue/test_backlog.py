@@ -1,8 +1,6 @@
-"""Backpressure: no more tasks wait in a queue than the settings allow, and what then is their choice."""
+"""Backpressure: a call for a queue that is full raises, and stores nothing."""
 
 from __future__ import annotations
-
-import logging
 
 import pytest
 from django.db import connections, transaction
@@ -11,23 +9,21 @@ from django.test.utils import CaptureQueriesContext
 from django_tasks_retry import taskqueue
 from django_tasks_retry.conf import read_options
 from django_tasks_retry.errors import InvalidOptions, QueueFull
-from django_tasks_retry.models import Task, TaskEvent
-from django_tasks_retry.rules.backlog import Backlog, Full, backlog_for, read_backlogs
+from django_tasks_retry.models import Task
+from django_tasks_retry.rules.queues import backlog_for, read_backlogs
 from django_tasks_retry.rules.status import Status
-from django_tasks_retry.taskqueue.producer import backlog
+from django_tasks_retry.taskqueue.enqueue import backlog
 from tests import tasks
-from tests.model.invariants import violations
 from tests.steps import claim_one, enqueue
 
 
 @pytest.fixture(autouse=True)
 def nothing_remembered(monkeypatch):
     monkeypatch.setattr(backlog, "_counts", {})
-    monkeypatch.setattr(backlog, "_warned", {})
 
 
 def test_a_full_queue_raises_and_stores_nothing_and_the_transaction_goes_on(database, configure):
-    configure(BACKLOG={"default": {"waiting": 2}})
+    configure(BACKLOG={"default": {"max_pending": 2}})
     with transaction.atomic(using=database):
         enqueue(), enqueue()
         with pytest.raises(QueueFull, match=r"Queue 'default' is full: 2 tasks wait.*start more workers"):
@@ -49,25 +45,6 @@ def test_many_that_do_not_all_fit_are_refused_as_a_whole(database, configure):
     with pytest.raises(QueueFull):
         Task.objects.enqueue_many([tasks.noop] * 3)
     assert Task.objects.count() == 1
-
-
-def test_what_is_dropped_is_cancelled_with_the_reason_and_told(database, configure):
-    configure(BACKLOG={"default": {"waiting": 2, "full": "drop"}})
-    made = Task.objects.enqueue_many([(tasks.noop, [n]) for n in range(4)])
-    assert [task.status for task in made] == [Status.PENDING] * 2 + [Status.CANCELLED] * 2
-    event = TaskEvent.objects.get(task=made[3])
-    assert (event.actor, event.data["reason"]) == ("queue", "queue default is full: 2 tasks wait")
-    assert violations(database) == []
-
-
-def test_a_warning_is_logged_and_the_task_is_stored(database, configure, caplog):
-    configure(BACKLOG={"default": {"waiting": 1, "full": "warn"}})
-    with caplog.at_level(logging.WARNING, "django_tasks_retry"):
-        made = [enqueue() for _ in range(4)]
-    assert {task.status for task in made} == {Status.PENDING}
-    assert [record.message for record in caplog.records] == [
-        "queue default is full: 1 tasks wait; more are enqueued nevertheless"
-    ]
 
 
 def test_a_call_that_adds_nothing_is_let_in(database, configure):
@@ -105,35 +82,46 @@ def test_a_queue_without_a_cap_is_not_looked_at(database, configure):
 
 
 def test_the_queues_own_cap_is_stronger_than_a_pattern():
-    caps = read_backlogs({"*": 9, "emails": {"waiting": 5, "full": "drop"}})
-    assert backlog_for("emails", caps) == Backlog(5, Full.DROP)
-    assert backlog_for("other", caps) == Backlog(9, Full.RAISE)
+    caps = read_backlogs({"*": 9, "emails": {"max_pending": 5}})
+    assert (backlog_for("emails", caps), backlog_for("other", caps)) == (5, 9)
     assert backlog_for("other", {}) is None
 
 
-@pytest.mark.parametrize(
-    "given",
-    [5, {"emails": 0}, {"emails": True}, {"emails": {"full": "raise"}}, {"emails": {"waiting": 1, "full": "x"}}],
-)
-def test_a_cap_that_makes_no_sense_is_refused(given):
-    with pytest.raises(InvalidOptions, match=r"BACKLOG.*give"):
+WRONG = [
+    (5, "give a dictionary"),
+    ({"emails": 0}, "give a number of tasks"),
+    ({"emails": True}, "give a number of tasks"),
+    ({"emails": {}}, "give a number of tasks"),
+    ({"emails": {"waiting": 1}}, "give a number of tasks from 1 on as 'max_pending'"),
+    ({"emails": {"max_pending": 1, "on_full": "drop"}}, "give a number of tasks"),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), WRONG, ids=[str(given) for given, _ in WRONG])
+def test_a_cap_that_makes_no_sense_is_refused(given, says):
+    with pytest.raises(InvalidOptions, match=f"BACKLOG.*{says}"):
         read_options({"BACKLOG": given}, "default")
 
 
-@pytest.mark.parametrize("full", ["raise", "drop", "warn"])
-def test_a_full_lane_is_full_in_all_queues_and_no_other_lane_is(database, configure, full):
-    configure(BACKLOG={"lane:tenant-*": {"waiting": 2, "full": full}})
+def test_a_refused_call_takes_no_room_in_a_count_that_is_remembered(database, configure, monkeypatch):
+    monkeypatch.setattr(backlog, "EXACT", 2)
+    configure(BACKLOG={"default": 3})
+    enqueue()
+    with pytest.raises(QueueFull):
+        Task.objects.enqueue_many([tasks.noop] * 3)
+    assert len(Task.objects.enqueue_many([tasks.noop] * 2)) == 2
+
+
+def test_a_full_lane_is_full_in_all_queues_and_no_other_lane_is(database, configure):
+    configure(BACKLOG={"lane:tenant-*": {"max_pending": 2}})
     enqueue(lane="tenant-1"), enqueue(lane="tenant-1", queue="bulk", priority=5)
     assert enqueue(lane="tenant-2").status == enqueue(lane="other").status == enqueue().status == Status.PENDING
-    if full == "raise":
-        with pytest.raises(QueueFull, match="Lane 'tenant-1' is full: 2 tasks wait"):
-            enqueue(lane="tenant-1")
-    else:
-        assert enqueue(lane="tenant-1").status == (Status.CANCELLED if full == "drop" else Status.PENDING)
-    assert Task.objects.count() == (5 if full == "raise" else 6)
+    with pytest.raises(QueueFull, match="Lane 'tenant-1' is full: 2 tasks wait"):
+        enqueue(lane="tenant-1")
+    assert Task.objects.count() == 5
 
 
 def test_a_pattern_of_queues_means_no_lane_and_one_of_lanes_no_queue():
     caps = read_backlogs({"*": 1, "lane:*": 2})
-    assert (backlog_for("emails", caps), backlog_for("lane:x", caps)) == (Backlog(1), Backlog(2))
+    assert (backlog_for("emails", caps), backlog_for("lane:x", caps)) == (1, 2)
     assert backlog_for("lane:x", read_backlogs({"*": 1})) is None

@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from django_tasks_retry.errors import InvalidCall, InvalidPayload, InvalidPolicy, UnknownQueue, UnregisteredTask
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Request
-from django_tasks_retry.taskqueue.producer.enqueue import prepare
-from django_tasks_retry.taskqueue.producer.insert import insert
+from django_tasks_retry.taskqueue import EnqueueOptions
+from django_tasks_retry.taskqueue.enqueue.enqueue import prepare
+from django_tasks_retry.taskqueue.enqueue.insert import insert
 from tests import tasks
 from tests.steps import enqueue
 
@@ -228,7 +228,7 @@ def test_one_bad_item_among_many_and_none_is_written(bad):
 
 def test_one_item_that_the_database_refuses_and_none_is_written(database):
     """Even where it got past every check of ours."""
-    prepared = [prepare(Request(tasks.noop)) for _ in range(3)]
+    prepared = [prepare(EnqueueOptions(tasks.noop)) for _ in range(3)]
     prepared[1].timeout = -1.0
     with pytest.raises(IntegrityError), transaction.atomic(using=database):
         insert(prepared, database)

@@ -17,11 +17,11 @@ from psycopg.pq import PipelineStatus
 
 from django_tasks_retry.errors import InvalidPayload, QueueFull
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Request, current_lease
-from django_tasks_retry.taskqueue.engines.postgresql_insert import statement
-from django_tasks_retry.taskqueue.producer.enqueue import prepare_all, prepare_chunk
-from django_tasks_retry.taskqueue.producer.insert import insert_each
-from django_tasks_retry.taskqueue.producer.new_tasks import CHUNK
+from django_tasks_retry.taskqueue import EnqueueOptions, current_lease
+from django_tasks_retry.taskqueue.engines.postgresql_rows import examples, statement
+from django_tasks_retry.taskqueue.enqueue.enqueue import prepare_all, prepare_chunk
+from django_tasks_retry.taskqueue.enqueue.insert import insert_each
+from django_tasks_retry.taskqueue.new_tasks import CHUNK
 from tests import tasks
 from tests.steps import begin, enqueue
 
@@ -89,14 +89,19 @@ def test_tasks_of_a_running_one_and_tasks_of_their_own_keep_their_runs(database)
 
 
 def test_alike_calls_send_their_ids_alone():
-    sql, parameters, alike = statement(prepare_all([Request(tasks.noop)] * 50))
+    sql, parameters, alike = statement(prepare_all([EnqueueOptions(tasks.noop)] * 50))
     assert alike
     assert [name for name, value in parameters.items() if str(value).startswith("{") and len(value) > 2] == ["id"]
     assert "unnest(%(id)s::uuid[])" in sql
 
 
+def test_the_statements_that_are_shown_as_examples_are_those_of_plain_calls():
+    sent = [statement(prepare_all([EnqueueOptions(tasks.noop)] * count))[0] for count in (1, 50)]
+    assert sent == list(examples().values())
+
+
 def test_a_plain_call_names_no_column_that_it_leaves_empty():
-    sql, parameters, _ = statement(prepare_all([Request(tasks.noop)]))
+    sql, parameters, _ = statement(prepare_all([EnqueueOptions(tasks.noop)]))
     assert None not in parameters.values()
     for column in ("retry_of_id", "parent_id", "schedule_id", "batch", "unique_key", "backoff", "waits_for", "run_id"):
         assert f"%({column})s" not in sql
@@ -207,7 +212,7 @@ def test_the_next_chunk_is_checked_while_the_server_writes_the_last_one(committe
 
 
 def test_a_plain_call_sends_what_is_its_own():
-    _, parameters, _ = statement(prepare_all([Request(tasks.noop)]))
+    _, parameters, _ = statement(prepare_all([EnqueueOptions(tasks.noop)]))
     assert set(parameters) == {"id", "func_path", "queue", "backend", "max_attempts", "timeout"}
 
 

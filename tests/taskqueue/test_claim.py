@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 
 import pytest
@@ -10,10 +9,10 @@ from django.utils import timezone
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Lanes
-from django_tasks_retry.taskqueue.ids import new_id
+from django_tasks_retry.taskqueue import ClaimMemory
+from django_tasks_retry.taskqueue.new_tasks import new_id
 from tests import tasks
-from tests.steps import enqueue, now_of
+from tests.steps import enqueue, now_of, stopped
 
 EARLIER = timezone.now() - timedelta(hours=1)
 
@@ -31,31 +30,43 @@ def test_higher_priority_first_then_earlier_eta_then_earlier_enqueued(database):
 def test_the_order_holds_from_claim_to_claim(database):
     for number, priority in enumerate([0, 3, -3, 3, 0]):
         enqueue(tasks.noop, number, priority=priority)
-    lanes = Lanes(slow=math.inf)  # however busy the machine is
-    taken = [numbers(taskqueue.claim("worker", limit=1, lanes=lanes)) for _ in range(6)]
+    memory = ClaimMemory(clock=stopped)
+    taken = [numbers(taskqueue.claim("worker", limit=1, memory=memory)) for _ in range(6)]
     assert taken == [[1], [3], [0], [4], [2], []]
 
 
 def test_a_claim_that_came_short_says_so_and_the_next_one_looks_at_all_lanes(database):
-    lanes = Lanes(slow=math.inf)  # however busy the machine is
-    taskqueue.enqueue_many([taskqueue.Request(tasks.noop) for _ in range(2)])
-    assert len(taskqueue.claim("worker", limit=1, lanes=lanes)) == 1
-    taskqueue.enqueue_many([taskqueue.Request(tasks.noop, queue="emails")])
-    assert [lease.queue for lease in taskqueue.claim("worker", limit=5, lanes=lanes)] == ["default"]
-    assert lanes.came_short
-    assert [lease.queue for lease in taskqueue.claim("worker", limit=5, lanes=lanes)] == ["emails"]
-    assert not lanes.came_short
+    memory = ClaimMemory(clock=stopped)
+    taskqueue.enqueue_many([taskqueue.EnqueueOptions(tasks.noop) for _ in range(2)])
+    assert len(taskqueue.claim("worker", limit=1, memory=memory)) == 1
+    taskqueue.enqueue_many([taskqueue.EnqueueOptions(tasks.noop, queue="emails")])
+    assert [lease.queue for lease in taskqueue.claim("worker", limit=5, memory=memory)] == ["default"]
+    assert memory.cursor.came_short
+    assert [lease.queue for lease in taskqueue.claim("worker", limit=5, memory=memory)] == ["emails"]
+    assert not memory.cursor.came_short
+
+
+def test_lanes_are_remembered_for_a_second_by_the_clock_of_the_claimer(database):
+    seconds = 0.0
+    memory = ClaimMemory(clock=lambda: seconds)
+    Task.objects.enqueue_many([(tasks.noop, [number]) for number in range(3)])
+    assert numbers(taskqueue.claim("worker", memory=memory)) == [0]
+    enqueue(tasks.noop, 3, priority=9)
+    seconds = 1.0
+    assert numbers(taskqueue.claim("worker", memory=memory)) == [1]
+    seconds = 1.1
+    assert numbers(taskqueue.claim("worker", memory=memory)) == [3]
 
 
 @pytest.mark.fault("F47")
 def test_a_task_that_sorts_before_the_last_one_taken_is_found(database):
     """An earlier eta, or a higher priority, that turns up after the lanes were looked at."""
-    lanes = Lanes(slow=math.inf)  # however busy the machine is
+    memory = ClaimMemory(clock=stopped)
     enqueue(tasks.noop, 1)
-    assert numbers(taskqueue.claim("worker", lanes=lanes)) == [1]
+    assert numbers(taskqueue.claim("worker", memory=memory)) == [1]
     enqueue(tasks.noop, 2, eta=EARLIER)
     enqueue(tasks.noop, 3, priority=9)
-    found = [number for _ in range(2) for number in numbers(taskqueue.claim("worker", limit=2, lanes=lanes))]
+    found = [number for _ in range(2) for number in numbers(taskqueue.claim("worker", limit=2, memory=memory))]
     assert sorted(found) == [2, 3]
 
 
@@ -99,7 +110,7 @@ def test_only_due_tasks(database, travel):
 def test_queues_by_pattern(database, queues, exclude, taken):
     for queue in ("default", "emails", "reports", "bulk"):
         enqueue(queue=queue)
-    leases = taskqueue.claim("worker", limit=10, lanes=Lanes(queues, exclude))
+    leases = taskqueue.claim("worker", limit=10, memory=ClaimMemory(queues, exclude))
     assert {lease.queue for lease in leases} == taken
 
 
@@ -114,11 +125,11 @@ def test_a_paused_queue_is_left_alone_until_it_is_resumed(database):
 
 
 def test_a_pause_reaches_claimers_that_remember_the_lane(database):
-    lanes = Lanes(slow=math.inf)  # however busy the machine is
+    memory = ClaimMemory(clock=stopped)
     Task.objects.enqueue_many([tasks.noop, tasks.noop])
-    assert len(taskqueue.claim("worker", lanes=lanes)) == 1
+    assert len(taskqueue.claim("worker", memory=memory)) == 1
     taskqueue.pause("default")
-    assert taskqueue.claim("worker", lanes=lanes) == []
+    assert taskqueue.claim("worker", memory=memory) == []
 
 
 def test_a_running_task_of_a_paused_queue_goes_on(database):

@@ -8,7 +8,7 @@ import pytest
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import CALL_COLUMNS, ORIGIN_COLUMNS, OWN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS, Task
-from django_tasks_retry.taskqueue import Lease, Request
+from django_tasks_retry.taskqueue import EnqueueOptions, Lease
 from tests import tasks
 from tests.steps import claim_one, now_of
 
@@ -26,8 +26,8 @@ def test_every_column_of_a_task_stands_in_one_list():
 
 
 def test_every_column_of_a_call_can_be_asked_for():
-    missing = set(CALL_COLUMNS) - set(Request._fields) - set(NOT_ASKED_FOR)
-    assert missing == set(), "missing in taskqueue.Request and prepare()"
+    missing = set(CALL_COLUMNS) - set(EnqueueOptions._fields) - set(NOT_ASKED_FOR)
+    assert missing == set(), "missing in taskqueue.EnqueueOptions and prepare()"
 
 
 def test_every_column_of_a_call_reaches_the_worker():
@@ -46,13 +46,13 @@ OF_THIS_TASK_ALONE = {"expires", "on_conflict", "debounce", "debounce_max"}
 
 
 def test_the_example_asks_for_all_that_is_passed_on():
-    assert set(ASKED) == set(Request._fields) - OF_THIS_TASK_ALONE
+    assert set(ASKED) == set(EnqueueOptions._fields) - OF_THIS_TASK_ALONE
 
 
 @pytest.mark.parametrize("beside", [0, 1], ids=["alone", "with another"])
 def test_what_was_asked_for_is_stored_and_passes_to_repetitions_and_retries(database, beside):
-    others = [Request(tasks.noop, priority=-7)] * beside
-    [asked, *_] = taskqueue.enqueue_many([Request(**ASKED), *others])
+    others = [EnqueueOptions(tasks.noop, priority=-7)] * beside
+    [asked, *_] = taskqueue.enqueue_many([EnqueueOptions(**ASKED), *others])
     stored = now_of(asked)
     lease = claim_one()
     taskqueue.complete_task(lease)

@@ -15,9 +15,9 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import InvalidPayload
 from django_tasks_retry.models import Task
 from django_tasks_retry.rules.backoff import Exponential
-from django_tasks_retry.taskqueue import Request, current_lease
-from django_tasks_retry.taskqueue.producer.enqueue import Common
-from django_tasks_retry.taskqueue.producer.new_tasks import CHUNK
+from django_tasks_retry.taskqueue import EnqueueOptions, current_lease
+from django_tasks_retry.taskqueue.enqueue.enqueue import SharedChecks
+from django_tasks_retry.taskqueue.new_tasks import CHUNK
 from tests import tasks
 from tests.steps import begin, enqueue, now_of
 
@@ -74,7 +74,7 @@ def test_nobody_sees_a_task_before_its_commit(committed):
 
 def test_ten_thousand_tasks_take_few_statements_and_keep_their_order(database):
     with CaptureQueriesContext(connections[database]) as captured:
-        made = Task.objects.enqueue_many(Request(tasks.noop, [n]) for n in range(10_000))
+        made = Task.objects.enqueue_many(EnqueueOptions(tasks.noop, [n]) for n in range(10_000))
     assert len(captured) <= (10 if connections[database].vendor == "postgresql" else 400)
     assert [task.args for task in made] == [[n] for n in range(10_000)]
     stored = Task.objects.order_by("eta", "id").values_list("args", flat=True)
@@ -89,7 +89,7 @@ def test_a_stream_of_calls_is_stored_without_being_kept(database):
         nonlocal most
         for number in range(5_001):
             if number % 1_000 == 0:
-                most = max(most, sum(isinstance(thing, Task | Common) for thing in gc.get_objects()))
+                most = max(most, sum(isinstance(thing, Task | SharedChecks) for thing in gc.get_objects()))
             yield {"func": tasks.add, "args": [number, 1], "timeout": float(number + 1)}  # each with its own options
 
     assert Task.objects.enqueue_many(calls(), returning=False) == 5_001
@@ -120,7 +120,7 @@ def test_one_task_takes_one_statement_on_postgresql(database):
 def test_enqueue_many_reads_requests_dictionaries_pairs_and_functions(database):
     made = Task.objects.enqueue_many(
         [
-            Request(tasks.add, [1, 2]),
+            EnqueueOptions(tasks.add, [1, 2]),
             {"func": tasks.add, "args": [3], "kwargs": {"b": 4}, "priority": 5},
             (tasks.add, [5, 6]),
             tasks.noop,
@@ -181,7 +181,9 @@ def test_the_defaults_of_the_backend_apply(database, configure):
 
 def test_whole_and_broken_seconds_in_one_batch(database, configure):
     configure(TIMEOUT=12)
-    made = Task.objects.enqueue_many([Request(tasks.noop), Request(tasks.noop, timeout=1.5, interval=2.5)])
+    made = Task.objects.enqueue_many(
+        [EnqueueOptions(tasks.noop), EnqueueOptions(tasks.noop, timeout=1.5, interval=2.5)]
+    )
     assert [now_of(task).timeout for task in made] == [12, 1.5]
 
 
@@ -208,10 +210,12 @@ USED = {
     ),
     "run_after, an instant": ({"run_after": datetime(2090, 1, 1, tzinfo=UTC)}, lambda task: task.eta.year, 2090),
     "queue_name": ({"queue_name": "bulk"}, lambda task: task.queue, "bulk"),
+    "eta": ({"eta": datetime(2090, 1, 1, tzinfo=UTC)}, lambda task: task.eta.year, 2090),
+    "queue": ({"queue": "bulk"}, lambda task: task.queue, "bulk"),
     "priority": ({"priority": 7}, lambda task: task.priority, 7),
     "backend": ({"backend": "mail"}, lambda task: task.backend, "mail"),
     "unique_key": ({"unique_key": "k"}, lambda task: task.unique_key, "k"),
-    "on_conflict": ({"unique_key": "k", "on_conflict": "again"}, lambda task: task.unique_key, "k"),
+    "on_conflict": ({"unique_key": "k", "on_conflict": "run_again"}, lambda task: task.unique_key, "k"),
     "debounce": (
         {"unique_key": "k", "debounce": 9},
         lambda task: task.eta - task.created_at,

@@ -11,8 +11,8 @@ from django.db import connections, transaction
 
 from django_tasks_retry.errors import InvalidCall
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Request
-from django_tasks_retry.taskqueue.producer import wakeup
+from django_tasks_retry.taskqueue import EnqueueOptions
+from django_tasks_retry.taskqueue.enqueue import notify
 from tests import tasks
 from tests.steps import enqueue
 from tests.worker.harness import ROOT, environment, place_of
@@ -48,7 +48,7 @@ def no_threads(monkeypatch):
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(wakeup, "_notifiers", {})
+    monkeypatch.setattr(notify, "_notifiers", {})
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
@@ -88,7 +88,7 @@ def test_without_threads_later_hooks_run(committed, no_threads):
 @pytest.mark.fault("F81")
 def test_without_threads_a_process_does_not_wait_for_what_was_never_sent(committed, no_threads):
     enqueue()
-    assert not any(notifier.gathered for notifier in wakeup._notifiers.values())
+    assert not any(notifier.gathered for notifier in notify._notifiers.values())
 
 
 @pytest.mark.fault("F82")
@@ -125,7 +125,7 @@ def backends(settings, **mail):
 @pytest.mark.fault("F83")
 def test_tasks_of_two_databases_are_not_enqueued_together(database, settings):
     backends(settings, DATABASE=OTHER[database])
-    both = [Request(tasks.noop), Request(tasks.noop, backend="mail")]
+    both = [EnqueueOptions(tasks.noop), EnqueueOptions(tasks.noop, backend="mail")]
     with pytest.raises(InvalidCall) as refused:
         Task.objects.enqueue_many(both)
     assert f"'default' in the database '{database}', 'mail' in the database '{OTHER[database]}'" in str(refused.value)
@@ -138,7 +138,7 @@ def test_tasks_of_two_databases_are_not_enqueued_together(database, settings):
 @pytest.mark.fault("F83")
 def test_tasks_of_two_backends_in_one_database_are(database, settings):
     backends(settings)
-    made = Task.objects.enqueue_many([Request(tasks.noop), Request(tasks.noop, backend="mail")])
+    made = Task.objects.enqueue_many([EnqueueOptions(tasks.noop), EnqueueOptions(tasks.noop, backend="mail")])
     assert [task.backend for task in made] == ["default", "mail"]
 
 
@@ -147,7 +147,7 @@ def pool_of_one(committed, monkeypatch):
     """The current database's connections come from a pool that has one."""
     connection = connections[committed]
     connection.close()
-    monkeypatch.setattr(wakeup, "_notifiers", {})
+    monkeypatch.setattr(notify, "_notifiers", {})
     with monkeypatch.context() as patch:
         patch.setitem(connection.settings_dict["OPTIONS"], "pool", {"min_size": 1, "max_size": 1, "timeout": 5})
         yield connection
@@ -158,15 +158,15 @@ def pool_of_one(committed, monkeypatch):
 @pytest.mark.fault("F84")
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 def test_the_wake_up_leaves_the_pool_to_the_project(pool_of_one):
-    listener = wakeup.unpooled(pool_of_one.alias)
+    listener = notify.unpooled(pool_of_one.alias)
     try:
         listener.ensure_connection()
         listener.connection.autocommit = True
-        listener.connection.execute(f"LISTEN {wakeup.CHANNEL}")
+        listener.connection.execute(f"LISTEN {notify.CHANNEL}")
         enqueue()
         pool_of_one.close()  # as at the end of a request
-        assert [note.payload for note in listener.connection.notifies(timeout=10, stop_after=1)] == ["work:default"]
-        assert wakeup._notifiers[pool_of_one.alias].thread is not None
+        assert [note.payload for note in listener.connection.notifies(timeout=60, stop_after=1)] == ["work:default"]
+        assert notify._notifiers[pool_of_one.alias].thread is not None
         assert pool_of_one.pool.get_stats()["pool_available"] == 1
     finally:
         listener.close()
@@ -175,10 +175,10 @@ def test_the_wake_up_leaves_the_pool_to_the_project(pool_of_one):
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 def test_a_burst_is_announced_over_one_connection(committed, monkeypatch):
     opened = []
-    monkeypatch.setattr(wakeup, "_notifiers", {})
+    monkeypatch.setattr(notify, "_notifiers", {})
     make = connections.create_connection
     monkeypatch.setattr(connections, "create_connection", lambda alias: opened.append(alias) or make(alias))
     for _ in range(20):
         enqueue()
-        wakeup._notifiers[committed].wait_until_sent()
+        notify._notifiers[committed].wait_until_sent()
     assert opened == [committed]

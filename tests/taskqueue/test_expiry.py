@@ -14,8 +14,8 @@ from django_tasks_retry.clock import now
 from django_tasks_retry.errors import InvalidCall
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.status import Status
-from django_tasks_retry.taskqueue import Request
-from django_tasks_retry.taskqueue.consumer.expire import REASON
+from django_tasks_retry.taskqueue import EnqueueOptions
+from django_tasks_retry.taskqueue.finish.record import EXPIRED
 from tests import tasks
 from tests.steps import claim_one, enqueue, kinds, now_of
 
@@ -42,8 +42,8 @@ def test_it_is_cancelled_with_the_reason_as_by_any_cancel(database, travel):
     ended = now_of(task)
     assert (ended.status, ended.attempts, kinds(task)) == (Status.CANCELLED, 0, ["task.cancelled"])
     event, result = TaskEvent.objects.get(task=task), TaskResult.objects.get(task=task)
-    assert (event.actor, event.data) == ("w", {"reason": REASON})
-    assert result.error == {"message": REASON, "code": "CANCELLED", "actor": "w"}
+    assert (event.actor, event.data) == ("w", {"reason": EXPIRED})
+    assert result.error == {"message": EXPIRED, "code": "CANCELLED", "actor": "w"}
 
 
 def test_the_sweep_takes_only_what_is_past_and_no_more_than_it_may(database, travel):
@@ -83,9 +83,9 @@ def test_a_running_task_does_not_expire(database, travel):
 @pytest.mark.parametrize("beside", [0, 2], ids=["alone", "with others"])
 def test_a_delay_counts_from_the_moment_the_task_is_written_and_an_instant_is_kept(database, beside):
     at = datetime(2099, 1, 2, 3, 4, 5, tzinfo=UTC)
-    others = [Request(tasks.noop)] * beside
-    [delayed, *rest] = taskqueue.enqueue_many([Request(tasks.noop, expires=HOUR), *others])
-    [fixed, *_] = taskqueue.enqueue_many([Request(tasks.noop, expires=at), *others])
+    others = [EnqueueOptions(tasks.noop)] * beside
+    [delayed, *rest] = taskqueue.enqueue_many([EnqueueOptions(tasks.noop, expires=HOUR), *others])
+    [fixed, *_] = taskqueue.enqueue_many([EnqueueOptions(tasks.noop, expires=at), *others])
     assert delayed.expires_at == delayed.created_at + HOUR == now_of(delayed).expires_at
     assert fixed.expires_at == at == now_of(fixed).expires_at
     assert [now_of(task).expires_at for task in rest] == [None] * beside

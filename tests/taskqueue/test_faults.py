@@ -10,7 +10,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, OperationalError, connections, transaction
 
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.database_errors import is_transient
+from django_tasks_retry.taskqueue.database import is_transient
 from tests.steps import enqueue, task_in
 
 

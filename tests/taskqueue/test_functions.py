@@ -9,8 +9,8 @@ from django.db import connections
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue.engines import engine_for
-from django_tasks_retry.taskqueue.engines.functions import STATEMENTS, install_after_migrate
 from django_tasks_retry.taskqueue.engines.postgresql import CLAIM
+from django_tasks_retry.taskqueue.engines.statements import STATEMENTS, install_after_migrate
 from tests import tasks
 
 pytestmark = [pytest.mark.parametrize("on", ["postgresql"], indirect=True)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from uuid import UUID
 
-from django_tasks_retry.taskqueue import ids
+from django_tasks_retry.taskqueue import new_tasks
 
 
 def ids_of_a_fork(count: int) -> list[UUID]:
     reading, writing = os.pipe()
     if not (child := os.fork()):
-        os.write(writing, "\n".join(str(ids.new_id()) for _ in range(count)).encode())
+        os.write(writing, "\n".join(str(new_tasks.new_id()) for _ in range(count)).encode())
         os._exit(0)
     os.waitpid(child, 0)
     os.close(writing)
@@ -20,22 +20,22 @@ def ids_of_a_fork(count: int) -> list[UUID]:
 
 
 def random_parts(made: list[UUID]) -> set[int]:
-    return {one.int & (1 << ids.RANDOM_BITS) - 1 for one in made}
+    return {one.int & (1 << new_tasks.RANDOM_BITS) - 1 for one in made}
 
 
 def test_a_forked_process_draws_other_numbers_than_its_parent():
-    ids.new_id()  # so that there are some that could be inherited
-    theirs, ours = ids_of_a_fork(50), [ids.new_id() for _ in range(50)]
+    new_tasks.new_id()  # so that there are some that could be inherited
+    theirs, ours = ids_of_a_fork(50), [new_tasks.new_id() for _ in range(50)]
     assert not random_parts(theirs) & random_parts(ours)
 
 
 def test_a_process_that_is_forked_while_an_id_is_made_makes_its_own():
-    with ids._lock:
+    with new_tasks._lock:
         theirs = ids_of_a_fork(3)
     assert len(set(theirs)) == 3
 
 
 def test_ids_rise_and_never_repeat():
-    made = [ids.new_id() for _ in range(5_000)]
+    made = [new_tasks.new_id() for _ in range(5_000)]
     assert made == sorted(set(made))
     assert len(random_parts(made)) == len(made)

@@ -169,7 +169,7 @@ def test_a_page_on_which_all_is_kept_is_a_step_of_its_own(database, travel, sett
 def test_tasks_whose_ids_lie_in_the_future_are_pruned_like_others(database, travel, monkeypatch):
     real = time.time_ns()
     with monkeypatch.context() as patch:
-        patch.setattr("django_tasks_retry.taskqueue.ids.time.time_ns", lambda: real + 4000 * DAY * 10**9)
+        patch.setattr("django_tasks_retry.taskqueue.new_tasks.time.time_ns", lambda: real + 4000 * DAY * 10**9)
         ahead = finished(5)
     finished(5)
     travel(89 * DAY)
@@ -186,7 +186,7 @@ def test_what_is_deleted_stands_in_a_file_first(database, travel, configure, tmp
     travel(15 * DAY)
     list(taskqueue.prune())
     [path] = tmp_path.iterdir()
-    [line] = path.read_text().splitlines()
+    [line] = path.read_text(encoding="utf-8").splitlines()
     written = json.loads(line)
     assert written["task"]["id"] == str(made[Status.SUCCESS].pk)
     assert written["result"]["result"] == "done"

@@ -45,7 +45,7 @@ def test_with_the_budget_spent_the_task_fails(database, travel):
     [receipt] = taskqueue.recover()
     task = now_of(task)
     assert (receipt.final_status, receipt.error, receipt.ts) == ("FAILED", task.last_error, task.finished_at)
-    assert receipt.ran_seconds > 60
+    assert (receipt.ts - receipt.lease.last_attempt_at).total_seconds() > 60
     assert kinds(task) == ["task.running", "task.lease_lost", "task.failed"]
     assert task.last_error == task.outcome.error
     assert set(task.last_error) >= {
@@ -113,39 +113,39 @@ def crash(worker: str = "boss/1") -> None:
 
 
 def test_after_two_crashes_in_a_row_ordinary_claims_leave_it_alone(database):
-    suspect = enqueue()
+    poison = enqueue()
     crash()
     crash()
     other = enqueue()
     assert [lease.id for lease in taskqueue.claim("worker", limit=10)] == [other.pk]
-    [found] = taskqueue.find_suspects(lambda queue: True).tasks
-    assert found.pk == suspect.pk
-    assert taskqueue.claim_task(found, "worker").id == suspect.pk
-    assert taskqueue.find_suspects(lambda queue: True).tasks == []
+    [found] = taskqueue.find_poison(lambda queue: True).tasks
+    assert found.pk == poison.pk
+    assert taskqueue.claim_task(found, "worker").id == poison.pk
+    assert taskqueue.find_poison(lambda queue: True).tasks == []
 
 
 def test_an_attempt_that_ends_by_itself_clears_the_suspicion(database, travel):
-    suspect = enqueue()
+    poison = enqueue()
     crash()
     taskqueue.fail_task(claim_one(), ValueError())
     travel(60)
     crash()
-    assert now_of(suspect).crashes == 1
-    assert taskqueue.find_suspects(lambda queue: True).tasks == []
+    assert now_of(poison).crashes == 1
+    assert taskqueue.find_poison(lambda queue: True).tasks == []
 
 
 def test_a_lease_that_merely_expired_is_no_crash_and_a_release_clears_nothing(database, travel):
-    suspect = enqueue()
+    poison = enqueue()
     crash()
     claim_one("boss/2")
     travel(120)
     taskqueue.recover()
     taskqueue.release_task(claim_one(), "shut down")
-    assert now_of(suspect).crashes == 1
+    assert now_of(poison).crashes == 1
 
 
 def test_the_database_lets_nobody_clear_a_suspicion_by_the_way(database):
-    suspect = enqueue()
+    poison = enqueue()
     crash()
-    with refused_by_the_database(suspect, database):
-        Task.objects.filter(pk=suspect.pk).update(crashes=None)
+    with refused_by_the_database(poison, database):
+        Task.objects.filter(pk=poison.pk).update(crashes=None)

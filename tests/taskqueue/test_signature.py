@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_tasks_retry.errors import WrongArguments
-from django_tasks_retry.taskqueue.producer.signature import callee_of
+from django_tasks_retry.taskqueue.enqueue.checks import callee_of
 
 
 def plain(order_id: int, copies: int = 1) -> None: ...

@@ -10,11 +10,11 @@ from django.db import connections, transaction
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.rules.transitions import EventKind
-from django_tasks_retry.taskqueue import Request
+from django_tasks_retry.taskqueue import EnqueueOptions
 from django_tasks_retry.taskqueue.engines.sqlite_rows import write_rows
+from django_tasks_retry.taskqueue.enqueue.enqueue import prepare
 from django_tasks_retry.taskqueue.events import event, result_of
-from django_tasks_retry.taskqueue.producer.enqueue import prepare
-from django_tasks_retry.taskqueue.producer.new_tasks import as_dated
+from django_tasks_retry.taskqueue.new_tasks import as_dated
 from tests import tasks
 from tests.steps import begin
 
@@ -23,7 +23,7 @@ ELSEWHERE = NOON.astimezone(timezone(timedelta(hours=5, minutes=30)))
 
 
 def new_task():
-    request = Request(
+    request = EnqueueOptions(
         tasks.noop, ["é 𝄞 \"'\\", {"b": 1, "aa": None}], {"a": []}, eta=ELSEWHERE, backoff=[1, 2], lane="x",
         metadata={"ключ": 1.5},
     )  # fmt: skip

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import Abort, IllegalMove
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Request
+from django_tasks_retry.taskqueue import EnqueueOptions
 from tests import tasks
 from tests.steps import claim_one, enqueue, now_of
 
@@ -57,7 +57,7 @@ def test_keys_are_apart_by_queue_and_no_key_is_no_key(database):
 
 def test_within_one_batch_the_first_wins_and_order_is_kept(database):
     made = Task.objects.enqueue_many(
-        Request(tasks.noop, [n], unique_key=key) for n, key in enumerate(["a", "b", "a", None, "b", "c", None])
+        EnqueueOptions(tasks.noop, [n], unique_key=key) for n, key in enumerate(["a", "b", "a", None, "b", "c", None])
     )
     assert [task.args[0] for task in made] == [0, 1, 0, 3, 1, 5, 6]
     assert [task.already_enqueued for task in made] == [False, False, True, False, True, False, False]
@@ -65,15 +65,15 @@ def test_within_one_batch_the_first_wins_and_order_is_kept(database):
 
 
 def test_across_the_chunks_of_one_large_batch(database):
-    made = Task.objects.enqueue_many(Request(tasks.noop, [n], unique_key=str(n % 900)) for n in range(2700))
+    made = Task.objects.enqueue_many(EnqueueOptions(tasks.noop, [n], unique_key=str(n % 900)) for n in range(2700))
     assert Task.objects.count() == 900
     assert [task.args[0] for task in made] == [n % 900 for n in range(2700)]
 
 
 def test_keys_cost_no_statement_each(database):
     with CaptureQueriesContext(connections[database]) as captured:
-        Task.objects.enqueue_many(Request(tasks.noop, unique_key=str(n)) for n in range(1000))
-        Task.objects.enqueue_many(Request(tasks.noop, unique_key=str(n)) for n in range(1000))
+        Task.objects.enqueue_many(EnqueueOptions(tasks.noop, unique_key=str(n)) for n in range(1000))
+        Task.objects.enqueue_many(EnqueueOptions(tasks.noop, unique_key=str(n)) for n in range(1000))
     assert len(captured) < 60
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,14 +15,16 @@ from django.db import connections
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import IllegalMove
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
+from django_tasks_retry.rules.schedules.timing import NO_EXPRESSION
 from django_tasks_retry.rules.status import Status
-from django_tasks_retry.taskqueue import Failed, Lanes, Released
+from django_tasks_retry.taskqueue import ClaimMemory, Failed, Released
+from django_tasks_retry.taskqueue.database import UNREADABLE
 from django_tasks_retry.taskqueue.engines import engine_for
-from django_tasks_retry.taskqueue.engines.base import Terms
-from django_tasks_retry.taskqueue.ids import new_id
+from django_tasks_retry.taskqueue.engines.base import ClaimRequest
+from django_tasks_retry.taskqueue.new_tasks import new_id
 from tests import tasks
 from tests.admin.unguarded import TABLE, without_guard
-from tests.steps import claim_one, delay_of, enqueue, now_of
+from tests.steps import claim_one, delay_of, enqueue, now_of, stopped
 
 DIGITS = "9" * 5000
 HOSTILE: dict[str, dict[str, Any]] = {
@@ -90,9 +94,11 @@ def checks(database: str) -> Iterator[None]:
 def left_running(using: str, worker: str = "house/1", **hostile: Any) -> UUID:
     """Claimed by a process that died before it could say that the row is unreadable."""
     task_id, engine = insert(using, **hostile), engine_for(using)
-    lanes = Lanes()
-    lanes.look(engine)
-    [(lease, _)] = engine.claim(lanes.lanes, 1, Terms(worker, "default", 60.0, ["tests.tasks.noop"])).unreadable
+    memory = ClaimMemory(clock=stopped)
+    memory.refresh(engine)
+    [(lease, _)] = engine.claim(
+        memory.cursor.ranges, 1, ClaimRequest(worker, "default", 60.0, ["tests.tasks.noop"])
+    ).unreadable
     assert lease.id == task_id
     return task_id
 
@@ -138,8 +144,8 @@ def test_a_row_that_cannot_be_read_fails_alone_and_its_neighbours_run(database, 
 def test_a_batch_of_nothing_but_unreadable_rows_is_not_the_end_of_the_queue(database):
     for _ in range(3):
         insert(database, args="{}")
-    last, lanes = enqueue(), Lanes()
-    seen = [lease.id for _ in range(4) for lease in taskqueue.claim("worker", limit=1, lanes=lanes)]
+    last, memory = enqueue(), ClaimMemory(clock=stopped)
+    seen = [lease.id for _ in range(4) for lease in taskqueue.claim("worker", limit=1, memory=memory)]
     assert seen == [last.pk]
 
 
@@ -230,3 +236,10 @@ def test_an_unreadable_task_is_pruned(database, kind):
     assert taskqueue.claim("worker") == []
     assert list(taskqueue.prune(keep={Status.FAILED: -1.0})) == [1]
     assert not Task.objects.filter(pk=poison).exists()
+
+
+def test_one_list_says_what_reading_a_row_may_raise():
+    package = Path(taskqueue.__file__).parents[1]
+    lists = [file for file in package.rglob("*.py") if re.search(r"^UNREADABLE\w* = ", file.read_text("utf-8"), re.M)]
+    assert [file.name for file in lists] == ["database.py"]
+    assert set(NO_EXPRESSION) < set(UNREADABLE)

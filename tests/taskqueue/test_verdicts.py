@@ -64,7 +64,7 @@ def test_abort_is_final_at_once(database):
 
 def test_snooze_refunds_the_attempt(database):
     task = after(Snooze(90, "not yet"), max_attempts=1)
-    assert (task.status, task.attempts, task.refunds, task.attempts_left) == ("PENDING", 1, 1, 1)
+    assert (task.status, task.attempts, task.refunds, task.max_attempts - task.spent) == ("PENDING", 1, 1, 1)
     assert (delay_of(task), task.last_error) == (90, None)
     assert kinds(task) == ["task.running", "task.released"]
     assert task.events.last().data["reason"] == "not yet"

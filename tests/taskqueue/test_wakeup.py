@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.taskqueue.producer.wakeup import CHANNEL, Kind, WakeUp, read_message
+from django_tasks_retry.taskqueue.enqueue.notify import CHANNEL, Kind, WakeUp, read_message
 from tests.steps import begin, enqueue
 
 
@@ -39,7 +39,7 @@ def test_workers_hear_of_work_and_of_cancelled_tasks_that_run(committed):
             WakeUp(Kind.WORK, "emails"), WakeUp(Kind.CANCELLED, str(running.pk)), WakeUp(Kind.WORK, "default"),
         }  # fmt: skip
         heard = set()
-        for note in listener.connection.notifies(timeout=10):
+        for note in listener.connection.notifies(timeout=60):
             heard.add(read_message(note.payload))
             if heard >= expected:
                 break

@@ -196,3 +196,24 @@ def test_everything_enqueued_can_be_read(database, tasks):
     first, second = plain.noop.enqueue(), plain.add.enqueue(1, 2)
     assert tasks.enqueued() == [first, second]
     assert tasks.enqueued(plain.add) == [second]
+
+
+LIMITED = {"queue": "queue:emails", "function": "function:tests.tasks.add", "lane": "stripe"}
+
+
+@pytest.mark.parametrize("limit", [{"concurrency": 1}, {"rate": (4, 60)}])
+@pytest.mark.parametrize("kind", LIMITED)
+def test_what_is_limited_runs_in_a_fresh_database(database, tasks, configure, kind, limit):
+    configure(LANES={LIMITED[kind]: limit})
+    Task.objects.enqueue_many(
+        [{"func": plain.add, "args": [1, n], "queue": "emails", "lane": "stripe"} for n in range(4)]
+    )
+    assert sorted(result.return_value for result in tasks.run_due()) == [1, 2, 3, 4]
+
+
+def test_a_rate_lets_the_next_ones_run_when_the_clock_is_advanced(database, tasks, configure):
+    configure(LANES={"queue:emails": {"rate": (2, 60)}})
+    Task.objects.enqueue_many([{"func": plain.add, "args": [1, n], "queue": "emails"} for n in range(4)])
+    assert len(tasks.run_due()) == 2
+    tasks.advance(seconds=62)
+    assert len(tasks.run_due()) == 2

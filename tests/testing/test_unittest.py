@@ -15,7 +15,7 @@ from django.test import TestCase, TransactionTestCase
 
 from django_tasks_retry.models import Task
 from django_tasks_retry.testing import TaskTestMixin
-from django_tasks_retry.testing.failures import failure_report
+from django_tasks_retry.testing.harness import failure_report
 from tests import tasks as plain
 from tests.backend import samples
 
@@ -128,6 +128,6 @@ def test_only_the_latest_failures_are_shown():
 
 
 def test_the_plugin_is_announced_to_pytest_under_its_own_name():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     name = "django_tasks_retry.pytest_plugin"
     assert project["entry-points"]["pytest11"] == {name: name}

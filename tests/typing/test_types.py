@@ -13,8 +13,6 @@ import pytest
 
 from django_tasks_retry.compat import CORE_HAS_TASKS
 
-pytest.importorskip("mypy", reason="the type tests need mypy and django-stubs")
-
 ROOT = Path(__file__).resolve().parents[2]
 
 USER_CODE = """
@@ -23,7 +21,7 @@ from typing import Any
 
 from django.tasks import Task, TaskContext, TaskResult, task
 
-from django_tasks_retry import Abort, Exponential, Retry, Snooze, retry
+from django_tasks_retry import Abort, Exponential, Retry, Snooze, lane, retry, schedule
 from django_tasks_retry.bridge import Context
 
 
@@ -68,6 +66,8 @@ MISTAKES = {
     "retry(retry_on=ValueError)": "arg-type",
     "Snooze()": "call-arg",
     "Abort()": "call-arg",
+    'lane("a", running=2)': "arg-type",
+    "schedule(seconds=60)": "arg-type",
 }
 
 

@@ -24,7 +24,7 @@ def little_memory(megabytes: int) -> Iterator[Path | None]:
         limit.write_text(str(megabytes * 1024 * 1024))
         yield group
     finally:
-        wait_for(lambda: not (group / "cgroup.procs").read_text(), "the end of the group's processes")
+        wait_for(lambda: not (group / "cgroup.procs").read_text(encoding="utf-8"), "the end of the group's processes")
         group.rmdir()
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from tests.proxy import Proxy
 
-from . import lanes
+from . import routes
 from .harness import Effects, WorkerProcess, ended, environment, place_of
 from .trouble import ALIAS, Server
+from .warm import READ_AGAIN
 
 Start = Callable[..., WorkerProcess]
 numbers = count()
@@ -19,12 +20,12 @@ numbers = count()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "no_pooler(reason): not for the lane through a pooler")
+    config.addinivalue_line("markers", "no_pooler(reason): not for the route through a pooler")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if lanes.CHOSEN == "pgbouncer" and (mark := item.get_closest_marker("no_pooler")):
+        if routes.CHOSEN == "pgbouncer" and (mark := item.get_closest_marker("no_pooler")):
             item.add_marker(pytest.mark.skip(reason=mark.args[0]))
 
 
@@ -37,16 +38,16 @@ def effects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Effects:
 @pytest.fixture
 def start(committed: str, tmp_path: Path) -> Iterator[Start]:
     """Starts workers on the database of the test: `start("--drain", lease=2.0)`. They end with it."""
-    if lanes.CHOSEN and committed != ALIAS:
-        pytest.skip("a lane leads to PostgreSQL")
+    if routes.CHOSEN and committed != ALIAS:
+        pytest.skip("a route leads to PostgreSQL")
     yield from starter(committed, tmp_path)
 
 
 def starter(
-    alias: str, folder: Path, place: lanes.Place | None = None, lane: lanes.Lane = lanes.LANES[lanes.CHOSEN]
+    alias: str, folder: Path, place: routes.Place | None = None, route: routes.Route = routes.ROUTES[routes.CHOSEN]
 ) -> Iterator[Start]:
     workers: list[WorkerProcess] = []
-    with lane(alias, place or place_of(alias)) as reached:
+    with route(alias, place or place_of(alias)) as reached:
 
         def start_one(
             *arguments: str, variables: dict[str, str] | None = None, popen: Any = None, **options: Any
@@ -55,7 +56,9 @@ def starter(
                 arguments = ("--poll", "100ms", *arguments)
             given = {name.upper(): value for name, value in options.items()}
             env = environment(alias, folder, reached, given) | (variables or {})
-            workers.append(WorkerProcess(arguments, folder / f"worker{next(numbers)}", env, **(popen or {})))
+            warm = not popen and READ_AGAIN.issuperset(variables or {}) and "--reload" not in arguments
+            output = folder / f"worker{next(numbers)}"
+            workers.append(WorkerProcess(arguments, output, env, warm=warm, **(popen or {})))
             return workers[-1]
 
         yield start_one

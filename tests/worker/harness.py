@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from django.db import connections, transaction
 
 from django_tasks_retry.models import Task, TaskEvent, Worker
 from tests.pg import die_with_parent
+
+from .warm import WarmProcess, warm_parent
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = float(os.environ.get("WORKER_DEADLINE", "60"))
@@ -55,13 +57,12 @@ def environment(alias: str, folder: Path, place: dict[str, str], options: dict[s
 class WorkerProcess:
     """One `runworker` with its output in a file."""
 
-    def __init__(self, arguments: tuple[str, ...], output: Path, variables: dict[str, str], **popen: Any) -> None:
+    def __init__(
+        self, arguments: tuple[str, ...], output: Path, variables: dict[str, str], *, warm: bool = False, **popen: Any
+    ) -> None:
         self.output_file = output
-        command = [sys.executable, "-m", "django", "runworker", *arguments]
         with output.open("wb") as log:
-            given = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log} | popen
-            given |= {"preexec_fn": first(die_with_parent, given.get("preexec_fn")), "start_new_session": True}
-            self.process = subprocess.Popen(command, env=variables, cwd=ROOT, **given)
+            self.process = forked(arguments, variables, log) if warm else started(arguments, variables, log, popen)
 
     @property
     def pid(self) -> int:
@@ -69,7 +70,7 @@ class WorkerProcess:
 
     @property
     def output(self) -> str:
-        return self.output_file.read_text(errors="replace")
+        return self.output_file.read_text(encoding="utf-8", errors="replace")
 
     def wait_for_line(self, pattern: str, seconds: float = DEADLINE) -> re.Match[str]:
         return wait_for(lambda: re.search(pattern, self.output, re.MULTILINE), f"{pattern!r} in the output", seconds)
@@ -86,7 +87,7 @@ class WorkerProcess:
 
     def children(self) -> list[int]:
         listed = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        return [int(pid) for pid in listed.read_text().split()] if listed.exists() else []
+        return [int(pid) for pid in listed.read_text(encoding="utf-8").split()] if listed.exists() else []
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -109,6 +110,22 @@ class WorkerProcess:
         self.process.wait(timeout=DEADLINE)
 
 
+def started(
+    arguments: tuple[str, ...], variables: dict[str, str], log: IO[bytes], popen: dict[str, Any]
+) -> subprocess.Popen[Any]:
+    """A program of its own, which imports everything: for tests of the environment that a worker starts in."""
+    command = [sys.executable, "-m", "django", "runworker", *arguments]
+    given = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log} | popen
+    given |= {"preexec_fn": first(die_with_parent, given.get("preexec_fn")), "start_new_session": True}
+    return subprocess.Popen(command, env=variables, cwd=ROOT, **given)
+
+
+def forked(arguments: tuple[str, ...], variables: dict[str, str], log: IO[bytes]) -> WarmProcess:
+    with Path(os.devnull).open("rb") as nothing:
+        files = [nothing.fileno(), log.fileno(), log.fileno()]
+        return WarmProcess(warm_parent(), ["runworker", *arguments], variables, files)
+
+
 def first(prepare: Callable[[], None], then: Callable[[], object] | None) -> Callable[[], None]:
     def both() -> None:
         prepare()
@@ -125,7 +142,7 @@ class Effects:
         self.file = file
 
     def lines(self) -> list[str]:
-        return self.file.read_text().splitlines() if self.file.exists() else []
+        return self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else []
 
     def count(self, line: str) -> int:
         return self.lines().count(line)
@@ -162,4 +179,4 @@ def event_of(task: Task, kind: str) -> TaskEvent:
 def ended(workers: list[WorkerProcess]) -> Iterator[str]:
     for worker in workers:
         worker.end()
-        yield f"--- {' '.join(worker.process.args[3:])}\n{worker.output}"  # type: ignore[index]
+        yield f"--- {worker.process.args}\n{worker.output}"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from django_tasks_retry.middleware import Attempt, Middleware
 
+from .tasks.hostile import Workshop
 from .tasks.marks import mark
 
 
@@ -31,6 +35,29 @@ class Marking(Middleware):
 
     def child_ending(self, worker_id: str) -> None:
         mark("child ending", worker_id, os.getpid())
+
+
+class Ending(Middleware):
+    """Marks the start and the end of a child, and what it does at exit."""
+
+    def child_started(self, worker_id: str) -> None:
+        atexit.register(mark, "ran at exit")
+        mark("child started")
+
+    def child_ending(self, worker_id: str) -> None:
+        mark("child ending")
+
+
+class HangingAtExit(Middleware):
+    def child_started(self, worker_id: str) -> None:
+        atexit.register(time.sleep, 3600)
+
+
+class NewWorkshop(Middleware):
+    """Makes the threads anew that did not survive the fork."""
+
+    def child_started(self, worker_id: str) -> None:
+        Workshop.threads = ThreadPoolExecutor(1)
 
 
 class Slow(Middleware):

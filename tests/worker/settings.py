@@ -33,7 +33,12 @@ if "WORKER_LOG_FOLDER" in os.environ:  # production, as many projects log: the r
         "version": 1,
         "disable_existing_loggers": False,
         "handlers": {
-            "file": {"class": "logging.FileHandler", "filename": f"{FOLDER}/log", "formatter": "plain"},
+            "file": {
+                "class": "logging.FileHandler",
+                "filename": f"{FOLDER}/log",
+                "formatter": "plain",
+                "encoding": "utf-8",
+            },
             "mail": {"class": "django.utils.log.AdminEmailHandler", "level": "ERROR"},
         },
         "formatters": {"plain": {"format": "%(levelname)s %(name)s %(message)s"}},

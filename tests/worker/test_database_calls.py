@@ -6,11 +6,11 @@ import gc
 import signal
 
 import pytest
-from django.db import OperationalError, connections, transaction
+from django.db import DataError, OperationalError, connections, transaction
 
 from django_tasks_retry.models import Worker
 from django_tasks_retry.taskqueue import register_worker
-from django_tasks_retry.worker.shared.database import DatabaseCaller, Unavailable
+from django_tasks_retry.worker.shared.database import DatabaseCaller, Rejected, Unavailable
 
 FACTS = {"host": "", "pid": 1, "version": "", "queues": [], "exclude": [], "tasks": [], "processes": 1, "slots": 1}
 
@@ -50,7 +50,7 @@ def test_a_deadline_may_pass_at_any_moment(committed):
 
 def test_a_statement_that_is_not_answered_ends_with_the_deadline(committed, caplog):
     if connections[committed].vendor != "postgresql":
-        pytest.skip("needs a server that can be kept busy")
+        pytest.skip("SQLite has no server that can be kept busy")
     database = DatabaseCaller(committed, seconds=0.2)
 
     def sleep_in_the_server() -> None:
@@ -82,3 +82,17 @@ def test_pauses_between_tries_grow_until_a_call_is_answered(committed):
 
 def raise_operational_error() -> None:
     raise OperationalError("away")
+
+
+def test_a_value_that_the_database_refuses_is_no_outage(committed, caplog):
+    database = DatabaseCaller(committed, seconds=20)
+    for _ in range(3):
+        with pytest.raises(Rejected):
+            database.call(raise_data_error)
+    assert caplog.text.count("refused a statement: no uuid") == 1
+    assert "unavailable" not in caplog.text
+    assert (database.failures, database.is_away) == (0, False)
+
+
+def raise_data_error() -> None:
+    raise DataError("no uuid")

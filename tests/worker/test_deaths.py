@@ -32,12 +32,12 @@ def test_the_task_of_a_killed_child_is_run_again_at_once(start, effects, record_
 
 @pytest.mark.fault("F01")
 def test_tasks_of_a_killed_worker_are_run_again_when_their_leases_end(start, effects, record_property):
-    lease = 2.0
+    lease = 5.0
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     worker = start(lease=lease)
     effects.wait_for("begin a")
     [child] = worker.children()
-    other = start("--no-listen", lease=lease)
+    other = start("--no-listen")
     other.wait_until_up()
     killed = time.monotonic()
     worker.signal(signal.SIGKILL)
@@ -56,7 +56,7 @@ def test_a_worker_frozen_past_its_lease_finishes_nothing(start, effects):
     frozen = start(lease=1.0)
     effects.wait_for("begin a")
     frozen.freeze()
-    other = start(lease=1.0)
+    other = start()
     effects.wait_for("begin a", times=2)
     tasks.gate("a").touch()
     task = wait_until_finished(task)

@@ -8,7 +8,7 @@ import sys
 from django.utils.log import AdminEmailHandler
 
 from django_tasks_retry.compat import framework_logger
-from django_tasks_retry.worker.failure_mails import MOST_REMEMBERED, FirstOfEachFailure, limit_mails
+from django_tasks_retry.worker.logs import MOST_REMEMBERED, FirstOfEachFailure, limit_mails
 
 
 def framework_record(path: str, error: Exception) -> logging.LogRecord:

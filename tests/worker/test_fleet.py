@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -14,28 +15,26 @@ from django.db import connections
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Lanes, Peer, Request
-from django_tasks_retry.taskqueue.consumer.lanes import LANES_A_PAGE
+from django_tasks_retry.taskqueue import ClaimMemory, EnqueueOptions, Peer
+from django_tasks_retry.taskqueue.claim.tuning import TUNING
 from django_tasks_retry.taskqueue.engines import engine_for
-from django_tasks_retry.taskqueue.producer.wakeup import Kind, WakeUp
+from django_tasks_retry.taskqueue.enqueue.notify import Kind, WakeUp
+from django_tasks_retry.worker.child.attempt import Attempt, start
 from django_tasks_retry.worker.child.child import Child as WorkerChild
-from django_tasks_retry.worker.child.intake import Intake
+from django_tasks_retry.worker.child.claimer import Intake
 from django_tasks_retry.worker.options import WorkerOptions
-from django_tasks_retry.worker.shared.channel import Channel, channel_pair
 from django_tasks_retry.worker.shared.database import DatabaseCaller
 from django_tasks_retry.worker.shared.inflight import InFlightTable, Room
-from django_tasks_retry.worker.shared.messages import ClaimNow
-from django_tasks_retry.worker.supervisor import maintenance
+from django_tasks_retry.worker.shared.messages import Channel, ClaimNow, channel_pair
 from django_tasks_retry.worker.supervisor.child_process import ChildProcess
-from django_tasks_retry.worker.supervisor.maintenance import Maintenance
+from django_tasks_retry.worker.supervisor.dispatch import BACKUP_SECONDS, Dispatcher, Ring, wake_children
+from django_tasks_retry.worker.supervisor.maintenance import archive, prune
+from django_tasks_retry.worker.supervisor.maintenance.maintenance import Maintenance
 from django_tasks_retry.worker.supervisor.pool import ChildPool
 from django_tasks_retry.worker.supervisor.supervisor import Supervisor
-from django_tasks_retry.worker.supervisor.wakeup.arrivals import STAND_IN_SECONDS, Arrivals
-from django_tasks_retry.worker.supervisor.wakeup.children import wake
-from django_tasks_retry.worker.supervisor.wakeup.peers import Peers
 from tests import tasks
-from tests.races.test_crowd import taken
-from tests.steps import begin, enqueue, now_of
+from tests.races.test_contention import taken
+from tests.steps import begin, enqueue, now_of, stopped
 from tests.worker.tasks import canary, tell_task
 
 OPEN: list[Channel] = []
@@ -54,8 +53,8 @@ def peer(name: str, **facts: Any) -> Peer:
     return Peer(**{"id": name, "stop_asked_at": None, **known, **facts})
 
 
-def fleet(*members: Peer) -> list[Peers]:
-    views = [Peers(member.id) for member in members]
+def fleet(*members: Peer) -> list[Ring]:
+    views = [Ring(member.id) for member in members]
     for view in views:
         view.learn(members)
     return views
@@ -88,11 +87,13 @@ def told_by(children: list[Child]) -> list[int]:
     return [child.told for child in children]
 
 
-def arrivals(children: list[Child], using: str = "default", **options: Any) -> Arrivals:
+def dispatcher(children: list[Child], using: str = "default", **options: Any) -> Dispatcher:
     chosen = WorkerOptions(**options)
     pool = ChildPool("me", chosen, lambda: None)
     pool.children = [child.process for child in children]
-    return Arrivals("me", chosen, DatabaseCaller(using, 60.0), pool)
+    found = Dispatcher("me", chosen, DatabaseCaller(using, 60.0), pool)
+    found.memory = ClaimMemory(chosen.queues, chosen.exclude, clock=stopped)  # no refresh is slow, and none rests
+    return found
 
 
 # Which workers
@@ -126,13 +127,13 @@ def test_a_worker_that_would_not_answer_is_not_counted_on(facts):
 
 
 def test_a_worker_that_knows_of_no_others_answers_every_message():
-    assert Peers("me").rank("default", 7) == 0
+    assert Ring("me").rank("default", 7) == 0
 
 
 def test_the_worker_that_started_first_prunes():
     views = fleet(peer("b"), peer("a", started_at=NOON + timedelta(seconds=1)))
     assert [view.is_first for view in views] == [True, False]
-    assert not Peers("new").is_first
+    assert not Ring("new").is_first
 
 
 # Which children
@@ -141,21 +142,21 @@ def test_the_worker_that_started_first_prunes():
 @pytest.mark.fault("F350")
 def test_a_lone_arrival_wakes_one_child():
     children = [Child(str(number)) for number in range(16)]
-    arrivals(children).hear([WakeUp(Kind.WORK, "default", 1)])
+    dispatcher(children).receive([WakeUp(Kind.WORK, "default", 1)])
     assert sum(told_by(children)) == 1
 
 
 @pytest.mark.fault("F350")
 def test_the_second_worker_that_is_asked_only_looks_a_moment_later():
     children = [Child("1")]
-    one = arrivals(children)
-    one.polling.rest()
+    one = dispatcher(children)
+    one.polling.reset()
     one.learn([peer(name) for name in ("me", "b", "c", "d")], listening=True)
-    sender = next(number for number in range(100) if one.peers.rank("default", number) == 1)
-    one.hear([WakeUp(Kind.WORK, "default", sender)])
+    sender = next(number for number in range(100) if one.ring.rank("default", number) == 1)
+    one.receive([WakeUp(Kind.WORK, "default", sender)])
     assert told_by(children) == [0]
-    assert one.polling.next <= monotonic() + STAND_IN_SECONDS
-    one.hear([WakeUp(Kind.MORE, "4:default", sender)])
+    assert one.polling.next <= monotonic() + BACKUP_SECONDS
+    one.receive([WakeUp(Kind.MORE, "4:default", sender)])
     assert told_by(children) == [1]
 
 
@@ -163,31 +164,31 @@ def test_what_the_first_worker_left_is_found_by_the_second(committed):
     """Also where its own children claim meanwhile, and would be left to look for themselves."""
     enqueue(tasks.noop)
     children = [Child("1")]
-    one = arrivals(children, committed)
+    one = dispatcher(children, committed)
     one.claims = -1
-    one.stand_in()
-    one.polling.hurry()
+    one.check_soon()
+    one.polling.soon()
     one.poll()
     assert told_by(children) == [1]
 
 
 def test_an_arrival_for_others_wakes_nobody():
     children = [Child("1")]
-    one = arrivals(children, queues=("emails",))
-    one.hear([WakeUp(Kind.WORK, "default", 1), WakeUp(Kind.CANCELLED, "x", 1), WakeUp(Kind.MORE, "nonsense", 1)])
+    one = dispatcher(children, queues=("emails",))
+    one.receive([WakeUp(Kind.WORK, "default", 1), WakeUp(Kind.CANCELLED, "x", 1), WakeUp(Kind.MORE, "nonsense", 1)])
     assert told_by(children) == [0]
 
 
 def test_the_least_busy_child_with_room_is_woken():
     children = [Child("1", load=2), Child("2", load=1), Child("3", Room.FUNCTIONS)]
-    assert wake([child.process for child in children], 1)
+    assert wake_children([child.process for child in children], 1)
     assert told_by(children) == [0, 1, 0]
 
 
 def test_a_child_that_took_all_it_could_has_two_others_woken():
     children = [Child(str(number)) for number in range(4)]
-    one = arrivals(children)
-    one.hear([WakeUp(Kind.WORK, "default", 1)])
+    one = dispatcher(children)
+    one.receive([WakeUp(Kind.WORK, "default", 1)])
     first = told_by(children)
     one.note_more()
     then = told_by(children)
@@ -197,16 +198,16 @@ def test_a_child_that_took_all_it_could_has_two_others_woken():
 
 def test_where_no_child_has_room_each_claims_once_it_has():
     children = [Child(str(number), Room.NONE) for number in range(3)]
-    assert not wake([child.process for child in children], 1)
+    assert not wake_children([child.process for child in children], 1)
     assert told_by(children) == [1, 1, 1]
 
 
 def test_work_that_is_found_again_wakes_another_child(database):
     enqueue()
     children = [Child(str(number)) for number in range(3)]
-    one = arrivals(children, database)
+    one = dispatcher(children, database)
     for _ in range(3):
-        one.polling.hurry()
+        one.polling.soon()
         one.poll()
     assert told_by(children) == [1, 1, 1]
 
@@ -214,9 +215,9 @@ def test_work_that_is_found_again_wakes_another_child(database):
 def test_while_children_claim_the_supervisor_looks_every_other_time(database):
     enqueue()
     children = [Child("1", load=1), Child("2")]
-    one, woken = arrivals(children, database), []
+    one, woken = dispatcher(children, database), []
     for _ in range(4):
-        one.polling.hurry()
+        one.polling.soon()
         one.poll()
         woken.append(sum(told_by(children)))
         children[0].process.inflight.claim(lease_like(), 1.0)
@@ -227,14 +228,14 @@ def test_while_children_claim_the_supervisor_looks_every_other_time(database):
 def test_a_worker_without_room_hands_the_message_on_to_more(committed):
     if committed != "postgresql":
         pytest.skip("SQLite workers poll")
-    one = arrivals([Child("1", Room.NONE)], committed)
+    one = dispatcher([Child("1", Room.NONE)], committed)
     one.learn([peer(name) for name in ("me", "b", "c", "d")], listening=True)
     heard: list[str] = []
-    sender = next(number for number in range(100) if one.peers.rank("default", number) == 0)
+    sender = next(number for number in range(100) if one.ring.rank("default", number) == 0)
     with listening(committed) as connection:
-        one.hear([WakeUp(Kind.WORK, "default", sender)])
-        heard += [note.payload for note in connection.notifies(timeout=5, stop_after=1)]
-        one.hear([WakeUp(Kind.WORK, "default", sender)])  # at once again: not passed on
+        one.receive([WakeUp(Kind.WORK, "default", sender)])
+        heard += [note.payload for note in connection.notifies(timeout=60, stop_after=1)]
+        one.receive([WakeUp(Kind.WORK, "default", sender)])  # at once again: not passed on
         heard += [note.payload for note in connection.notifies(timeout=0.05)]
     assert heard == ["more:4:default"]
 
@@ -256,11 +257,11 @@ def test_only_the_elected_worker_prunes(database, travel):
     taskqueue.complete_task(lease)
     travel(400 * 86_400)
     one = Maintenance("me", "default", DatabaseCaller(database, 60.0), None, lambda ids: None)
-    one.share_with(2, is_pruner=False)
-    one.prune_pages()
+    one.share_with(2, is_elected=False)
+    one.tick()
     assert Task.objects.count() == 1
-    one.share_with(2, is_pruner=True)
-    one.prune_pages()
+    one.share_with(2, is_elected=True)
+    one.tick()
     assert Task.objects.count() == 0
     assert not one.is_pruning, "one turn takes as many pages as it has time for"
 
@@ -268,32 +269,44 @@ def test_only_the_elected_worker_prunes(database, travel):
 def test_what_takes_long_to_move_to_history_is_looked_for_less_often(database, monkeypatch):
     """Millions of waiting tasks, each of which is looked at."""
     clock = [1000.0]
-    monkeypatch.setattr(maintenance, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(prune, "monotonic", lambda: clock[0])
 
     def pages(backend: str) -> Iterator[int]:
         for moved in [0] * 30 + [5000] * 10:
             clock[0] += 1.0
             yield moved
 
-    monkeypatch.setattr(maintenance, "keep_up", pages)
+    monkeypatch.setattr(archive, "maintain_partitions", pages)
     one = Maintenance("me", "default", DatabaseCaller(database, 60.0), None, lambda ids: None)
-    one.share_with(1, is_pruner=True)
-    one.archive_pages()
+    one.share_with(1, is_elected=True)
+    one.tick()
     while one.is_pruning:
-        one.archive_pages()
-    assert one.archiving.seconds == 20 * 30.0
+        one.archive.interval.soon()  # a pass that takes longer than its interval does not begin again
+        one.tick()
+    assert one.archive.interval.seconds == 20 * 30.0
 
 
-def test_a_duty_that_fails_keeps_the_queue_from_no_other(database, monkeypatch):
+def test_a_service_that_fails_keeps_the_queue_from_no_other(database):
     def break_down() -> int:
         raise ValueError("nobody thought of this")
 
     one = Maintenance("me", "default", DatabaseCaller(database, 60.0), None, lambda ids: None)
     done: list[str] = []
-    monkeypatch.setattr(one, "duties", (break_down, lambda: done.append("later") or 1))
+    runs = (break_down, lambda: done.append("later") or 1)
+    one.services = [SimpleNamespace(is_due=lambda: True, run=run) for run in runs]
     with pytest.raises(ValueError, match="nobody thought"):
         one.tick()
     assert done == ["later"]
+
+
+def test_a_child_forgets_the_attempts_that_it_started(database):
+    """Each holds the arguments and the result of its task."""
+    _, lease = begin()
+    inflight = InFlightTable(1)
+    attempt = Attempt(lease, 0.0, inflight.claim(lease, 0.0))
+    held = sys.getrefcount(attempt)
+    start(attempt, inflight)
+    assert sys.getrefcount(attempt) == held
 
 
 # Places in line
@@ -328,20 +341,20 @@ def test_a_task_that_snoozes_goes_behind_those_that_wait(database):
 @pytest.fixture
 def tenants(settings) -> list[str]:
     """More queues than fit on a page."""
-    queues = [f"tenant-{number:04}" for number in range(LANES_A_PAGE + 40)]
+    queues = [f"tenant-{number:04}" for number in range(TUNING.ranges_a_page + 40)]
     settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": []}}
     return queues
 
 
 def fill(queues: list[str]) -> None:
-    taskqueue.enqueue_many([Request(tasks.noop, queue=queue) for queue in queues])
+    taskqueue.enqueue_many([EnqueueOptions(tasks.noop, queue=queue) for queue in queues])
 
 
 @pytest.mark.fault("F353")
 def test_more_queues_than_fit_on_a_page_are_all_served(database, tenants):
     fill(tenants)
-    lanes, served = Lanes(), set()
-    while leases := taskqueue.claim("w", limit=100, lanes=lanes):
+    memory, served = ClaimMemory(clock=stopped), set()
+    while leases := taskqueue.claim("w", limit=100, memory=memory):
         served |= {lease.queue for lease in leases}
     assert served == set(tenants)
 
@@ -349,10 +362,10 @@ def test_more_queues_than_fit_on_a_page_are_all_served(database, tenants):
 @pytest.mark.fault("F353")
 def test_one_queue_is_found_among_more_than_fit_on_a_page(database, tenants):
     fill(tenants)
-    lanes = Lanes([tenants[-10]])
+    memory = ClaimMemory([tenants[-10]], clock=stopped)
     for _ in range(2):
-        [lease] = taskqueue.claim("w", limit=5, lanes=lanes)
-        assert taskqueue.claim("w", limit=5, lanes=lanes) == []
+        [lease] = taskqueue.claim("w", limit=5, memory=memory)
+        assert taskqueue.claim("w", limit=5, memory=memory) == []
         taskqueue.release_task(lease, "again")
 
 
@@ -396,7 +409,7 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, using: str) -> None:
         self.statements: list[str] = []
         engine = type(engine_for(using))
-        for verb in ("due_lanes", "claim"):
+        for verb in ("due_ranges", "claim"):
             monkeypatch.setattr(engine, verb, self.noted(verb, getattr(engine, verb)))
 
     def noted(self, verb: str, act: Any) -> Any:
@@ -415,7 +428,7 @@ def test_a_woken_child_looks_once_for_functions_and_coroutines(committed, monkey
     one, asked = intake(committed), Asked(monkeypatch, committed)
     one.claim_now()
     one.claim(lambda *_: None)
-    assert asked.statements == ["due_lanes"]
+    assert asked.statements == ["due_ranges"]
     assert not one.coroutines.claim_now
 
 
@@ -444,9 +457,9 @@ def test_a_wake_up_after_the_look_of_functions_makes_coroutines_look_again(commi
     one = intake(committed)
     one.claim(lambda *_: None)
     asked = Asked(monkeypatch, committed)
-    one.coroutines.hurry()
+    one.coroutines.wake()
     one.claim(lambda *_: None)
-    assert "due_lanes" in asked.statements
+    assert "due_ranges" in asked.statements
 
 
 # An outage of the database
@@ -456,10 +469,10 @@ def test_children_are_told_of_an_outage_once_it_is_more_than_one_failure():
     child, caller = Child("1"), DatabaseCaller("default", 5.0)
     child.end.socket.setblocking(False)
     pool = SimpleNamespace(children=[child.process])
-    supervisor: Any = SimpleNamespace(database=caller, pool=pool, has_told_outage=False)
+    supervisor: Any = SimpleNamespace(database=caller, pool=pool, has_sent_outage=False)
     told = []
     for caller.failures in (0, 1, 2, 3, 0, 2):
-        Supervisor.tell_outage(supervisor)
+        Supervisor.send_outage(supervisor)
         told.append(len(list(child.end.receive_all())))
     assert told == [0, 0, 1, 0, 0, 1]
 

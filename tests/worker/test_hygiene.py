@@ -22,6 +22,7 @@ ON_POSTGRESQL = {"settings": (tasks.leave_settings, "SUCCESS")}
 
 
 @pytest.mark.fault("F39")
+@pytest.mark.no_pooler("a pooler in transaction mode gives the settings of one session to the next")
 def test_the_next_task_finds_a_fresh_connection(start, effects, committed):
     postgresql = connections[committed].vendor == "postgresql"
     start("--threads", "1")

@@ -11,7 +11,7 @@ import pytest
 
 from django_tasks_retry import registry, taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.consumer import suspects
+from django_tasks_retry.taskqueue.claim import claim
 from django_tasks_retry.worker.options import WorkerOptions
 from django_tasks_retry.worker.shared.database import DatabaseCaller
 from django_tasks_retry.worker.supervisor.isolation import Isolation
@@ -24,7 +24,7 @@ from .harness import event_of, story, wait_for, wait_until_finished
 def test_a_task_that_kills_its_process_and_then_one_of_its_own_fails_with_what_is_known(start, effects):
     poison = Task.objects.enqueue(tasks.poison, max_attempts=10)
     canary = Task.objects.enqueue(tasks.canary, max_attempts=10)
-    assert start("--drain").exit_code() == 0
+    assert start("--drain", "--threads", "1").exit_code() == 0
     poison, canary = Task.objects.get(pk=poison.pk), Task.objects.get(pk=canary.pk)
     assert (poison.status, poison.attempts, poison.last_error["code"]) == ("FAILED", 3, "CRASHED")
     assert story(poison) == ["running", "lease_lost"] * 2 + ["running", "failed"]
@@ -88,7 +88,7 @@ def isolation(committed: str, pool: Pool) -> Isolation:
     return Isolation(WorkerOptions(), DatabaseCaller(committed, 60.0), pool)  # type: ignore[arg-type]
 
 
-def suspect(function: Any = tasks.canary, count: int = 1) -> list[Task]:
+def make_poison(function: Any = tasks.canary, count: int = 1) -> list[Task]:
     made = [Task.objects.enqueue(function, max_attempts=10) for _ in range(count)]
     for _ in range(2):
         assert len(taskqueue.claim("boss/1", limit=count)) == count
@@ -101,8 +101,8 @@ def look(isolation: Isolation) -> Any:
     return isolation.tick()
 
 
-def test_supervisors_do_not_all_start_a_process_for_the_same_suspect(isolation, pool):
-    suspect(count=20)
+def test_supervisors_do_not_all_start_a_process_for_the_same_task(isolation, pool):
+    make_poison(count=20)
     for _ in range(20):
         assert look(isolation)
         pool.end_child(claimed=True)
@@ -111,11 +111,11 @@ def test_supervisors_do_not_all_start_a_process_for_the_same_suspect(isolation, 
 
 def test_as_many_as_there_are_places_each_once_and_the_next_at_once(isolation, pool):
     pool.places = 3
-    suspects = suspect(count=4)
+    poison_tasks = make_poison(count=4)
     assert [bool(look(isolation)) for _ in range(4)] == [True, True, True, False]
     assert len({task.pk for task in pool.started}) == 3
-    suspected = {task.pk for task in suspects}
-    assert {task.pk for task in pool.started} < suspected
+    poisoned = {task.pk for task in poison_tasks}
+    assert {task.pk for task in pool.started} < poisoned
     pool.end_child(claimed=True)
     assert isolation.tick()
 
@@ -126,14 +126,14 @@ def test_a_few_of_many_processes_run_one_task_alone(processes, alone):
 
 
 @pytest.mark.fault("F296")
-def test_a_suspect_that_cannot_be_claimed_makes_no_storm_of_processes_and_holds_up_no_other(isolation, pool):
+def test_a_poison_task_that_cannot_be_claimed_makes_no_storm_of_processes_and_holds_up_no_other(isolation, pool):
     """Its queue is paused, say, and there are many of its kind."""
-    suspect(tasks.canary, count=5)
+    make_poison(tasks.canary, count=5)
     assert look(isolation)
     pool.end_child(claimed=False)
     assert isolation.tick() is None, "at once"
     assert look(isolation) is None, "set aside for a while"
-    [other] = suspect(tasks.await_once)
+    [other] = make_poison(tasks.await_once)
     assert look(isolation)
     assert pool.started[-1].pk == other.pk
     pool.end_child(claimed=True)
@@ -142,10 +142,10 @@ def test_a_suspect_that_cannot_be_claimed_makes_no_storm_of_processes_and_holds_
 
 
 @pytest.mark.fault("F296")
-def test_suspects_that_nobody_here_can_run_hide_none_behind_them(isolation, pool, monkeypatch):
-    monkeypatch.setattr(suspects, "PAGE", 2)
-    find, unknown = registry.find, suspect(tasks.canary, count=4)[0].func_path
-    [known] = suspect(tasks.await_once)
+def test_poison_tasks_that_nobody_here_can_run_hide_none_behind_them(isolation, pool, monkeypatch):
+    monkeypatch.setattr(claim, "POISON_PAGE", 2)
+    find, unknown = registry.find, make_poison(tasks.canary, count=4)[0].func_path
+    [known] = make_poison(tasks.await_once)
     monkeypatch.setattr(registry, "find", lambda path: None if path == unknown else find(path))
     looks = [look(isolation) for _ in range(3)]
     assert [bool(child) for child in looks] == [False, False, True]

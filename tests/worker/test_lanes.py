@@ -16,7 +16,7 @@ def test_a_limit_holds_over_all_processes_and_threads_and_others_go_on(start, ef
         + [{"func": tasks.canary, "lane": f"tenant-{n % 5}"} for n in range(20)]
         + [{"func": tasks.canary} for _ in range(20)]
     )
-    start("--processes", "2", "--threads", "4", lanes={"stripe": {"running": 2}})
+    start("--processes", "2", "--threads", "4", lanes={"stripe": {"concurrency": 2}})
     for row in rows:
         wait_until_finished(row)
     *_, audit = verify(committed, 60, limits=lambda lane: Allowed(2 if lane == "stripe" else None, None, 0))
@@ -26,7 +26,7 @@ def test_a_limit_holds_over_all_processes_and_threads_and_others_go_on(start, ef
 
 def test_a_worker_starts_the_next_when_the_window_opens_without_being_told(start, effects, committed):
     rows = Task.objects.enqueue_many([{"func": tasks.canary, "lane": "stripe"} for _ in range(4)])
-    start("--poll", "60s", lanes={"stripe": {"starts": 2, "per": 0.5}})
+    start("--poll", "60s", lanes={"stripe": {"rate": (2, 0.5)}})
     for row in rows:
         wait_until_finished(row)
     *_, audit = verify(committed, 60, limits=lambda lane: Allowed(None, 2, 0.5))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import subprocess
+from time import monotonic
 
 import pytest
 
+from django_tasks_retry.clock import host_time
 from django_tasks_retry.models import Task, TaskEvent
-from django_tasks_retry.taskqueue import claim
-from django_tasks_retry.worker.child import loop_executor
+from django_tasks_retry.taskqueue import claim, recover
+from django_tasks_retry.worker.child import executors
 from django_tasks_retry.worker.child.attempt import Attempt
 from django_tasks_retry.worker.child.child import Child
-from django_tasks_retry.worker.child.loop_executor import BLOCKED_SECONDS, LoopExecutor
-from django_tasks_retry.worker.child.prefetch import FIRST_REST, LONGEST_REST, Prefetch
-from django_tasks_retry.worker.shared.channel import channel_pair
+from django_tasks_retry.worker.child.claim_budget import FIRST_REST, LONGEST_REST, Prefetch
+from django_tasks_retry.worker.child.executors import BLOCKED_SECONDS, LoopExecutor
+from django_tasks_retry.worker.shared.database import DatabaseCaller
 from django_tasks_retry.worker.shared.inflight import InFlightTable, State
-from django_tasks_retry.worker.shared.stats import StatsSender
+from django_tasks_retry.worker.shared.messages import LeasesLost, channel_pair
+from django_tasks_retry.worker.shared.outcomes import Counts
+from django_tasks_retry.worker.supervisor.child_process import ChildProcess
 from django_tasks_retry.worker.supervisor.leases import RECORD_SECONDS, START_SECONDS, LeaseRenewal
 
 from . import tasks
@@ -132,7 +136,7 @@ def test_claiming_ahead_of_long_tasks_and_giving_back_is_bounded(start, effects)
 
 def test_what_was_given_back_ends_claiming_ahead_for_longer_and_longer():
     prefetch = Prefetch(slots=2)
-    prefetch.learn(0.001)
+    prefetch.learn(0.001, now=0.0)
     assert prefetch.ahead(0.0) == 100
     now, rests = 0.0, []
     for _ in range(7):
@@ -149,11 +153,8 @@ def test_an_outcome_that_the_database_refuses_is_renewed_no_more(database):
     [lease] = claim("worker/1")
     ours, theirs = channel_pair()
     child = object.__new__(Child)
-    child.inflight, child.stats, child.attempts = (
-        InFlightTable(1),
-        StatsSender(ours),
-        set(),
-    )
+    child.inflight, child.attempts = InFlightTable(1), set()
+    child.counts, child.stats_channel = Counts(), ours
     child.attempts.add(Attempt(lease, 0.0, child.inflight.claim(lease, 0.0)))
     child.note_recorded(list(child.attempts))
     assert (child.attempts, list(child.inflight.entries())) == (set(), [])
@@ -170,6 +171,7 @@ class TestRenewalIsEarned:
         self.place = self.table.claim(self.lease, now=1000.0)
         self.renewal = object.__new__(LeaseRenewal)
         self.renewal.options = type("Options", (), {"timeout_grace": 5.0})()
+        self.renewal.waiting_since = None
         return lambda: next(self.table.entries())
 
     def earns(self, entry, now):
@@ -194,6 +196,52 @@ class TestRenewalIsEarned:
         assert self.earns(entry_of(), 1002.0 + RECORD_SECONDS)
         assert not self.earns(entry_of(), 1002.1 + RECORD_SECONDS)
 
+    def test_an_attempt_that_nobody_can_record_is_kept_until_somebody_can(self, entry_of):
+        self.table.start(self.place, 1001.0, 1101.0)
+        self.table.end(self.place, 1002.0)
+        self.renewal.waiting_since = host_time()
+        assert self.earns(entry_of(), 1002.1 + RECORD_SECONDS)
+
+    def test_an_attempt_past_its_timeout_is_not_held(self, entry_of):
+        """It may be what keeps everybody from writing."""
+        self.table.start(self.place, monotonic(), monotonic())
+        assert self.renewal.holds(entry_of())
+        self.table.start(self.place, 1.0, monotonic() - 5.1)
+        assert not self.renewal.holds(entry_of())
+
+
+class TestAfterALongWrite:
+    """A renewal that waited in the server may be carried out after one that was asked later."""
+
+    @pytest.fixture
+    def child(self, database, travel):
+        Task.objects.enqueue(tasks.canary)
+        [lease] = claim("worker/1")
+        (ours, theirs), (our_stats, their_stats) = channel_pair(), channel_pair()
+        theirs.socket.settimeout(0)
+        self.received = theirs
+        child = ChildProcess(0, "worker/1", ours, our_stats, InFlightTable(1))
+        child.inflight.start(child.inflight.claim(lease, monotonic()), monotonic(), monotonic() + 600)
+        self.renewal = LeaseRenewal("worker", "default", DatabaseCaller(database, 60.0))
+        travel(61)
+        yield child
+        for end in (ours, theirs, our_stats, their_stats):
+            end.close()
+
+    def lost(self, child):
+        self.renewal.renew([child])
+        return any(isinstance(message, LeasesLost) for message in self.received.receive_all())
+
+    def test_an_expired_lease_is_lost_once_somebody_took_the_task(self, child):
+        self.renewal.settled_by = monotonic() + 60
+        assert not self.lost(child)
+        assert next(child.inflight.entries()).renewed
+        assert recover()
+        assert self.lost(child)
+
+    def test_an_expired_lease_is_lost_if_nobody_was_kept_from_writing(self, child):
+        assert self.lost(child)
+
 
 def test_a_sign_of_life_may_come_while_it_is_asked_for(monkeypatch):
     """The loop answers from its own thread, between any two steps of the one that asks."""
@@ -204,6 +252,6 @@ def test_a_sign_of_life_may_come_while_it_is_asked_for(monkeypatch):
         executor.asked_at = None
         return 2.0 + BLOCKED_SECONDS
 
-    monkeypatch.setattr(loop_executor, "monotonic", answered_meanwhile)
+    monkeypatch.setattr(executors, "monotonic", answered_meanwhile)
     assert executor.is_blocked
     assert not executor.is_blocked

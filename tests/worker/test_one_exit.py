@@ -12,8 +12,7 @@ from django.db.models import Sum
 
 from django_tasks_retry.models import Task, TaskStat, TaskTotal
 from django_tasks_retry.taskqueue import Completed, Failed, finish
-from django_tasks_retry.worker.shared.outcomes import OutcomeRecorder, Recorded
-from django_tasks_retry.worker.shared.stats import Counts, columns_of
+from django_tasks_retry.worker.shared.outcomes import AttemptResult, Counts, OutcomePublisher
 from tests.steps import claim_one, enqueue_unchecked, now_of
 
 from . import tasks
@@ -95,13 +94,13 @@ def test_a_report_that_comes_too_late_is_not_counted_beside_the_one_that_ended_t
     task = enqueue_unchecked(tasks.canary)
     lease = claim_one("worker")
     counts = Counts()
-    recorder = OutcomeRecorder(counts, lambda finished: None)
+    publisher = OutcomePublisher(counts.add, lambda result: None)
     with caplog.at_level(logging.INFO, "django_tasks_retry.attempts"):
         for report in (Failed(lease, ValueError("stuck")), Completed(lease, None)):
             [receipt] = finish([report])
-            recorder.recorded(Recorded(receipt), None)
-    [tally] = counts.tallies.values()
-    assert columns_of(tally.words) == {"retried": 1}
+            publisher.publish(AttemptResult(receipt))
+    [stat] = counts.take()
+    assert (stat.attempts, stat.retried, stat.dropped) == (1, 1, 1)
     assert [line.facts["event"] for line in caplog.records] == ["retry", "dropped"]
     assert now_of(task).status == "PENDING"
 

@@ -71,16 +71,16 @@ def test_what_a_task_leaves_in_its_session_ends_with_it_seen_by_django_or_not(st
 
 
 @pytest.mark.fault("F123")
-def test_a_child_sends_its_own_signals_and_runs_its_own_exit_hooks(start, effects):
+def test_a_child_calls_its_middleware_and_runs_its_own_exit_hooks(start, effects):
     Task.objects.enqueue(tasks.canary)
-    assert start("--drain", variables={"TELL_PROCESSES": "1"}).exit_code() == 0
+    assert start("--drain", middleware=["tests.worker.marking.Ending"]).exit_code() == 0
     assert effects.lines() == ["child started", "canary", "child ending", "ran at exit"]
 
 
 @pytest.mark.fault("F92")
 def test_hooks_that_do_not_end_hold_a_child_up_for_a_few_seconds_only(start, effects):
     Task.objects.enqueue(tasks.canary)
-    worker = start("--drain", variables={"HANG_AT_EXIT": "1"})
+    worker = start("--drain", middleware=["tests.worker.marking.HangingAtExit"])
     assert worker.exit_code() == 0
     assert "its exit hooks took longer than 5 s and were left behind" in worker.output
     assert effects.count("canary") == 1
@@ -88,7 +88,6 @@ def test_hooks_that_do_not_end_hold_a_child_up_for_a_few_seconds_only(start, eff
 
 @pytest.mark.fault("F92")
 def test_each_final_failure_reaches_sentry_once_and_before_the_process_ends(start, effects):
-    pytest.importorskip("sentry_sdk")
     Task.objects.enqueue_many([tasks.system_exit, tasks.canary, tasks.fail_twice])
     assert start("--drain", variables={"WORKER_SENTRY": "1"}).exit_code() == 0
     told = [line for line in effects.lines() if line.startswith("sentry")]
@@ -107,7 +106,10 @@ def test_what_a_task_says_to_its_connection_is_not_said_to_the_next(start, effec
 
 
 @pytest.mark.fault("F94")
-def test_threads_of_the_import_are_made_anew_in_each_child_by_its_signal(start, effects):
+def test_threads_of_the_import_are_made_anew_in_each_child_by_middleware(start, effects):
     task = Task.objects.enqueue(tasks.use_workshop, [7])
-    assert start("--drain", variables={"POOL_AT_IMPORT": "1"}).exit_code() == 0
+    assert (
+        start("--drain", middleware=["tests.worker.marking.NewWorkshop"], variables={"POOL_AT_IMPORT": "1"}).exit_code()
+        == 0
+    )
     assert wait_until_finished(task).outcome.result == 49

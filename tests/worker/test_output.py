@@ -75,13 +75,13 @@ def test_the_projects_own_handlers_get_the_lines_and_admins_one_mail_for_each_fa
     Task.objects.enqueue_many([tasks.canary, *[tasks.system_exit] * 3])
     worker = start("--drain", "--threads", "1", variables={"WORKER_LOG_FOLDER": str(tmp_path)})
     assert worker.exit_code() == 0
-    log = (tmp_path / "log").read_text()
+    log = (tmp_path / "log").read_text(encoding="utf-8")
     assert len(re.findall(r"^INFO django_tasks_retry\.attempts done      canary", log, re.MULTILINE)) == 1
     assert len(re.findall(r"^ERROR django_tasks_retry\.attempts failed    system_exit", log, re.MULTILINE)) == 3
     assert (log.count("    Traceback (most recent call last):"), log.count("Task id=")) == (3, 0)
     assert worker.output == ""
     [mails] = (tmp_path / "mails").iterdir()
-    assert mails.read_text().count("\nTo: admin@example.com") == 1
+    assert mails.read_text(encoding="utf-8").count("\nTo: admin@example.com") == 1
 
 
 def handler(*filters, level=logging.NOTSET):
@@ -168,5 +168,5 @@ def test_a_heartbeat_from_the_future_is_no_sign_of_life(start, effects, tmp_path
 
 
 def alive(*arguments: str) -> int:
-    command = [sys.executable, "-m", "django_tasks_retry.alive", *arguments]
+    command = [sys.executable, "-m", "django_tasks_retry.healthcheck", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode

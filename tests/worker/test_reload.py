@@ -51,7 +51,7 @@ def rewrite_until(file: Path, text: str, fact) -> None:
 
     def rewritten() -> bool:
         later = file.stat().st_mtime + 1
-        file.write_text(text)
+        file.write_text(text, encoding="utf-8")
         os.utime(file, (later, later))
         return fact()
 

@@ -10,10 +10,10 @@ import pytest
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import claim
 from django_tasks_retry.worker.options import WorkerOptions
-from django_tasks_retry.worker.shared.channel import channel_pair
 from django_tasks_retry.worker.shared.inflight import InFlightTable
-from django_tasks_retry.worker.supervisor.child_process import ChildProcess
-from django_tasks_retry.worker.supervisor.pool import ChildPool, Ended
+from django_tasks_retry.worker.shared.messages import Leaving, Stop, StopReason, channel_pair, decode, encode
+from django_tasks_retry.worker.supervisor.child_process import ChildProcess, Exit
+from django_tasks_retry.worker.supervisor.pool import ChildPool
 
 from . import tasks
 from .harness import wait_for, wait_until_finished
@@ -26,7 +26,7 @@ def pool() -> ChildPool:
 
 def crash(pool: ChildPool, inflight: InFlightTable) -> None:
     ours, theirs = channel_pair()
-    pool.record_exit(ChildProcess(0, "supervisor/1", ours, ours, inflight), Ended(signal.SIGKILL, peak_memory=0))
+    pool.record_exit(ChildProcess(0, "supervisor/1", ours, ours, inflight), Exit(signal.SIGKILL, peak_memory=0))
     for end in (ours, theirs):
         end.close()
 
@@ -64,10 +64,10 @@ def test_where_connections_are_bounded_a_child_ends_before_the_next_one_starts(m
         f"{ChildPool.__module__}.start_child", lambda name, *_, **__: ChildProcess(1, name, *ends[:2], table)
     )
     [leaving] = pool.fill()
-    leaving.stop_reason = "it took too much memory"
+    leaving.stop_reason = StopReason.MEMORY
     pool.fill()
     assert len(pool.children) == expected
-    pool.reap({leaving.pid: Ended(0, peak_memory=0)})
+    pool.reap({leaving.pid: Exit(0, peak_memory=0)})
     pool.fill()
     assert len(pool.working) == 1
     for end in ends:
@@ -87,3 +87,10 @@ def test_a_long_task_after_a_crash_does_not_keep_the_other_slots_empty(start, ef
         tasks.gate(name).touch()
     for task in long:
         assert wait_until_finished(task).status == "SUCCESS"
+
+
+@pytest.mark.parametrize("reason", StopReason)
+@pytest.mark.parametrize("message", [Stop, Leaving])
+def test_both_processes_know_a_reason_to_stop_as_the_same_value(message, reason):
+    received = decode(encode(message(reason)))
+    assert received.reason is reason

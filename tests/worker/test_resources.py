@@ -34,11 +34,20 @@ def test_f02_memory_that_the_kernel_refuses_is_a_failed_attempt(start, effects):
     assert wait_until_finished(Task.objects.enqueue(tasks.say_pid)).outcome.result == child
 
 
+@pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="only Linux has this score")
+def test_f02_the_kernel_chooses_a_child_before_its_supervisor(start):
+    worker = start()
+    wait_until_finished(Task.objects.enqueue(tasks.canary))
+    [child] = worker.children()
+    scores = [int(Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in (worker.process.pid, child)]
+    assert scores[1] == min(1000, scores[0] + 300)
+
+
 @pytest.fixture
 def small_group() -> Iterator[Path]:
     with little_memory(megabytes=200) as group:
         if group is None:
-            pytest.skip("needs to make a control group, which only root may")
+            pytest.skip("only root may make a control group")
         yield group
 
 

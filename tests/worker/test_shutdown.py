@@ -24,6 +24,17 @@ def test_an_idle_worker_stops_at_the_first_signal(start, effects, number):
     assert worker.row.stopped_at is not None
 
 
+def test_a_worker_under_nohup_ignores_sighup_and_no_other_signal(start, effects):
+    ignored = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+    worker = start(popen={"preexec_fn": lambda: [signal.signal(number, signal.SIG_IGN) for number in ignored]})
+    worker.wait_until_up()
+    worker.signal(signal.SIGHUP)
+    worker.signal(signal.SIGINT)
+    assert worker.exit_code() == 0
+    assert "SIGINT: stopping" in worker.output
+    assert "SIGHUP" not in worker.output
+
+
 @pytest.mark.fault("F11")
 def test_a_running_task_finishes_before_the_worker_stops(start, effects):
     sync, coroutine = Task.objects.enqueue(tasks.wait_at, ["a"]), Task.objects.enqueue(tasks.await_at, ["b"])

@@ -71,10 +71,10 @@ def test_a_coroutine_that_stops_the_event_loop_stops_it_for_nobody(start, effect
 
 def test_leases_are_renewed_while_tasks_outlast_them_even_without_the_interpreter(start, effects):
     patient = [Task.objects.enqueue(tasks.wait_at, ["a"]), Task.objects.enqueue(tasks.await_at, ["b"])]
-    start(lease=1.0)
+    start(lease=3.0)
     effects.wait_for("begin a")
     effects.wait_for("begin b")
-    hog = wait_until_finished(Task.objects.enqueue(tasks.hold_on, [2.5]))
+    hog = wait_until_finished(Task.objects.enqueue(tasks.hold_on, [4.0]))
     tasks.gate("a").touch()
     tasks.gate("b").touch()
     for task in (hog, *patient):

@@ -15,7 +15,7 @@ from tests.proxy import Cut
 
 from . import tasks
 from .conftest import Start
-from .harness import story, wait_for, wait_until_finished
+from .harness import DEADLINE, story, wait_for, wait_until_finished
 
 
 @pytest.fixture
@@ -198,11 +198,11 @@ def test_a_network_that_is_slow_from_the_start_is_worked_over(start_behind, prox
 STATEMENTS = {
     "lanes": b"-- Lanes",
     "claim": b"-- Claim",
-    "finish": b"-- Finish",
+    "complete": b"-- Complete",
 }
 STATEMENTS_MEANWHILE = {
-    "duties": b"-- Duties",
-    "renewal": b"-- Renew all",
+    "maintenance": b"-- Pending maintenance",
+    "renewal": b"-- Renew workers",
 }
 ALL = os.environ.get("FAULTS") == "all"
 if ALL:
@@ -220,7 +220,7 @@ def test_each_statement_may_lose_its_request_or_its_reply(start_behind, server, 
                 tasks.gate(word).touch()
             cut = proxy.arm(Cut(text, reply=reply))
             task = Task.objects.enqueue(tasks.wait_at, [word])
-            assert cut.done.wait(20), word
+            assert cut.done.wait(DEADLINE), word
             tasks.gate(word).touch()
             task = wait_until_finished(task)
             assert (word, task.status, task.attempts - task.refunds) == (word, "SUCCESS", 1)
@@ -238,7 +238,7 @@ def test_an_atomic_task_whose_commit_is_cut_writes_once(start_behind, server, pr
     effects.wait_for("wrote once")
     cut = proxy.arm(Cut(b"COMMIT", reply=reply))
     tasks.gate("gate").touch()
-    assert cut.done.wait(20)
+    assert cut.done.wait(DEADLINE)
     task = wait_until_finished(task)
     assert (task.status, task.attempts) == ("SUCCESS", 1 if reply else 2)
     assert finished_once(task)
@@ -258,7 +258,7 @@ def test_cut_at_any_statement_nothing_is_lost_or_finished_twice(start_behind, se
     for nth in points():
         cut = proxy.arm(Cut(nth=nth, reply=reply))
         enqueued = Task.objects.enqueue_many([(tasks.canary, [f"{nth}"]), tasks.await_once])
-        assert cut.done.wait(20), nth
+        assert cut.done.wait(DEADLINE), nth
         for task in enqueued:
             assert wait_until_finished(task).status == "SUCCESS", (nth, story(task))
             assert finished_once(task), nth

@@ -11,7 +11,7 @@ from django_tasks_retry.errors import InvalidCall
 from django_tasks_retry.models import Step, Task, TaskEvent
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue import Sweep
-from django_tasks_retry.taskqueue.workflows.results import Results
+from django_tasks_retry.taskqueue.workflows.context import Results
 from django_tasks_retry.taskqueue.workflows.wake import make_due, wake
 from django_tasks_retry.testing.inline import hooks_run_after
 from tests.steps import claim_one, kinds, now_of
@@ -104,7 +104,7 @@ def test_a_retry_of_a_failed_member_lets_the_whole_go_on(harness, monkeypatch):
 
 
 def test_results_are_read_a_page_at_a_time_and_once_more(harness, monkeypatch):
-    monkeypatch.setattr("django_tasks_retry.taskqueue.workflows.results.PAGE", 2)
+    monkeypatch.setattr("django_tasks_retry.taskqueue.workflows.context.PAGE", 2)
     task = Task.objects.enqueue(tasks.fan_out, [[5, 4, 3, 2, 1]])
     harness.run_due()
     results = Results(members()[0].batch, harness.using)

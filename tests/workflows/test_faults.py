@@ -15,10 +15,11 @@ from django.contrib.auth.models import Group
 from django.db import DatabaseError, OperationalError, connections
 
 from django_tasks_retry import signal, taskqueue
+from django_tasks_retry.errors import LeaseLost
 from django_tasks_retry.models import Signal, Step, Task
 from django_tasks_retry.taskqueue import Sweep
 from django_tasks_retry.taskqueue.operator.prune import delete_tasks
-from django_tasks_retry.taskqueue.workflows.memory import Kind, Memory
+from django_tasks_retry.taskqueue.workflows.steps import Kind, StepStore
 from django_tasks_retry.testing import Tasks
 from django_tasks_retry.testing.crash import Killed
 from tests.model.invariants import violations
@@ -115,9 +116,9 @@ def test_a_worker_that_wakes_up_late_remembers_nothing(database, travel):
     travel(61)
     taskqueue.recover()
     [other] = taskqueue.claim("another")
-    Memory(other).remember("x", Kind.STEP, "theirs")
-    with pytest.raises(taskqueue.consumer.progress.LeaseLost):
-        Memory(lease).remember("y", Kind.STEP, "ours")
+    StepStore(other).save("x", Kind.STEP, "theirs")
+    with pytest.raises(LeaseLost):
+        StepStore(lease).save("y", Kind.STEP, "ours")
     assert list(Step.objects.filter(task_id=task.pk).values_list("name", "result")) == [("x", "theirs")]
 
 

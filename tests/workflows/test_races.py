@@ -10,7 +10,7 @@ import pytest
 from django_tasks_retry import call, signal, taskqueue
 from django_tasks_retry.models import Task, TaskEvent
 from django_tasks_retry.taskqueue import Completed, Released
-from django_tasks_retry.taskqueue.workflows.wake import signal_key
+from django_tasks_retry.taskqueue.workflows.members import signal_key
 from tests.model.invariants import violations
 from tests.races.together import beside, together
 from tests.workflows import tasks

@@ -50,6 +50,18 @@ def test_who_waits_too_long_goes_on_without(harness):
     assert now_of(task).outcome.result == "too late"
 
 
+def test_a_negative_timeout_is_over_at_once(harness):
+    task = Task.objects.enqueue(tasks.approval, ["x", -1])
+    harness.run_due()
+    assert (now_of(task).attempts, now_of(task).outcome.result) == (1, "too late")
+
+
+def test_a_negative_sleep_is_over_at_once(harness):
+    task = Task.objects.enqueue(tasks.nap, [-5])
+    harness.run_due()
+    assert (now_of(task).attempts, now_of(task).outcome.result) == (1, "rested")
+
+
 def test_what_was_decided_stays_decided(harness):
     """A signal that comes after the timeout changes nothing for a later attempt."""
     task = Task.objects.enqueue(tasks.approval, ["x", 1])

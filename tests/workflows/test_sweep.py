@@ -6,13 +6,12 @@ import pytest
 
 from django_tasks_retry import signal, taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import Duties, Sweep, find_duties
-from django_tasks_retry.taskqueue.workflows.sweep import FIRST
+from django_tasks_retry.taskqueue import PendingMaintenance, Sweep, find_pending_maintenance
+from django_tasks_retry.taskqueue.workflows.wake import FIRST
 from django_tasks_retry.testing.inline import hooks_run_after, run_inline
 from django_tasks_retry.worker.shared.database import DatabaseCaller
-from django_tasks_retry.worker.shared.outcomes import OutcomeRecorder
-from django_tasks_retry.worker.shared.stats import Counts
-from django_tasks_retry.worker.supervisor.maintenance import Maintenance
+from django_tasks_retry.worker.shared.outcomes import Counts, OutcomePublisher
+from django_tasks_retry.worker.supervisor.maintenance.maintenance import Maintenance
 from tests.steps import now_of
 from tests.workflows import tasks
 from tests.workflows.scene import result_of, run_one
@@ -37,7 +36,7 @@ def test_the_sweep_wakes_whom_nobody_woke(harness, monkeypatch):
 
 
 def test_the_sweep_comes_past_everybody(harness, monkeypatch):
-    monkeypatch.setattr("django_tasks_retry.taskqueue.workflows.sweep.PAGE", 2)
+    monkeypatch.setattr("django_tasks_retry.taskqueue.workflows.wake.PAGE", 2)
     waiting = [Task.objects.enqueue(tasks.approval, ["same"]).pk for _ in range(5)]
     harness.run_due()
     taskqueue.signal("same")
@@ -49,12 +48,12 @@ def test_every_worker_sweeps(harness, monkeypatch):
     harness.run_due()
     taskqueue.signal("go")
     caller = DatabaseCaller(harness.using, 15.0, lambda until: None)
-    maintenance = Maintenance("w", "default", caller, OutcomeRecorder(Counts(), print), print)
-    maintenance.sweep.after = ("", task.pk)
-    assert find_duties() == Duties(waiting=True)
+    maintenance = Maintenance("w", "default", caller, OutcomePublisher(Counts().add, print), print)
+    maintenance.wake.sweep.after = ("", task.pk)
+    assert find_pending_maintenance() == PendingMaintenance(waiting=True)
     maintenance.tick()
     assert now_of(task).waits_for is None
-    assert find_duties() == Duties()
+    assert find_pending_maintenance() == PendingMaintenance()
 
 
 FAR = ("signal:zzz", FIRST.id)
@@ -67,10 +66,10 @@ def test_a_batch_that_ended_lately_is_found_wherever_the_round_has_come_to(harne
     task = Task.objects.enqueue(tasks.fan_out, [[1]], how)
     run_one(harness)
     sweep = Sweep(after=FAR)
-    assert sweep.lately() == [], "its member is open"
+    assert sweep.recent() == [], "its member is open"
     run_one(harness)
-    assert sweep.lately() == [task.pk]
-    assert sweep.lately() == [], "it waits no more"
+    assert sweep.recent() == [task.pk]
+    assert sweep.recent() == [], "it waits no more"
 
 
 @pytest.mark.usefixtures("nobody_wakes")
@@ -78,7 +77,7 @@ def test_a_member_that_failed_lately_wakes_who_fails_fast(harness):
     task = Task.objects.enqueue(tasks.fan_out, [[-1, 2]], {"fail_fast": True})
     run_one(harness)
     run_one(harness)
-    assert Sweep(after=FAR).lately() == [task.pk]
+    assert Sweep(after=FAR).recent() == [task.pk]
 
 
 @pytest.mark.usefixtures("nobody_wakes")
@@ -86,7 +85,7 @@ def test_a_signal_that_came_lately_is_found_and_an_old_one_by_the_round(harness)
     task = Task.objects.enqueue(tasks.approval, ["go"])
     run_one(harness)
     signal("go")
-    assert Sweep(after=FAR).lately() == [task.pk]
+    assert Sweep(after=FAR).recent() == [task.pk]
     late = Task.objects.enqueue(tasks.approval, ["went"])
     signal("went")
     with pytest.MonkeyPatch.context() as patched:
@@ -94,12 +93,12 @@ def test_a_signal_that_came_lately_is_found_and_an_old_one_by_the_round(harness)
         run_inline(next(lease for lease in taskqueue.claim("w", limit=2) if lease.id == late.pk))
     harness.advance(seconds=61)
     sweep = Sweep()
-    assert sweep.lately() == []
+    assert sweep.recent() == []
     assert sweep.everything() == [late.pk]
 
 
 def test_a_crowd_that_waits_for_one_signal_is_woken_a_bounded_number_at_a_time(harness, monkeypatch):
-    for place in ("sweep.PAGE", "wake.MOST"):
+    for place in ("wake.PAGE", "wake.MOST"):
         monkeypatch.setattr(f"django_tasks_retry.taskqueue.workflows.{place}", 2)
     for _ in range(7):
         Task.objects.enqueue(tasks.approval, ["go"])

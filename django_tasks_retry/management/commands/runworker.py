@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import signal
+import sys
 from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,12 +15,13 @@ from django_tasks_retry.durations import read_duration
 from django_tasks_retry.errors import TaskQueueError
 from django_tasks_retry.worker import start
 from django_tasks_retry.worker.options import WorkerOptions, read_count, read_names, read_size
+from django_tasks_retry.worker.startup import prepare_connections
 
 T = TypeVar("T")
 
 
 def argument(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Bad values get one line that says what to write."""
+    """Answer bad values in one line that says what to write."""
 
     def checked(text: str) -> T:
         try:
@@ -30,8 +33,7 @@ def argument(read: Callable[[str], T]) -> Callable[[str], T]:
 
 
 class Command(BaseCommand):
-    help = "Run the tasks that are due, until told to stop."
-    requires_migrations_checks = True
+    help = "Run the tasks that are due, until asked to stop."
 
     def add_arguments(self, parser: CommandParser) -> None:
         count, duration = argument(read_count), argument(read_duration)
@@ -49,7 +51,7 @@ class Command(BaseCommand):
         many.add_argument("--threads", type=count, default=8, help="for plain functions, per process (default: 8)")
         many.add_argument("--async-slots", type=count, default=100, help="for coroutines, per process (default: 100)")
         many.add_argument(
-            "--max-connections", type=count, metavar="N", help="to the database; fewer threads where they would not fit"
+            "--max-connections", type=count, metavar="N", help="to the database; fewer threads if they would not fit"
         )
         until = parser.add_argument_group("when to stop")
         until.add_argument("--drain", action="store_true", help="stop when nothing is due")
@@ -63,7 +65,9 @@ class Command(BaseCommand):
         other.add_argument("--no-listen", dest="listen", action="store_false", help="poll only, no LISTEN")
         other.add_argument("--reload", action="store_true", default=None, help="restart on code changes (DEBUG: on)")
         other.add_argument("--no-reload", dest="reload", action="store_false")
-        other.add_argument("--heartbeat-file", metavar="F", help="touched every second; see django_tasks_retry.alive")
+        other.add_argument(
+            "--heartbeat-file", metavar="F", help="touched every second; see django_tasks_retry.healthcheck"
+        )
         other.add_argument("--log-format", choices=["text", "json"])
         other.add_argument("--name", default="", help="a label for this worker (default: the host's name)")
 
@@ -73,6 +77,10 @@ class Command(BaseCommand):
         return parser
 
     def execute(self, *args: Any, **given: Any) -> str | None:
+        # It may wait here for its database. The first process of a container is deaf to signals that it does not
+        # handle, and a shell starts background jobs with SIGINT ignored.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
         try:
             return super().execute(*args, **given)
         except Error as error:
@@ -81,7 +89,7 @@ class Command(BaseCommand):
             raise SystemExit(130) from None
 
     def check_migrations(self) -> None:
-        """Only a notice. Where the database does not answer, the worker is to wait for it."""
+        """Print a notice. If the database does not answer, the worker waits for it afterwards, and says so."""
         with suppress(Error):
             super().check_migrations()
 
@@ -101,7 +109,8 @@ class Command(BaseCommand):
         except ValueError as error:
             raise CommandError(str(error)) from error
         try:
-            code = start(options, given["log_format"], given["verbosity"])
+            prepare_connections(options)
+            code = start(options, given["log_format"], given["verbosity"], self.check_migrations)
         except TaskQueueError as error:
             raise CommandError(str(error)) from error
         raise SystemExit(code)

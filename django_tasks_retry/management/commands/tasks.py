@@ -7,12 +7,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 from django.db.utils import Error
 
-from django_tasks_retry.cli.exit_codes import CliError, Exit
 from django_tasks_retry.cli.output import Output
-from django_tasks_retry.cli.parser import add_subcommands
-from django_tasks_retry.cli.subcommand import Context, default_backend, subcommands
+from django_tasks_retry.cli.subcommand import CliError, Context, Exit, add_subcommands, subcommands
 from django_tasks_retry.conf import check_backend
-from django_tasks_retry.errors import InvalidOptions, TaskQueueError, UnknownBackend, UnknownQueue
+from django_tasks_retry.display.scope import console_backend
+from django_tasks_retry.errors import InvalidLane, InvalidOptions, TaskQueueError, UnknownBackend, UnknownQueue
 
 
 class Command(BaseCommand):
@@ -25,8 +24,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **given: Any) -> None:
         output = Output(self.stdout, self.stderr, as_json=given["json"], colour=not given["no_color"])
         try:
-            backend = check_backend(given["backend"] or default_backend())
-            code = subcommands()[given["subcommand"]].run(Context(given, output, backend))
+            backend = check_backend(given["backend"] or console_backend())
+            code = subcommands()[given["subcommand"]].run(Context(given, output, backend)) or Exit.OK
             self.stdout.flush()
         except BrokenPipeError:
             # Python would complain when it flushes what is left.
@@ -34,18 +33,18 @@ class Command(BaseCommand):
             code = Exit.BROKEN_PIPE
         except (TaskQueueError, CliError, Error, KeyboardInterrupt) as error:
             output.progress("", is_last=True)
-            message, code = told(error)
+            message, code = message_of(error)
             output.say(message)
         if code != Exit.OK:
             raise SystemExit(int(code))
 
 
-def told(error: BaseException) -> tuple[str, Exit]:
-    """What is said of an error, and the exit code."""
+def message_of(error: BaseException) -> tuple[str, Exit]:
+    """The message to print for an error, and the exit code."""
     match error:
         case CliError():
             return str(error), error.code
-        case UnknownBackend() | UnknownQueue() | InvalidOptions():
+        case UnknownBackend() | UnknownQueue() | InvalidOptions() | InvalidLane():
             return str(error), Exit.USAGE
         case TaskQueueError():
             return str(error), Exit.REFUSED

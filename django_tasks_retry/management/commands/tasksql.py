@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -10,8 +10,8 @@ from django.db.models import Model
 from django_tasks_retry.clock import FUNCTION
 from django_tasks_retry.models import (
     STATE_COLUMNS,
+    FlowLimit,
     LaneStat,
-    LaneState,
     OperatorEvent,
     Queue,
     Schedule,
@@ -24,12 +24,19 @@ from django_tasks_retry.models import (
     TaskTotal,
     Worker,
 )
+from django_tasks_retry.taskqueue.database import database
+from django_tasks_retry.taskqueue.engines import engine_for
 
 POSITION = ("queue", "priority")
 """A task's position in the queue: operators may change it, workers may not."""
 
 MOVED = ("eta", *STATE_COLUMNS)
 """The columns of a task that moves write."""
+
+COUNTED = (
+    "recent", "paused_at", "paused_by", "reason", "probe_at", "probing_since", "probe_from", "counts_from",
+)  # fmt: skip
+"""The columns of a limit that claims and circuit breakers write. Limits themselves are for operators."""
 
 Grants = dict[type[Model], tuple[str, ...]]
 
@@ -49,7 +56,7 @@ WORKER: Grants = {
     TaskStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     TaskTotal: ("SELECT", "INSERT", "UPDATE"),
     Worker: ("SELECT", "INSERT", "UPDATE", "DELETE"),
-    LaneState: ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    FlowLimit: ("SELECT", "INSERT", f"UPDATE ({', '.join(COUNTED)})", "DELETE"),
     LaneStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     Queue: ("SELECT",),
     Schedule: ("SELECT", "INSERT", "UPDATE"),
@@ -64,7 +71,7 @@ OPERATOR: Grants = {
     TaskStat: ("SELECT",),
     TaskTotal: ("SELECT",),
     Worker: ("SELECT", "UPDATE (stop_asked_at, stop_asked_by)"),
-    LaneState: ("SELECT", "INSERT", "UPDATE"),
+    FlowLimit: ("SELECT", "INSERT", "UPDATE"),
     Queue: ("SELECT", "INSERT", "UPDATE"),
     Schedule: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     OperatorEvent: ("SELECT", "INSERT"),
@@ -74,6 +81,16 @@ ROLES = {
     "worker": ("runs tasks and prunes finished ones; grant it also what your tasks touch", WORKER),
     "operator": ("serves the console: retries, cancels, pauses; grant it also what the admin site touches", OPERATOR),
 }
+
+REFUSED = (
+    ("producer", "enqueue a task of a schedule", "its slots could be taken in advance"),
+    ("producer", "add members to a batch, except with its callback in one transaction", "the batch might never end"),
+    ("producer", "give steps to a task, except to one enqueued in the same transaction", "its work would be skipped"),
+    ("producer", "sign a signal by another name than ``code`` or its login", "it could forge an approval"),
+    ("worker", "pause a lane or function, or resume one that was paused by a person", "operators decide"),
+    ("worker", "sign a decision as a user, or delete one", "it is the record of who decided what"),
+)
+"""Statements that the grants allow and the guard refuses: role, statement, reason."""
 
 HEAD = """\
 -- Roles for PostgreSQL with the least privileges. None of them owns a table, so none can drop the guard,
@@ -109,15 +126,31 @@ def identifier(text: str) -> str:
     return text
 
 
+def statements_sql(names: Sequence[str], using: str) -> Iterator[str]:
+    known = engine_for(using).statements()
+    for name in names or known:
+        if name not in known:
+            raise CommandError(f"There is no statement {name!r}. There are: {', '.join(known)}.")
+        yield f"{known[name]}\n"
+
+
 class Command(BaseCommand):
-    help = "Print SQL about the task tables: `roles` are PostgreSQL roles with the least privileges."
+    help = "Print SQL: `roles` are PostgreSQL roles with the least privileges, `statements` are what the queue runs."
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("what", choices=["roles"])
+        parser.add_argument("what", choices=["roles", "statements"])
+        parser.add_argument("names", nargs="*", help="of statements (default: all)")
         parser.add_argument("--prefix", default="tasks", help="of the roles' names (default: tasks)")
         parser.add_argument("--schema", default="public", help="that holds the tables (default: public)")
+        parser.add_argument("--database", help="that runs the statements (default: the one that holds the tasks)")
 
     def handle(self, *args: Any, **given: Any) -> None:
-        for line in roles_sql(identifier(given["prefix"]), identifier(given["schema"])):
+        if given["what"] == "statements":
+            lines = statements_sql(given["names"], given["database"] or database())
+        elif given["names"]:
+            raise CommandError("`roles` takes no names. See --prefix and --schema.")
+        else:
+            lines = roles_sql(identifier(given["prefix"]), identifier(given["schema"]))
+        for line in lines:
             self.stdout.write(line)

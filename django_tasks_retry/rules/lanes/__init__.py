@@ -1,1 +1,1 @@
-"""Pure decisions about lanes: limits, templates, windows of starts, shares."""
+"""Pure decisions about lanes: limits and their declaration, templates, rate windows, shares."""

@@ -10,6 +10,7 @@ from string import Formatter
 from typing import Any
 
 from ...errors import InvalidCall
+from ..payload import checked_name
 
 MAX_LANE = 100
 RESERVED = ("queue:", "function:")
@@ -18,7 +19,7 @@ RESERVED = ("queue:", "function:")
 
 @cache
 def fields_of(template: str) -> tuple[str, ...]:
-    """The arguments that a template names. ValueError where it is none."""
+    """Return the arguments that a template names. Raises ValueError if it is no template."""
     return tuple(field for _, field, _, _ in Formatter().parse(template) if field is not None)
 
 
@@ -48,12 +49,10 @@ def filled(template: str, arguments: Mapping[str, Any]) -> str:
         raise InvalidCall(f"The lane {template!r} cannot be filled in: {error}.") from None
 
 
-def checked_name(name: str) -> str:
-    if not isinstance(name, str) or not 1 <= len(name) <= MAX_LANE:
-        raise InvalidCall(f"lane={name!r:.140}: give a text of 1 to {MAX_LANE} characters.")
-    if name.startswith(RESERVED):
+def checked_lane(name: str) -> str:
+    if isinstance(name, str) and name.startswith(RESERVED):
         raise InvalidCall(f"lane={name!r}: {' and '.join(RESERVED)} begin the names of whole queues and functions.")
-    return name
+    return checked_name(name, "lane", MAX_LANE)
 
 
 def name_of_function(path: str) -> str:

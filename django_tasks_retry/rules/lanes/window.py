@@ -9,10 +9,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from ...errors import InvalidLane
+from .limits import MOST
 
 Buckets: TypeAlias = list[tuple[float, int]]
 BUCKETS = 64
+LATEST = 1e12
+"""No bucket ends later, in seconds of the queue's clock."""
+
+
+def check_buckets(recent: Any) -> None:
+    """Raise InvalidLane if stored buckets are no pairs of an instant and a count."""
+    try:
+        are_sound = all(0 <= float(end) <= LATEST and 0 <= int(count) <= MOST for end, count in recent)
+    except (TypeError, ValueError, OverflowError):
+        are_sound = False
+    if not are_sound:
+        raise InvalidLane("recent: the starts in its window cannot be read.")
 
 
 def in_window(recent: Sequence[Sequence[float]], per: float, now: float) -> Buckets:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias, TypeVar
+from difflib import get_close_matches
+from typing import Any, Literal, Never, TypeAlias, TypeVar
 
 from ...errors import InvalidSchedule
 
@@ -16,7 +17,7 @@ SCHEDULES_ATTRIBUTE = "schedules"
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What was asked for, unchecked: checking it while a module is imported would take all of its tasks away."""
+    """A declared schedule, unchecked: an error while a module is imported would take all of its tasks away."""
 
     name: str | None = None
     cron: str = ""
@@ -25,7 +26,7 @@ class Declaration:
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     overlap: Overlap = "skip"
-    late: float | timedelta | None = None
+    misfire_grace: float | timedelta | None = None
     starts_at: datetime | None = None
     ends_at: datetime | None = None
     queue: str | None = None
@@ -33,6 +34,14 @@ class Declaration:
 
 
 KEYS = frozenset(one.name for one in fields(Declaration)) - {"name"}
+RENAMED = {"late": "misfire_grace"}
+
+
+def check_keys(given: Iterable[str]) -> None:
+    for key in given:
+        if key not in KEYS:
+            close = [RENAMED[key]] if key in RENAMED else get_close_matches(key, KEYS, n=1)
+            raise InvalidSchedule(f"A schedule has no {key!r}.{f' Did you mean {close[0]!r}?' if close else ''}")
 
 
 def schedule(  # noqa: PLR0913 - the options of a schedule
@@ -44,21 +53,23 @@ def schedule(  # noqa: PLR0913 - the options of a schedule
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     overlap: Overlap = "skip",
-    late: float | timedelta | None = None,
+    misfire_grace: float | timedelta | None = None,
     starts_at: datetime | None = None,
     ends_at: datetime | None = None,
     queue: str | None = None,
     priority: int | None = None,
+    **unknown: Never,
 ) -> Callable[[F], F]:
     """Enqueue the function at each instant of a cron expression, or `every` so often. Stands below `@task`.
 
-    Several may stand on one function; then each but one needs a `name`. The `timezone` is the project's where it is
+    Several may stand on one function; then each but one needs a `name`. The `timezone` is the project's if it is
     left out. While the previous run has not finished, `overlap` skips the slot, queues it behind that run, or allows
-    both. A slot that could not be enqueued within `late` is given up. System checks say what is wrong.
+    both. A slot that could not be enqueued within `misfire_grace` is given up. System checks say what is wrong.
     """
+    check_keys(unknown)
     declared = Declaration(
         name=name, cron=cron, every=every, timezone=timezone, args=args, kwargs=kwargs or {}, overlap=overlap,
-        late=late, starts_at=starts_at, ends_at=ends_at, queue=queue, priority=priority,
+        misfire_grace=misfire_grace, starts_at=starts_at, ends_at=ends_at, queue=queue, priority=priority,
     )  # fmt: skip
 
     def decorate(function: F) -> F:

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
+from ...durations import checked_number
 from ...errors import InvalidSchedule
 
 NAMES = {
@@ -29,12 +30,15 @@ NAMES = {
 }
 HOW = "Write five fields, minute hour day month weekday, such as '30 8 * * mon-fri', or a name such as @daily."
 LONGEST_EXPRESSION = 100
-SHORTEST, LONGEST = 1.0, 10 * 366 * 86400.0
+SHORTEST = 1.0
 MOST_COUNTED = 20
 """Missed slots are counted up to here: after a year of silence nobody waits for half a million of them."""
 
-UNREADABLE = (CronSimError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
+NO_EXPRESSION = (CronSimError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
 """Whatever cronsim makes of a text that is no expression."""
+
+LATEST = datetime(9100, 1, 1, tzinfo=UTC)
+"""Columns hold times before it."""
 
 MICROSECOND, SECOND = timedelta(microseconds=1), timedelta(seconds=1)
 A_DAY = timedelta(hours=25)
@@ -53,11 +57,15 @@ class Timing:
     anchor: datetime | None = None
 
     def after(self, moment: datetime) -> datetime | None:
-        """The first slot later than this moment, or None where there is none."""
+        """Return the first slot after this moment, or None. Raises if no column can hold it."""
         if self.starts_at is not None:
             moment = max(moment, self.starts_at - MICROSECOND)
         slot = self._by_interval(moment) if self.every else self._by_cron(moment)
-        return None if slot is None or (self.ends_at is not None and slot > self.ends_at) else slot
+        if slot is None or (self.ends_at is not None and slot > self.ends_at):
+            return None
+        if slot >= LATEST:
+            raise InvalidSchedule(f"The next slot would be in the year {slot.year}. Change starts_at or the timing.")
+        return slot
 
     def latest(self, first: datetime, now: datetime) -> datetime:
         """The last slot from `first`, which is one, up to now."""
@@ -80,20 +88,19 @@ class Timing:
         return list(islice(self.following(moment, datetime.max.replace(tzinfo=UTC)), count))
 
     @cached_property
-    def words(self) -> str:
+    def description(self) -> str:
         """The timing in words."""
         if self.every:
             return f"Every {spoken(self.every)}"
         try:
             return CronSim(expression(self.cron), datetime(2000, 1, 1)).explain()
-        except UNREADABLE:
+        except NO_EXPRESSION:
             return self.cron
 
     def _by_interval(self, moment: datetime) -> datetime:
-        step, anchor = timedelta(seconds=self.every or 0), self.anchor or self.starts_at or moment
-        # Its first slot is the start where that is given, else one interval after it was planned.
-        earliest = 0 if self.starts_at is not None else 1
-        return anchor + step * max(earliest, (moment - anchor) // step + 1)
+        # Its first slot is the start if that is given, else one interval after it was planned.
+        first = 0 if self.starts_at is not None else 1
+        return next_slot(self.anchor or self.starts_at or moment, self.every or 0, moment, first)
 
     def _by_cron(self, moment: datetime) -> datetime | None:
         zone = zone_of(self.timezone)
@@ -172,13 +179,13 @@ def check_timing(timing: Timing, now: datetime) -> None:
     if timing.after(now) is None:
         until = f" before it ends at {timing.ends_at:%Y-%m-%d %H:%M} UTC" if timing.ends_at else ""
         raise InvalidSchedule(
-            f"{timing.cron or timing.words!r} never fires{until}. Check the day, the month and the end."
+            f"{timing.cron or timing.description!r} never fires{until}. Check the day, the month and the end."
         )
 
 
 def check_every(every: object) -> None:
-    if isinstance(every, bool) or not isinstance(every, int | float) or not SHORTEST <= every <= LONGEST:
-        raise InvalidSchedule(f"every={every!r}: give a timedelta, or seconds, from one second to ten years.")
+    wrong = InvalidSchedule(f"every={every!r}: give a timedelta, or seconds, from one second to ten years.")
+    checked_number(every, wrong, least=SHORTEST)
 
 
 def check_cron(cron: object) -> None:
@@ -190,7 +197,7 @@ def check_cron(cron: object) -> None:
         raise InvalidSchedule(f"cron={cron!r} has {len(fields)} fields.{seconds} {HOW}")
     try:
         CronSim(expression(cron), datetime(2000, 1, 1))
-    except UNREADABLE as error:
+    except NO_EXPRESSION as error:
         why = str(error).lower() if isinstance(error, CronSimError) else "it cannot be read"
         raise InvalidSchedule(f"cron={cron!r}: {why}. {HOW}") from None
 
@@ -206,19 +213,19 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a schedule that is due: the slot to run, if any; what was missed; and when it is due again."""
+    """The decision about a due schedule: the slot to run, if any; missed slots; and when it is due again."""
 
     slot: datetime | None
     missed: Missed | None
     next_at: datetime | None
 
 
-def decide(timing: Timing, due: datetime, now: datetime, late: float | None) -> Decision:
-    """Of all slots since it was due, the latest once, or none where that is older than `late`: never a storm."""
+def decide(timing: Timing, due: datetime, now: datetime, misfire_grace: float | None) -> Decision:
+    """Take the latest slot since it was due, or none if it is older than `misfire_grace`: never a storm."""
     latest, following = due, timing.after(due)
     if following is not None and following <= now:
         latest, following = timing.latest(due, now), timing.after(now)
-    is_late = late is not None and now - latest > timedelta(seconds=late)
+    is_late = misfire_grace is not None and now - latest > timedelta(seconds=misfire_grace)
     if is_late:
         return Decision(None, Missed(due, latest, counted(timing, due, latest)), following)
     if latest == due:
@@ -243,3 +250,9 @@ def spoken(seconds: float) -> str:
         if seconds >= size and not seconds % size:
             return unit if seconds == size else f"{seconds / size:g} {unit}s"
     return f"{seconds:g} seconds"
+
+
+def next_slot(slot: datetime, interval: float, now: datetime, first: int = 1) -> datetime:
+    """The first `slot + k * interval` (k = first, first + 1, …) later than now: no drift, no catch-up storm."""
+    step = timedelta(seconds=interval)
+    return slot + step * max(first, (now - slot) // step + 1)

@@ -21,4 +21,4 @@ def engine_for(using: str) -> Engine:
     return ENGINES[vendor](using)
 
 
-__all__ = ["Engine", "engine_for"]
+__all__ = ["ENGINES", "Engine", "engine_for"]

@@ -1,23 +1,36 @@
-"""What an engine must do: each method is one transaction, or part of the caller's."""
+"""The Engine: what each database must do, and what is the same on both.
+
+Each method is one transaction, or a part of the caller's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
+from django.core.checks import CheckMessage
+from django.db import connections
+
 from ...models import Task
-from ..consumer.lanes import FIRST_LANE, Cursors, DueLanes, KeyedLane, Lane
-from ..consumer.receipts import Receipt
-from ..consumer.report import Report
-from ..lease import Claimed, Fence, Lease
+from ..claim.ranges import ClaimRange, Cursors, DuePage, LaneRange
+from ..database import cursor_on, fetch, run
+from ..finish.report import Receipt, Report
+from ..lease import EARLIEST, Claimed, Fence, Lease, as_uuid, is_uuid
+
+# No file: its columns depend on the table.
+ADD = """\
+INSERT -- Add counts
+INTO {table} AS stat ({columns}) VALUES {rows} ON CONFLICT ({key}) DO UPDATE SET {sums}"""
+ROWS_PER_STATEMENT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """On which terms tasks are claimed: for whom, for how long, which functions are known, and whose rows are held."""
+class ClaimRequest:
+    """The worker to claim for, the seconds of a lease, the known functions, and the labels whose rows are locked."""
 
     worker_id: str
     backend: str
@@ -25,128 +38,216 @@ class Terms:
     known: Sequence[str]
     held: Sequence[str] = ()
     only: UUID | None = None
-    """This very task, also where others must leave it to a process of its own."""
+    """The one task to claim, even if it must run in a process of its own."""
     places: int = 0
-    """How many may claim from the head of the first lane at once; 0 means: as many as like."""
+    """How many may claim from the head of the first range at once; 0 means any number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
-    """Which leases are lost: those of the worker `dead`, or all that have expired. `actor` found out."""
+class RecoverRequest:
+    """Lost leases: those of the worker `dead`, or all that have expired. `actor` is the finder."""
 
     actor: str
     dead: str | None
     cause: str
     crashed: bool = False
-    """Whether the tasks may be why: they were running when their process died by itself."""
+    """Whether the process died by itself, so that any of its tasks may be the cause."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """How the process ended, for the event."""
 
 
-class Moved(NamedTuple):
+class Written(NamedTuple):
     """The task's eta after the move, and when it was made."""
 
     eta: datetime
     ts: datetime
 
 
-class Waiting(NamedTuple):
-    """A task that waits for a batch or a signal, and whether that has come."""
+class Suspended(NamedTuple):
+    """A task that waits for a batch or a signal, and whether that has come; None if its key names neither."""
 
     id: UUID
     waits_for: str
-    is_ready: bool
+    is_ready: bool | None
 
 
 class Engine(Protocol):
     using: str
+    sql: Mapping[str, str]
+    """The statements of `sql/` that run here, by name."""
     can_notify: bool
+    can_partition: bool
+    has_server: bool
+    """Whether a server counts the connections."""
+
+    # The same on both databases
+
+    def fetch(self, name: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """Run `sql/<name>.sql`. Return its rows."""
+        return fetch(self.sql[name], parameters, self.using)
+
+    def rows(self, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Run `sql/<name>.sql`. Return its rows as dictionaries."""
+        return run(self.sql[name], parameters, self.using)
+
+    def open_member(self, batch: UUID, after: UUID) -> UUID | None:
+        """Return the first unfinished member of the batch from this id on."""
+        rows = self.fetch("open_member", {"batch": batch.hex, "id": after.hex})
+        return next((as_uuid(pk) for found, pk in rows if as_uuid(found) == batch), None)
+
+    def open_batches(self, after: UUID, limit: int) -> list[tuple[UUID, UUID | None]]:
+        """Return batches with an unfinished member, and the parent of their first one."""
+        rows = self.fetch("open_batches", {"after": after.hex, "limit": limit, "first": EARLIEST.hex})
+        return [(as_uuid(batch), as_uuid(pk) if is_uuid(pk) else None) for batch, pk in rows if is_uuid(batch)]
+
+    def waiting_tasks(self, after: tuple[str, UUID], limit: int) -> list[Suspended]:
+        """Return tasks that wait, behind this one by what they wait for and by id."""
+        return as_suspended(self.fetch("suspended", {"key": after[0], "id": after[1].hex, "limit": limit}))
+
+    def waiting_for(self, keys: Sequence[str], limit: int) -> list[Suspended]:
+        """Return tasks that wait for one of these."""
+        return as_suspended(self.fetch("awaiting", {"keys": self.as_list(keys), "limit": limit}))
+
+    def add_signal(self, name: str, payload: str | None, actor: str) -> bool:
+        """Write a signal in the caller's transaction. Return False if the name was sent before."""
+        with cursor_on(self.using) as cursor:
+            cursor.execute(self.sql["signal"], {"name": name, "payload": payload, "actor": actor})
+            return bool(cursor.rowcount == 1)
+
+    def move_schedules_on(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run move_on.sql with each."""
+        with connections[self.using].cursor() as cursor:
+            cursor.executemany(self.sql["move_on"], rows)
+
+    def add_counts(self, table: str, key: Sequence[str], added: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Add each row to the one with its key, which comes first in it, or write it."""
+        for start in range(0, len(rows), ROWS_PER_STATEMENT):
+            part = rows[start : start + ROWS_PER_STATEMENT]
+            row = f"({', '.join(['%s'] * len(part[0]))})"
+            sql = ADD.format(
+                table=table,
+                columns=", ".join((*key, *added)),
+                rows=", ".join([row] * len(part)),
+                key=", ".join(key),
+                sums=", ".join(f"{column} = stat.{column} + excluded.{column}" for column in added),
+            )
+            with connections[self.using].cursor() as cursor:
+                cursor.execute(sql, [value for row in part for value in row])
+
+    # Sessions
+
+    def as_list(self, values: Sequence[str]) -> str:
+        """Return texts as the one parameter that a statement takes for a list."""
+
+    def statements(self) -> dict[str, str]:
+        """Return each statement of `sql/` by name, as this database's own shell takes it."""
+
+    def check_settings(self) -> list[CheckMessage]:
+        """Return what to change in DATABASES."""
+
+    def identity(self) -> str:
+        """Return a name of this database that does not depend on its alias."""
+
+    def limit_session(self, lock_seconds: float) -> None:
+        """Bound the wait for a lock, for as long as this connection lives, if nothing else can end it."""
+
+    def limit_locks(self, seconds: float) -> None:
+        """Bound the wait for a lock until the transaction ends, if the database can."""
+
+    def limit_statements(self, seconds: float, whole: float) -> AbstractContextManager[None]:
+        """Cancel statements inside that take longer than `seconds`, or begin so late that `whole` is past."""
+
+    def notify(self, channel: str, messages: Sequence[str]) -> None:
+        """Send the messages to all listeners, if this database can."""
+
+    # New tasks
 
     def writes_at_once(self, tasks: Sequence[Task]) -> bool:
-        """Whether these are inserted by a single statement, which is a transaction by itself."""
+        """Return whether these are inserted by a single statement, which is a transaction by itself."""
 
     def insert(self, tasks: Sequence[Task]) -> list[Task]:
-        """Write new tasks, but those whose unique key is taken. Returns what was written."""
+        """Write new tasks, without those whose unique key is taken. Return what was written."""
 
     def insert_each(self, chunks: Iterable[Sequence[Task]]) -> Iterator[list[Task]]:
-        """The same for chunk after chunk, in one transaction, each asked for while the one before is written."""
+        """Insert chunk after chunk, in one transaction, each asked for while the one before is written."""
 
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
-        """The unfinished tasks that hold the unique keys of these."""
+        """Return the unfinished tasks that hold the unique keys of these."""
 
     def lock_key(self, queue: str, key: str) -> None:
         """Wait for others that settle the same key, and keep them waiting until the transaction ends."""
 
-    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes:
-        """A page of (queue, priority) pairs whose first task without a lane is due, and what else there is."""
+    # Leases
 
-    def keyed_lanes(self, cursors: Cursors, hops: int) -> list[KeyedLane]:
-        """Lanes in which tasks wait: so many from each cursor on, and those of what became due last."""
+    def due_ranges(self, after: tuple[str, int], most: int) -> DuePage:
+        """Return a page of ranges without a lane whose first task is due, behind this queue and priority."""
 
-    def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
-        """Lease up to `limit` due tasks, lane by lane: of tasks that all have a lane of their own, or none of them."""
+    def lane_ranges(self, cursors: Cursors, hops: int, fresh: float) -> list[LaneRange]:
+        """Return ranges of lanes: `hops` from each cursor on, and those of tasks due within `fresh` seconds."""
 
-    def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
-        """Make the reported moves whose lease holds. What was written, by the place of the report.
+    def claim(self, ranges: Sequence[ClaimRange], limit: int, terms: ClaimRequest) -> Claimed:
+        """Lease up to `limit` due tasks, range by range: of ranges that all have a lane, or none of them."""
+
+    def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Written]:
+        """Make the reported moves whose lease holds. Return what was written, by the index of the report.
 
         Rows that others keep locked are passed over, unless the caller will `wait` for them.
         """
 
-    def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None) -> set[Fence]:
-        """Extend those that hold and nobody keeps locked, and name them."""
+    def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None, asked: datetime | None) -> set[Fence]:
+        """Extend leases that hold and that nobody keeps locked. Return their fences.
+
+        A renewal that waits for a lock is judged by when it was asked: PostgreSQL knows that, SQLite is given `asked`.
+        """
 
     def renew_workers(
-        self, worker_ids: Sequence[str], seconds: float, actor: str, known: Collection[UUID] | None
+        self,
+        worker_ids: Sequence[str],
+        seconds: float,
+        actor: str,
+        known: Collection[UUID] | None,
+        asked: datetime | None,
     ) -> set[UUID]:
-        """Extend what these workers hold, of what they know of and nobody keeps locked; the tasks."""
+        """Extend the leases of these workers, as `renew` does. Return their tasks. `known` limits which."""
 
-    def recover(self, loss: Loss, limit: int) -> list[Receipt]:
+    def excludes_writers(self, error: BaseException | None) -> bool:
+        """Return whether a write failed because somebody keeps all others from writing tasks, at this moment."""
+
+    def recover(self, loss: RecoverRequest, limit: int) -> list[Receipt]:
         """Take lost tasks back, or fail those whose budget is spent."""
 
     def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
-        """End those of the tasks that are unfinished, as `record` does. By id, whether a worker was running it."""
+        """Cancel unfinished tasks, waiting as `record` does. Return by id whether a worker was running it."""
 
     def remember(self, lease: Lease, name: str, kind: str, result: str) -> datetime | None:
-        """Write a step under the fence; None where the lease no longer holds. Locks the task until the commit."""
+        """Write a step under the fence; None if the lease no longer holds. Locks the task until the commit."""
 
-    def open_member(self, batch: UUID, after: UUID) -> UUID | None:
-        """The first unfinished member of the batch from this id on."""
-
-    def waiting_tasks(self, after: tuple[str, UUID], limit: int) -> list[Waiting]:
-        """The rows of suspended.sql behind this one, by what they wait for and by id."""
-
-    def waiting_for(self, keys: Sequence[str], limit: int) -> list[Waiting]:
-        """The same of those that wait for one of these."""
-
-    def duties(self) -> Sequence[bool]:
-        """The row of duties.sql."""
+    def pending_maintenance(self) -> Sequence[bool]:
+        """Return the row of pending_maintenance.sql."""
 
     def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
         """Cancel up to `limit` tasks that expired before their first attempt began, of those that nobody locks."""
 
     def prune(self, ids: Sequence[UUID], backend: str) -> tuple[int, Sequence[UUID]]:
-        """Delete finished tasks at once where that can be done. How many went, and which are left to be looked at."""
+        """Delete finished tasks at once, if that can be done. Return how many, and the tasks left to the caller."""
 
-    def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The rows of depths.sql: of tasks without a lane, then of those with one."""
+    def export(self, ids: Sequence[UUID]) -> list[str]:
+        """Return tasks with their results, events and steps, one JSON text each."""
 
-    def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The rows of failures.sql."""
-
-    def failed_since(self, parameters: Mapping[str, Any]) -> int:
-        """The answer of failed_since.sql."""
+    # Estimates, without counting
 
     def estimate_failures(self) -> dict[str, int]:
-        """About how many failed with each common fingerprint, as far as the database knows without counting."""
+        """Return about how many failed with each common fingerprint, as far as the database knows."""
 
     def estimate_tasks(self) -> int:
-        """About how many tasks are stored, without counting them."""
+        """Return about how many tasks are stored."""
 
     def horizon_holder(self) -> dict[str, Any] | None:
-        """The row of horizon.sql: who holds back the horizon; None where nobody does, or there is none."""
+        """Return the row of horizon.sql: the session that holds back the horizon; None if there is none."""
 
     def last_event_id(self) -> int:
-        """About the number of the newest event, without looking for it; 0 where there was none."""
+        """Return about the number of the newest event; 0 if there was none."""
 
-    def notify(self, channel: str, messages: Sequence[str]) -> None:
-        """Send the messages to whoever listens, where this database can."""
+
+def as_suspended(rows: Iterable[tuple[Any, ...]]) -> list[Suspended]:
+    return [Suspended(as_uuid(pk), key, None if is_ready is None else bool(is_ready)) for pk, key, is_ready in rows]

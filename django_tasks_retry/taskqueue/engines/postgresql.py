@@ -4,44 +4,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 from zlib import crc32
 
+from django.core import checks
+from django.core.checks import CheckMessage
 from django.db import IntegrityError, connections, transaction
 
-from ...models import CALL_COLUMNS, Task, TaskEvent, TaskResult
+from ...models import Task, TaskEvent, TaskResult
 from ...rules.failure import LOST
 from ...rules.payload import dump
 from ...rules.status import Status
-from ...rules.transitions import KEPT, SUSPECT
-from ..consumer.lanes import (
-    FIRST_LANE,
-    FRESH_SECONDS,
-    LANES_A_PAGE,
-    Cursors,
-    DueLanes,
-    KeyedLane,
-    Lane,
-    is_true,
-    read_keyed,
-)
-from ..consumer.receipts import Receipt
-from ..consumer.report import LOST_FINGERPRINT, Report
-from ..database import as_array, as_moment, fetch, fetch_any, run
+from ...rules.transitions import KEPT
+from ..claim.ranges import TRUE, ClaimRange, Cursors, DuePage, LaneRange, read_lane_range
+from ..database import as_array, as_moment, fetch, fetch_any
 from ..events import cancellation
+from ..finish.report import LOST_FINGERPRINT, Receipt, Report
 from ..lease import COLUMNS as LEASE_COLUMNS
-from ..lease import EARLIEST, LEAN_COLUMNS, Claimed, Fence, Lease, lean_lease, read_claimed, read_lease
-from . import finish_parts
-from .base import Loss, Moved, Terms
-from .functions import Functions, StoredStatement, like_task
-from .postgresql_insert import listed
-from .postgresql_producer import PostgreSQLProducer
-from .statements import read_sql
-from .workflows import PostgreSQLWorkflows
+from ..lease import Claimed, Fence, Lease, lease_header, read_claimed, read_lease
+from .base import ClaimRequest, RecoverRequest, Written
+from .postgresql_rows import PostgreSQLInsert, any_parameters, are_plain, examples, plain_parameters
+from .statements import SQL, Functions, StoredStatement, files_of, like_task, prepared
 
-COPIED = [name for name in (*CALL_COLUMNS, "queue", "priority") if name != "slot"]
 LANE_COLUMNS = {
     **like_task(["queue"]),
     "priority": "int",
@@ -50,89 +38,25 @@ LANE_COLUMNS = {
     "has_keyed": "bool",
     "states": "text[]",
 }
-LANES = StoredStatement("lanes", read_sql("lanes"), LANE_COLUMNS)
-KEYED_LANES = read_sql("keyed_lanes")
-CLAIMED = {"lease": listed(LEASE_COLUMNS, "t.{}")}
-# One lookup in an index for each lane. Asked for together with its queue, all rows of lanes were read for each of them.
-IS_FREE = """(
-            SELECT 1 FROM django_tasks_retry_lanestate AS s
-            WHERE s.kind = 'lane' AND s.name = l.key AND 'lane:' || s.name <> ALL (%(held)s::text[])
-        ) IS NULL"""
-PLAIN = {"arrays": "", "names": "", "is_free": "TRUE", "in_lane": "t.lane = ''", "quota": "%(limit)s::int"}
-KEYED = {
-    "arrays": ", %(keys)s::text[], %(quotas)s::int[], %(singles)s::uuid[]",
-    "names": ", key, quota, single",
-    "is_free": IS_FREE,
-    "in_lane": f"t.lane > '' AND t.lane = lane.key AND (lane.single = '{EARLIEST}' OR t.id = lane.single)",
-    "quota": "LEAST(lane.quota, %(limit)s::int)",
-}
-UNSUSPECTED, ONE = f"(t.crashes IS NULL OR t.crashes < {SUSPECT})", "t.id = %(only)s::uuid"
+LANES = StoredStatement("lanes", LANE_COLUMNS)
 # By whether the lanes have keys, and whether one task alone is wanted.
 CLAIM = {
-    (keyed, one): StoredStatement(
-        f"claim{'_keyed' * keyed}{'_one' * one}",
-        read_sql("claim", **CLAIMED, **(KEYED if keyed else PLAIN), whom=ONE if one else UNSUSPECTED),
-        like_task(LEASE_COLUMNS),
-    )
+    (keyed, one): StoredStatement(f"claim{'_keyed' * keyed}{'_one' * one}", like_task(LEASE_COLUMNS))
     for keyed in (True, False)
     for one in (True, False)
 }
-SKIP_LOCKED = " SKIP LOCKED"
-REPEAT = read_sql("repeat", copied=listed(COPIED), copied_from=listed(COPIED, "t.{}"))
-# By whether it waits for locks, and whether tasks repeat: planning that clause costs a batch without any 3 µs a task.
-FINISH = {
-    (waits, repeats): StoredStatement(
-        f"finish{'_waiting' * waits}{'_repeating' * repeats}",
-        read_sql(
-            "finish",
-            skip_locked="" if waits else SKIP_LOCKED,
-            place="t.id" if waits else "t.ctid",
-            repeat=REPEAT if repeats else "",
-            **finish_parts.ANY,
-        ),
-        {"n": "bigint", "eta": "timestamptz", "ts": "timestamptz"},
-    )
-    for waits in (True, False)
-    for repeats in (True, False)
-}
-COMPLETE = StoredStatement(
-    "complete",
-    read_sql("finish", skip_locked=SKIP_LOCKED, place="t.ctid", repeat="", **finish_parts.PLAIN),
-    {"accepted": "bigint[]", "ts": "timestamptz"},
+FINISHED = {"n": "bigint", "eta": "timestamptz", "ts": "timestamptz"}
+FINISH = StoredStatement("finish", FINISHED)
+FINISH_REPEATING = StoredStatement("finish_repeating", FINISHED)
+FINISH_WAITING = StoredStatement("finish_waiting", FINISHED)
+COMPLETE = StoredStatement("complete", {"accepted": "bigint[]", "ts": "timestamptz"})
+PENDING_MAINTENANCE = StoredStatement(
+    "pending_maintenance", dict.fromkeys(("lost", "expired", "waiting", "scheduled"), "bool")
 )
-DUTIES = StoredStatement(
-    "duties", read_sql("duties"), dict.fromkeys(("lost", "expired", "waiting", "scheduled"), "bool")
-)
-RENEW = read_sql("renew")
-RENEW_WORKERS = read_sql("renew_workers")
-# The lease as it was before it was lost.
-RECOVER = read_sql(
-    "recover",
-    lease=", ".join(f"{'lost' if name.startswith('lock') else 't'}.{name}" for name in LEAN_COLUMNS),
-)
-NAMED = {"which": "t.id = ANY (%(ids)s::uuid[])", "order": "t.id"}
-CANCEL = {waits: read_sql("cancel", **NAMED, skip_locked="" if waits else SKIP_LOCKED) for waits in (True, False)}
-# The condition of dtr_expiring, and its order.
-EXPIRED = {
-    "which": "t.expires_at <= django_tasks_retry_now() AND t.finished_at IS NULL AND t.locked_by IS NULL "
-    "AND t.attempts = t.refunds",
-    "order": "t.expires_at LIMIT %(limit)s::int",
-}
-EXPIRE = read_sql("cancel", **EXPIRED, skip_locked=SKIP_LOCKED)
-CLEAR_STRAYS = read_sql("clear_strays")
-DEPTHS = [
-    read_sql("depths", collect="jsonb_agg", in_lane=in_lane, only="ONLY")
-    for in_lane in ("t.lane = ''", "length(t.lane) > 0")
-]
-ERROR = {name: f"task.last_error ->> '{name}'" for name in ("exception", "code", "message")}
-SHOWN = "SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)"
-FAILURES = read_sql("failures", shown=SHOWN, **ERROR)
-FAILED_SINCE = read_sql("failed_since", shown=SHOWN)
-HORIZON = read_sql("horizon")
-PRUNE = read_sql("prune")
 RESULT_KEY = re.compile(rf'"{TaskResult._meta.db_table}(_\w+)?_pkey"')
 """Of the table, or of one of its partitions."""
 
+IDENTITY = "SELECT system_identifier || '/' || current_database() || '/' || current_schema() FROM pg_control_system()"
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
 LAST_EVENT = "SELECT pg_sequence_last_value(pg_get_serial_sequence(%(table)s, 'id')::regclass)"
 # With the tables of finished tasks, where history is partitioned.
@@ -143,21 +67,16 @@ FROM pg_class AS c
 WHERE c.oid = to_regclass(%(table)s)
     OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass(%(table)s))
 """
-ESTIMATE_FAILURES = read_sql("estimate_failures")
 
 
-class PostgreSQL(PostgreSQLProducer, PostgreSQLWorkflows):
-    can_notify = True
+class PostgreSQL(PostgreSQLInsert):
+    can_notify = can_partition = has_server = True
+
+    sql = SQL["postgresql"]
 
     def __init__(self, using: str) -> None:
-        self.using = using
-        self.functions = Functions(using)
-
-    def fetch(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        return fetch(sql, parameters, self.using)
-
-    def call(self, statement: StoredStatement, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        return self.functions.run(statement, parameters)
+        self.using, self.functions = using, Functions(using)
+        self.call = self.functions.run
 
     def past_strays(self, statement: Callable[[], list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
         """Where a result was left beside a running task, it is cleared away: it must not stop the whole batch."""
@@ -166,33 +85,75 @@ class PostgreSQL(PostgreSQLProducer, PostgreSQLWorkflows):
         except IntegrityError as error:
             if not RESULT_KEY.search(str(error)) or connections[self.using].in_atomic_block:
                 raise
-        self.fetch(CLEAR_STRAYS)
+        self.fetch("clear_strays")
         return statement()
+
+    def statements(self) -> dict[str, str]:
+        return {name: prepared(name, text) for name, text in sorted((files_of("postgresql") | examples()).items())}
+
+    def as_list(self, values: Sequence[str]) -> str:
+        return as_array(values)
+
+    def identity(self) -> str:
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(IDENTITY)
+            return str(cursor.fetchone()[0])
+
+    def limit_session(self, lock_seconds: float) -> None:
+        """Nothing: who waits too long shuts the socket."""
+
+    def limit_locks(self, seconds: float) -> None:
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = {max(1, round(seconds * 1000))}")
+
+    @contextmanager
+    def limit_statements(self, seconds: float, whole: float) -> Iterator[None]:
+        """A transaction, so that the limit ends with it, whatever happens and whoever pools the connection."""
+        with transaction.atomic(using=self.using), connections[self.using].cursor() as cursor:
+            cursor.execute("SELECT current_setting('statement_timeout')")
+            previous = cursor.fetchone()[0]
+            set_timeout(cursor, f"{max(1, round(seconds * 1000))}ms")
+            yield
+            set_timeout(cursor, previous)
+
+    def check_settings(self) -> list[CheckMessage]:
+        connection: Any = connections[self.using]
+        if connection.Database.__name__ == "psycopg":
+            return []
+        return [
+            checks.Warning(
+                "Tasks are tested with psycopg 3 only; this project uses psycopg2.",
+                hint="pip install 'django-tasks-retry[postgres]' and remove psycopg2.",
+                id="django_tasks_retry.W002",
+            )
+        ]
 
     # Leases
 
-    def due_lanes(self, after: tuple[str, int] = FIRST_LANE) -> DueLanes:
-        rows = self.call(LANES, {"queue": after[0], "priority": after[1], "most": LANES_A_PAGE})
-        lanes = [Lane(queue, int(priority), eta, as_moment(now)) for queue, priority, eta, now, *_ in rows if queue]
-        [(*_, has_keyed, states)] = [row for row in rows if not row[0]]
-        return DueLanes(lanes, is_true(has_keyed), frozenset(states or ()))
+    def due_ranges(self, after: tuple[str, int], most: int) -> DuePage:
+        rows = self.call(LANES, {"queue": after[0], "priority": after[1], "most": most})
+        ranges = [
+            ClaimRange(queue, int(priority), eta, as_moment(now)) for queue, priority, eta, now, *_ in rows if queue
+        ]
+        [(*_, has_lanes, limited)] = [row for row in rows if not row[0]]
+        return DuePage(ranges, has_lanes in TRUE, frozenset(limited or ()))
 
-    def keyed_lanes(self, cursors: Cursors, hops: int) -> list[KeyedLane]:
+    def lane_ranges(self, cursors: Cursors, hops: int, fresh: float) -> list[LaneRange]:
         parameters = {
             "cursor_queues": as_array([queue for queue, _ in cursors]),
             "cursor_priorities": as_array([priority for _, priority in cursors]),
             "cursor_keys": as_array(list(cursors.values())),
             "hops": hops,
-            "fresh": FRESH_SECONDS,
+            "fresh": fresh,
         }
-        return [read_keyed(row) for row in fetch_any(KEYED_LANES, parameters, self.using)]
+        return [read_lane_range(row) for row in fetch_any(self.sql["keyed_lanes"], parameters, self.using)]
 
-    def claim(self, lanes: Sequence[Lane], limit: int, terms: Terms) -> Claimed:
+    def claim(self, ranges: Sequence[ClaimRange], limit: int, terms: ClaimRequest) -> Claimed:
         parameters = {
-            "queues": as_array([lane.queue for lane in lanes]),
-            "priorities": as_array([lane.priority for lane in lanes]),
-            "floor_etas": as_array([lane.floor_eta for lane in lanes]),
-            "floor_ids": as_array([lane.floor_id for lane in lanes]),
+            "queues": as_array([each.queue for each in ranges]),
+            "priorities": as_array([each.priority for each in ranges]),
+            "floor_etas": as_array([each.floor_eta for each in ranges]),
+            "floor_ids": as_array([each.floor_id for each in ranges]),
             "limit": limit,
             "known": as_array(terms.known),
             "held": as_array(terms.held),
@@ -201,34 +162,35 @@ class PostgreSQL(PostgreSQLProducer, PostgreSQLWorkflows):
             "lease": terms.seconds,
             "only": terms.only,
             "places": terms.places,
-            "head": head_of(lanes[0]),
+            "head": head_of(ranges[0]),
         }
-        keyed = bool(lanes[0].key)
+        keyed = bool(ranges[0].lane)
         if keyed:
-            quotas = [limit if lane.quota is None else lane.quota for lane in lanes]
+            quotas = [limit if each.quota is None else each.quota for each in ranges]
             parameters |= {
-                "keys": as_array([lane.key for lane in lanes]),
+                "keys": as_array([each.lane for each in ranges]),
                 "quotas": as_array(quotas),
-                "singles": as_array([lane.only for lane in lanes]),
+                "singles": as_array([each.only for each in ranges]),
             }
         rows = self.call(CLAIM[keyed, terms.only is not None], parameters)
         if rows and rows[0][0] is None:
             return Claimed(turned_away=True)
         return read_claimed(rows, read_lease)
 
-    def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Moved]:
-        if not wait and finish_parts.are_plain(reports):
+    def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Written]:
+        if not wait and are_plain(reports):
             return self.complete(reports)
-        statement = FINISH[wait, any(report.next_id for report in reports)]
-        parameters = finish_parts.any_parameters(reports)
-        return {n: Moved(eta, ts) for n, eta, ts in self.past_strays(lambda: self.call(statement, parameters))}
+        repeats = any(report.next_id for report in reports)
+        statement = FINISH_WAITING if wait else FINISH_REPEATING if repeats else FINISH
+        parameters = any_parameters(reports)
+        return {n: Written(eta, ts) for n, eta, ts in self.past_strays(lambda: self.call(statement, parameters))}
 
-    def complete(self, reports: Sequence[Report]) -> dict[int, Moved]:
-        parameters = finish_parts.plain_parameters(reports)
+    def complete(self, reports: Sequence[Report]) -> dict[int, Written]:
+        parameters = plain_parameters(reports)
         [(accepted, ts)] = self.past_strays(lambda: self.call(COMPLETE, parameters))
-        return {n: Moved(reports[n].lease.eta, ts) for n in accepted or ()}
+        return {n: Written(reports[n].lease.eta, ts) for n in accepted or ()}
 
-    def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None) -> set[Fence]:
+    def renew(self, leases: Sequence[Lease], seconds: float, actor: str | None, asked: datetime | None) -> set[Fence]:
         # In the order of their ids, so that two that write about the same tasks cannot deadlock.
         leases = sorted(leases, key=lambda lease: lease.id)
         parameters = {
@@ -238,10 +200,15 @@ class PostgreSQL(PostgreSQLProducer, PostgreSQLWorkflows):
             "moved_by": [f"{actor or lease.signature}{KEPT}" for lease in leases],
             "lease": seconds,
         }
-        return {(task_id, worker, attempt) for task_id, worker, attempt in self.fetch(RENEW, parameters)}
+        return {(task_id, worker, attempt) for task_id, worker, attempt in self.fetch("renew", parameters)}
 
     def renew_workers(
-        self, worker_ids: Sequence[str], seconds: float, actor: str, known: Collection[UUID] | None
+        self,
+        worker_ids: Sequence[str],
+        seconds: float,
+        actor: str,
+        known: Collection[UUID] | None,
+        asked: datetime | None,
     ) -> set[UUID]:
         parameters = {
             "workers": list(worker_ids),
@@ -249,9 +216,12 @@ class PostgreSQL(PostgreSQLProducer, PostgreSQLWorkflows):
             "lease": seconds,
             "moved_by": f"{actor}{KEPT}",
         }
-        return {row[0] for row in self.fetch(RENEW_WORKERS, parameters)}
+        return {row[0] for row in self.fetch("renew_workers", parameters)}
 
-    def recover(self, loss: Loss, limit: int) -> list[Receipt]:
+    def excludes_writers(self, error: BaseException | None) -> bool:
+        return bool(self.fetch("excludes_writers", {"table": Task._meta.db_table})[0][0])
+
+    def recover(self, loss: RecoverRequest, limit: int) -> list[Receipt]:
         parameters = {
             "actor": loss.actor,
             "dead": loss.dead,
@@ -264,55 +234,62 @@ class PostgreSQL(PostgreSQLProducer, PostgreSQLWorkflows):
         }
         return [
             Receipt(lease, Status(status), lease.eta, as_moment(ts), error and json.loads(error), cause=loss.cause)
-            for status, ts, error, *columns in self.past_strays(lambda: fetch_any(RECOVER, parameters, self.using))
-            for lease in [lean_lease(columns)]
+            for status, ts, error, *columns in self.past_strays(
+                lambda: fetch_any(self.sql["recover"], parameters, self.using)
+            )
+            for lease in [lease_header(columns)]
         ]
 
     def cancel(self, ids: Sequence[UUID], actor: str, reason: str, *, wait: bool) -> dict[UUID, bool]:
         error, data = dump(cancellation(actor, reason)), dump({"reason": reason})
-        return dict(self.fetch(CANCEL[wait], {"ids": list(ids), "actor": actor, "error": error, "data": data}))
+        parameters = {"ids": list(ids), "actor": actor, "error": error, "data": data}
+        return dict(self.fetch("cancel_waiting" if wait else "cancel", parameters))
 
-    def duties(self) -> Sequence[bool]:
-        return self.call(DUTIES, {})[0]
+    def remember(self, lease: Lease, name: str, kind: str, result: str) -> datetime | None:
+        fence = {"id": lease.id, "worker": lease.locked_by, "attempt": lease.attempts}
+        # JSON's null is SQL's NULL, as the ORM writes it.
+        step = {"name": name, "kind": str(kind), "result": None if result == "null" else result}
+        return next((row[0] for row in self.fetch("remember", fence | step)), None)
+
+    def pending_maintenance(self) -> Sequence[bool]:
+        return self.call(PENDING_MAINTENANCE, {})[0]
 
     def expire(self, actor: str, reason: str, limit: int) -> list[UUID]:
         error, data = dump(cancellation(actor, reason)), dump({"reason": reason})
-        return [row[0] for row in self.fetch(EXPIRE, {"limit": limit, "actor": actor, "error": error, "data": data})]
+        return [row[0] for row in self.fetch("expire", {"limit": limit, "actor": actor, "error": error, "data": data})]
 
     def prune(self, ids: Sequence[UUID], backend: str) -> tuple[int, Sequence[UUID]]:
         with transaction.atomic(using=self.using):
-            [[done, members]] = self.fetch(PRUNE, {"ids": as_array(ids), "backend": backend})
+            [[done, members]] = self.fetch("prune", {"ids": as_array(ids), "backend": backend})
         return done, members
+
+    def export(self, ids: Sequence[UUID]) -> list[str]:
+        return [row[-1] for row in fetch_any(self.sql["export"], {"ids": as_array(ids), "size": len(ids)}, self.using)]
 
     # Summaries and wake-ups
 
-    def depths(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return [row for sql in DEPTHS for row in run(sql, parameters, self.using)]
-
-    def failure_groups(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return run(FAILURES, parameters, self.using)
-
-    def failed_since(self, parameters: Mapping[str, Any]) -> int:
-        return int(self.fetch(FAILED_SINCE, parameters)[0][0])
-
     def estimate_failures(self) -> dict[str, int]:
-        return dict(self.fetch(ESTIMATE_FAILURES, {"table": Task._meta.db_table}))
+        return dict(self.fetch("estimate_failures", {"table": Task._meta.db_table}))
 
     def estimate_tasks(self) -> int:
-        return int(self.fetch(ESTIMATE, {"table": Task._meta.db_table})[0][0])
+        return int(fetch(ESTIMATE, {"table": Task._meta.db_table}, self.using)[0][0])
 
     def horizon_holder(self) -> dict[str, Any] | None:
-        return next(iter(run(HORIZON, {}, self.using)), None)
+        return next(iter(self.rows("horizon", {})), None)
 
     def last_event_id(self) -> int:
         # The table has no index that knows its last id: every event would pay for it.
-        [[last]] = self.fetch(LAST_EVENT, {"table": TaskEvent._meta.db_table})
+        [[last]] = fetch(LAST_EVENT, {"table": TaskEvent._meta.db_table}, self.using)
         return last or 0
 
     def notify(self, channel: str, messages: Sequence[str]) -> None:
-        self.fetch(NOTIFY, {"channel": channel, "messages": as_array(messages)})
+        fetch(NOTIFY, {"channel": channel, "messages": as_array(messages)}, self.using)
 
 
-def head_of(lane: Lane) -> int:
-    """The lane as the first half of an advisory lock. Two that share a number share their places."""
-    return crc32(f"{lane.queue} {lane.priority}".encode()) - 2**31
+def head_of(first: ClaimRange) -> int:
+    """Return the head of a range as the first half of an advisory lock. Two that share a number share their places."""
+    return crc32(f"{first.queue} {first.priority}".encode()) - 2**31
+
+
+def set_timeout(cursor: Any, value: str) -> None:
+    cursor.execute("SELECT set_config('statement_timeout', %s, true)", [value])

@@ -9,14 +9,14 @@ from django.db import transaction
 from django.db.models import F, Sum
 
 from ...clock import now
-from ...models import LaneStat, LaneState, TaskStat, TaskTotal
-from ...models.lanes import FUNCTION, TRIPPED
+from ...models import FlowLimit, LaneStat, TaskStat, TaskTotal
+from ...models.limits import FUNCTION, TRIPPED
+from ..claim.limits import create, has_breaker, has_breakers, limit_of, lock
 from ..database import database
+from ..enqueue.notify import notify_work_on_commit
+from ..operator.control import set_paused, set_resumed, write_decision
 from ..operator.summaries import depths
-from ..producer.wakeup import announce_work
-from .control import set_paused, tell
-from .limits import has_breaker, has_breakers, limit_of
-from .states import hold, make
+from ..reading import log_once
 
 ACTOR = "breaker"
 WINDOW = timedelta(minutes=2)
@@ -40,12 +40,12 @@ def tick_breakers(backend: str = "default") -> int:
         return 0
     using = database(backend)
     labels = {label for label in worried(using) if has_breaker(label, backend)}
-    labels |= {state.label for state in LaneState.objects.using(using).filter(TRIPPED)}
+    labels |= {state.label for state in FlowLimit.objects.using(using).filter(TRIPPED).only("kind", "name")}
     if not labels:
         return 0
-    make(labels, using)
+    create(labels, using)
     with transaction.atomic(using=using):
-        return sum(turned(state, backend) for state in hold(labels, using).values())
+        return sum(turned(state, backend) for state in lock(labels, using).values())
 
 
 def worried(using: str) -> list[str]:
@@ -62,58 +62,60 @@ def worried(using: str) -> list[str]:
     ]
 
 
-def turned(state: LaneState, backend: str) -> bool:
+def turned(state: FlowLimit, backend: str) -> bool:
     """One function or lane, whose row is held: whether it changed."""
     if state.probing_since is not None:
         return judge_probe(state, backend)
     if state.paused_at is None:
         return trip(state, backend)
-    if state.probe_at is not None and state.probe_at <= state.held_at:
+    if state.probe_at is not None and state.probe_at <= state.locked_at:
         begin_probe(state, database(backend))
         return True
     return False
 
 
-def trip(state: LaneState, backend: str) -> bool:
-    seen, share = recent(state, database(backend)), limit_of(state.label, backend).trips
+def trip(state: FlowLimit, backend: str) -> bool:
+    seen, share = recent(state, database(backend)), limit_of(state.label, backend).failure_threshold
     if share is None or seen.all < FEWEST or seen.bad < share * seen.all:
         return False
     pause(state, f"{seen.bad} of {seen.all} attempts failed in the last minutes", database(backend))
     return True
 
 
-def pause(state: LaneState, reason: str, using: str) -> None:
-    set_paused(state, ACTOR, reason, state.held_at, state.held_at + REST)
-    tell("lane.paused", state, ACTOR, reason, using)
+def pause(state: FlowLimit, reason: str, using: str) -> None:
+    set_paused(state, ACTOR, reason, state.locked_at, using, probe_at=state.locked_at + REST)
 
 
-def begin_probe(state: LaneState, using: str) -> None:
+def begin_probe(state: FlowLimit, using: str) -> None:
     """One at a time, until one has succeeded or failed."""
-    state.paused_at, state.paused_by, state.reason = None, "", ""
-    state.probe_at, state.probing_since = None, state.held_at
-    state.probe_from = list(totals(state, using))
-    state.save()
-    tell("lane.probing", state, ACTOR, "", using)
-    announce_work({depth.queue for depth in depths(using)}, using)
+    state.probing_since = state.locked_at
+    probe = {"probe_at": None, "probing_since": state.locked_at, "probe_from": list(totals(state, using))}
+    write_decision(state, "probing", {"paused_at": None, "paused_by": "", "reason": "", **probe}, ACTOR, "", using)
+    notify_work_on_commit({depth.queue for depth in depths(using)}, using)
 
 
-def judge_probe(state: LaneState, backend: str) -> bool:
+def judge_probe(state: FlowLimit, backend: str) -> bool:
     using = database(backend)
-    before, after = Outcomes(*state.probe_from or (0, 0)), totals(state, using)
+    before, after = before_probe(state), totals(state, using)
     if after.bad > before.bad:
         pause(state, "the probe failed", using)
     elif after.good > before.good:
-        state.probing_since = state.probe_from = None
-        state.counts_from = now(using)
-        state.save()
-        tell("lane.resumed", state, ACTOR, "the probe succeeded", using)
-        announce_work({depth.queue for depth in depths(using)}, using)
+        set_resumed(state, ACTOR, "the probe succeeded", now(using), using)
     else:
         return False
     return True
 
 
-def recent(state: LaneState, using: str) -> Outcomes:
+def before_probe(state: FlowLimit) -> Outcomes:
+    """None, if they cannot be read: failures of before then end the probe, and the next one counts anew."""
+    match state.probe_from:
+        case [int(good), int(bad)]:
+            return Outcomes(good, bad)
+    log_once("the outcomes before the probe of %r cannot be read; it is judged by all there are", state.label)
+    return Outcomes()
+
+
+def recent(state: FlowLimit, using: str) -> Outcomes:
     """Of the last minutes; whole ones after it was resumed the last time."""
     begin = now(using) - WINDOW
     if state.kind == FUNCTION:
@@ -123,7 +125,7 @@ def recent(state: LaneState, using: str) -> Outcomes:
     return summed(stats.filter(minute__gt=state.counts_from) if state.counts_from else stats, state.kind)
 
 
-def totals(state: LaneState, using: str) -> Outcomes:
+def totals(state: FlowLimit, using: str) -> Outcomes:
     """Counts that only grow while it probes: of a function all, of a lane those since the minute in which it began."""
     if state.kind == FUNCTION or state.probing_since is None:
         return summed(TaskTotal.objects.using(using).filter(func_path=state.name), FUNCTION)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
 from uuid import UUID
 
 from django.db.models import Count, F, Q
 
 from ...clock import now
-from ...models import LaneState, Task
-from ...models.lanes import LANE, TRIPPED
+from ...errors import InvalidLane
+from ...models import FlowLimit, Task
+from ...models.limits import LANE, TRIPPED
 from ...rules.lanes import window
 from ...rules.lanes.limits import Limit
+from ..claim.limits import COLUMNS, count_running, decided, limit_of
 from ..database import database
 from ..operator.summaries import depths
-from .limits import decided, limit_of
-from .states import COLUMNS, count_running
+from ..reading import read_rows
 
 MOST_SHOWN = 50
 MOST_WAITING = 1000
@@ -29,12 +29,14 @@ MOST_RUNNING = 10
 class LaneSummary:
     """One lane, queue or function with what holds it back. `waiting` counts due tasks, up to MOST_WAITING + 1."""
 
-    state: LaneState
+    state: FlowLimit
     limit: Limit
     running: int
     waiting: int
     started: int
     opens_in: float
+    trouble: str = ""
+    """Why its limit cannot be read; then nothing starts."""
 
     @property
     def label(self) -> str:
@@ -57,12 +59,12 @@ class LaneSummary:
 def summarize_lanes(backend: str, search: str = "") -> list[LaneSummary]:
     """Those with a row: the paused and tripped ones first, then those in which most run, then the decided ones."""
     using = database(backend)
-    states = LaneState.objects.using(using).filter(name__contains=search) if search else LaneState.objects.using(using)
+    states = FlowLimit.objects.using(using).filter(name__contains=search) if search else FlowLimit.objects.using(using)
     stopped = states.filter(paused_at__isnull=False).order_by("-paused_at")[:MOST_SHOWN]
     probing = states.filter(TRIPPED)[:MOST_SHOWN]
     busy = states.filter(kind=LANE, name__in=busiest(search, using))
     others = states.order_by(F("decided_by").desc(), "kind", "name")[:MOST_SHOWN]
-    found = {state.pk: state for state in chain(stopped, probing, busy, others)}
+    found = {state.pk: state for states in (stopped, probing, busy, others) for state in read_rows(states)}
     return summarize(list(found.values())[:MOST_SHOWN], backend)
 
 
@@ -72,22 +74,26 @@ def busiest(search: str, using: str) -> list[str]:
     return [lane for lane, _ in leases.values_list("lane").annotate(count=Count("pk")).order_by("-count")[:MOST_SHOWN]]
 
 
-def summarize(states: Sequence[LaneState], backend: str) -> list[LaneSummary]:
+def summarize(states: Sequence[FlowLimit], backend: str) -> list[LaneSummary]:
     using = database(backend)
     running, waiting, moment = count_running([s.label for s in states], using), in_line(using), now(using)
     return [summary_of(state, running[state.label], waiting, moment, backend) for state in states]
 
 
-def summary_of(state: LaneState, running: int, in_line: Q, moment: datetime, backend: str) -> LaneSummary:
-    limit, time = decided(state, limit_of(state.label, backend)), moment.timestamp()
+def summary_of(state: FlowLimit, running: int, in_line: Q, moment: datetime, backend: str) -> LaneSummary:
+    limit, time, trouble = limit_of(state.label, backend), moment.timestamp(), ""
+    try:
+        limit = decided(state, limit)
+    except InvalidLane as error:
+        trouble = str(error)
     due = Task.objects.using(database(backend)).due().filter(in_line, **{COLUMNS[state.kind]: state.name})
     if state.kind == LANE:
         due = due.filter(lane__gt="")
     started, opens_in = 0, 0.0
-    if limit.starts is not None:
+    if limit.starts is not None and not trouble:
         started = sum(count for _, count in window.in_window(state.recent, limit.per, time))
         opens_in = window.opens_in(state.recent, limit.starts, limit.per, time)
-    return LaneSummary(state, limit, running, due[: MOST_WAITING + 1].count(), started, opens_in)
+    return LaneSummary(state, limit, running, due[: MOST_WAITING + 1].count(), started, opens_in, trouble)
 
 
 def in_line(using: str) -> Q:
@@ -102,12 +108,6 @@ def waiting_in_lane(lane: str, most: int, using: str) -> int:
     """How many wait, due or not, in all queues; counted up to `most`."""
     waiting = Task.objects.using(using).pending().filter(in_line(using), lane=lane, lane__gt="")
     return int(waiting.order_by()[:most].count())
-
-
-def summary_for(label: str, backend: str) -> LaneSummary | None:
-    """None where it has no row, and so nothing holds it back."""
-    state = LaneState.objects.using(database(backend)).among([label]).first()
-    return summarize([state], backend)[0] if state else None
 
 
 def running_in(lane: str, using: str) -> list[UUID]:

@@ -1,31 +1,82 @@
-"""Control: what operators decide about queues and workers. Each decision is kept as an event."""
+"""Control: pause and resume queues, lanes, functions and schedules, and ask workers to stop.
+
+Each keeps its pause in its own row, in columns of the same names: claims read those of queues and lanes in their
+statement, and workers may write the row of a lane, but not that of a queue.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeAlias
 
 from django.db import transaction
 
 from ...clock import now
 from ...conf import check_queue
-from ...errors import UnknownQueue
-from ...models import OperatorEvent, Queue, Task, Worker
-from ...rules.payload import storable
+from ...errors import InvalidCall, UnknownQueue
+from ...models import FlowLimit, Queue, Schedule, Task, Worker
+from ...models.limits import FUNCTION, LANE, QUEUE, split
 from ..database import database
+from ..enqueue.notify import notify_work_on_commit
 from ..events import actor_of
-from ..producer.wakeup import announce_work
+from ..lanes.control import locked_state
+from ..reading import read_row, read_rows
+from ..schedules.edit import locked_schedule
+from .operator_log import shortened, write_operator_event
+from .summaries import depths
 
-REASON_LENGTH = 200
+SCHEDULE = "schedule"
+KINDS = (QUEUE, LANE, FUNCTION, SCHEDULE)
+Pausable: TypeAlias = Queue | FlowLimit | Schedule
 
 
-def pause(queue: str, *, by: Any = None, reason: str = "", backend: str = "default") -> None:
-    """Stop all claims from a queue at once. Running tasks go on."""
-    check_queue_in_use(queue, backend)
-    using, actor, why = database(backend), actor_of(by), storable(reason)[:REASON_LENGTH]
+def pause(name: str, *, kind: str = QUEUE, by: Any = None, reason: str = "", backend: str = "default") -> bool:
+    """Start nothing of a queue, lane or function; enqueue nothing for a schedule. Running tasks go on.
+
+    Returns False if a schedule was paused already. For others, the new author and reason replace those before.
+    """
+    using = database(backend)
     with transaction.atomic(using=using):
-        decision = {"paused_at": now(using), "paused_by": actor, "reason": why}
-        Queue.objects.using(using).update_or_create(name=queue, defaults=decision)
-        write_operator_event("queue.paused", queue, actor, why, using)
+        row = locked_row(kind, name, backend, make=True)
+        if row is None or (isinstance(row, Schedule) and row.paused_at is not None):
+            return False
+        set_paused(row, actor_of(by), reason, now(using), using)
+    return True
+
+
+def resume(name: str, *, kind: str = QUEUE, by: Any = None, reason: str = "", backend: str = "default") -> bool:
+    """Let tasks start again. A schedule goes on with its next slot: nothing is enqueued for the past.
+
+    Returns False if it was not paused.
+    """
+    using = database(backend)
+    with transaction.atomic(using=using):
+        row = locked_row(kind, name, backend, make=False)
+        if row is None or (row.paused_at is None and getattr(row, "probing_since", None) is None):
+            return False
+        set_resumed(row, actor_of(by), reason, now(using), using)
+    return True
+
+
+def locked_row(kind: str, name: str, backend: str, *, make: bool) -> Pausable | None:
+    """Lock the row that holds the pause. Queues, lanes and functions have one once something was decided."""
+    if kind not in KINDS:
+        raise InvalidCall(f"kind={kind!r}: a pause is for one of {', '.join(KINDS)}.")
+    kind, name = split(name) if kind == LANE else (kind, name)
+    using = database(backend)
+    if kind == SCHEDULE:
+        return locked_schedule(name, using)
+    if kind == QUEUE:
+        if make:
+            check_queue_in_use(name, backend)
+            Queue.objects.using(using).get_or_create(name=name)
+        queue: Queue | None = Queue.objects.using(using).select_for_update().filter(name=name).first()
+        return queue
+    label = name if kind == LANE else f"{kind}:{name}"
+    if make:
+        return locked_state(label, using)
+    state: FlowLimit | None = FlowLimit.objects.using(using).among([label]).select_for_update().first()
+    return state
 
 
 def check_queue_in_use(queue: str, backend: str) -> None:
@@ -37,28 +88,65 @@ def check_queue_in_use(queue: str, backend: str) -> None:
             raise
 
 
-def resume(queue: str, *, by: Any = None, reason: str = "", backend: str = "default") -> bool:
-    """Let a paused queue be claimed from again. False where it was not paused."""
-    using = database(backend)
-    with transaction.atomic(using=using):
-        paused = Queue.objects.using(using).paused().filter(name=queue)
-        resumed = bool(paused.update(paused_at=None, paused_by="", reason=""))
-        if resumed:
-            write_operator_event("queue.resumed", queue, actor_of(by), storable(reason)[:REASON_LENGTH], using)
-            announce_work({queue}, using)
-    return resumed
+def set_paused(
+    row: Pausable, actor: str, reason: str, moment: datetime, using: str, probe_at: datetime | None = None
+) -> None:
+    """Write a pause and its event. `probe_at` is when a circuit breaker lets the first task try."""
+    columns: dict[str, Any] = {"paused_at": moment, "paused_by": actor, "reason": shortened(reason)}
+    if isinstance(row, FlowLimit):
+        columns |= {"probe_at": probe_at, "probing_since": None, "probe_from": None}
+    write_decision(row, "paused", columns, actor, reason, using)
+
+
+def set_resumed(row: Pausable, actor: str, reason: str, moment: datetime, using: str) -> None:
+    """Write the end of a pause and its event, and wake the workers."""
+    columns: dict[str, Any] = {"paused_at": None, "paused_by": "", "reason": ""}
+    if isinstance(row, FlowLimit):
+        # Counted from the start, the breaker would trip at once for failures that are over.
+        columns |= {"probe_at": None, "probing_since": None, "probe_from": None, "counts_from": moment}
+    if isinstance(row, Schedule):
+        columns["next_at"] = row.timing.after(moment)
+    write_decision(row, "resumed", columns, actor, reason, using)
+    if isinstance(row, Queue):
+        notify_work_on_commit({row.name}, using)
+    elif isinstance(row, FlowLimit):
+        notify_work_on_commit({depth.queue for depth in depths(using)}, using)
+
+
+def write_decision(row: Pausable, verb: str, columns: dict[str, Any], actor: str, reason: str, using: str) -> None:
+    """Write these columns alone, whatever the others hold, and the event."""
+    if isinstance(row, Schedule):
+        columns["updated_at"] = now(using)
+    for column, value in columns.items():
+        setattr(row, column, value)
+    row.save(using=using, update_fields=list(columns))
+    if isinstance(row, FlowLimit):
+        write_operator_event(f"lane.{verb}", row.label, actor, reason, using, {"lane": row.label})
+    else:
+        write_operator_event(f"{row._meta.model_name}.{verb}", row.name, actor, reason, using)
+
+
+def paused_queues(using: str) -> dict[str, Queue]:
+    """Return the queues that operators have paused, by name."""
+    return {queue.name: queue for queue in read_rows(Queue.objects.using(using).paused())}
+
+
+def pause_of(task: Task, using: str) -> Queue | FlowLimit | None:
+    """Return the row whose pause keeps this task from starting: of its queue, lane or function."""
+    queue: Queue | None = read_row(Queue.objects.using(using).paused(), task.queue)
+    if queue is not None:
+        return queue
+    labels = [*([task.lane] if task.lane else []), f"{FUNCTION}:{task.func_path}"]
+    states = read_rows(FlowLimit.objects.using(using).among(labels).filter(paused_at__isnull=False)[:1])
+    return states[0] if states else None
 
 
 def ask_to_stop(worker_id: str, *, by: Any = None, reason: str = "", backend: str = "default") -> bool:
-    """Ask a worker to finish what it runs and stop. False where it has stopped, or was asked before."""
+    """Ask a worker to finish its running tasks and stop. Returns False if it has stopped, or was asked before."""
     using, actor = database(backend), actor_of(by)
     with transaction.atomic(using=using):
         serving = Worker.objects.using(using).filter(pk=worker_id, stopped_at__isnull=True, stop_asked_at__isnull=True)
         asked = bool(serving.update(stop_asked_at=now(using), stop_asked_by=actor))
         if asked:
-            write_operator_event("worker.stop_asked", worker_id, actor, storable(reason)[:REASON_LENGTH], using)
+            write_operator_event("worker.stop_asked", worker_id, actor, reason, using)
     return asked
-
-
-def write_operator_event(kind: str, subject: str, actor: str, reason: str, using: str) -> None:
-    OperatorEvent.objects.using(using).create(kind=kind, subject=subject, ts=now(using), actor=actor, reason=reason)

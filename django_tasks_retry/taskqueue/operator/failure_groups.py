@@ -13,11 +13,10 @@ from django.db import connections
 from django.db.models.fields.json import KT
 
 from ...clock import now
-from ...instants import adapted
 from ...models import Task
-from ..database import as_moment, run
+from ...utc import adapted
+from ..database import as_moment
 from ..engines import engine_for
-from ..engines.statements import read_sql
 from ..lease import as_uuid
 from .summaries import CAP
 
@@ -32,11 +31,6 @@ LOOKED_AT = 10_000
 
 CHUNK = 500
 """Groups whose texts are read at once."""
-
-HEADS = read_sql("failure_heads", alike="alike")
-HEAD = read_sql("failure_heads", alike="(SELECT %(fingerprint)s AS fingerprint) AS alike")
-"""The same for one fingerprint; a part of a statement that nothing refers to is not run."""
-OUTCOMES = read_sql("failure_outcomes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +94,13 @@ class Outcomes:
 
 def group_heads(using: str) -> list[Head]:
     """Up to MAX_GROUPS groups, the latest failure first."""
-    heads = [read_head(row) for row in run(HEADS, {"groups": MAX_GROUPS}, using)]
+    heads = [read_head(row) for row in engine_for(using).rows("failure_heads", {"groups": MAX_GROUPS})]
     return sorted(heads, key=lambda head: head.last_failed_at, reverse=True)
 
 
 def group_head(fingerprint: str, using: str) -> Head | None:
     """The group with this fingerprint; None where no task failed so, or waits for another attempt since."""
-    [row] = run(HEAD, {"fingerprint": fingerprint, "groups": 0}, using)
+    [row] = engine_for(using).rows("failure_head", {"fingerprint": fingerprint})
     return read_head(row) if row["failed_id"] or row["waiting_id"] else None
 
 
@@ -126,7 +120,7 @@ def describe_groups(heads: Sequence[Head], using: str) -> list[FailureGroup]:
         "day_ago": adapted(current - timedelta(days=1), connection),
         "hour_ago": adapted(current - timedelta(hours=1), connection),
     }
-    rows = {row["fingerprint"]: row for row in engine_for(using).failure_groups(parameters)}
+    rows = {row["fingerprint"]: row for row in engine_for(using).rows("failures", parameters)}
     return [read_group(head, rows[head.fingerprint]) for head in heads if head.fingerprint in rows]
 
 
@@ -150,12 +144,12 @@ def failed_since(heads: Sequence[Head], since: datetime, using: str) -> int:
     """How many tasks of these groups failed since then, of each group up to CAP + 1."""
     lately = [head for head in heads if head.last_failed_at > since]
     parameters = {"shown": as_shown(lately), "cap": CAP + 1, "since": adapted(since, connections[using])}
-    return engine_for(using).failed_since(parameters) if lately else 0
+    return int(engine_for(using).fetch("failed_since", parameters)[0][0]) if lately else 0
 
 
 def outcomes(fingerprint: str, using: str) -> Outcomes:
     parameters = {"fingerprint": fingerprint, "cap": COUNTED + 1, "newest": LOOKED_AT}
-    [row] = run(OUTCOMES, parameters, using)
+    [row] = engine_for(using).rows("failure_outcomes", parameters)
     return Outcomes(**row)
 
 

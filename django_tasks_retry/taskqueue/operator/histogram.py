@@ -15,5 +15,13 @@ WAITED = tuple(f"waited_{name}" for name in BUCKETS)
 EMPTY = (0,) * len(BUCKETS)
 
 
+ONE_IN = tuple(tuple(int(place == bucket) for place in range(len(BUCKETS))) for bucket in range(len(BUCKETS)))
+
+
 def bucket_of(seconds: float) -> int:
     return bisect_left(BOUNDS, seconds)
+
+
+def in_bucket(seconds: float) -> tuple[int, ...]:
+    """Return the counts of one attempt that took so long."""
+    return ONE_IN[bucket_of(seconds)]

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from uuid import UUID
 
 from django.db import transaction
@@ -17,11 +18,10 @@ from ...rules.ids import first_of
 from ...rules.status import Status
 from ..database import database
 from ..engines import engine_for
-from ..partitions.drop import drop_past
 from ..partitions.layout import read_layout
-from ..partitions.rows import parted_pages
-from ..workflows.families import resumable, still_needed
-from .export import Export, export_of, export_tasks
+from ..partitions.retention import drop_past, row_pages
+from ..workflows.members import resumable, still_needed
+from .export import export_folder, export_tasks
 
 logger = logging.getLogger("django_tasks_retry")
 BATCH = 1000
@@ -39,7 +39,7 @@ def prune_pages(
     *, backend: str = "default", keep: Mapping[Status, float | None] | None = None, batch: int = BATCH
 ) -> Iterator[int]:
     """One page at a time, so that no step takes long; 0 for a page on which everything is kept."""
-    using, export = database(backend), export_of(backend)
+    using, export = database(backend), export_folder(backend)
     if keep is None and (layout := read_layout(using)):
         yield from drop_past(layout, using, export)
     for past in past_pages(backend, keep or {}, batch):
@@ -67,7 +67,7 @@ def past_pages(backend: str, keep: Mapping[Status, float | None], batch: int) ->
     if not limits:
         return
     before = max(limits.values())
-    parted = parted_pages(backend, dict(keep), before, batch, using)
+    parted = row_pages(backend, dict(keep), before, batch, using)
     for page in pages(before, moment, batch, using) if parted is None else parted:
         yield [
             task_id
@@ -105,22 +105,22 @@ def a_day_after(moment: datetime) -> UUID:
     return first_of(int(moment.timestamp() * 1000) + DAY_MS)
 
 
-def delete(past: Sequence[UUID], backend: str, using: str, export: Export | None = None) -> int:
+def delete(past: Sequence[UUID], backend: str, using: str, export: Path | None = None) -> int:
     """Those of this backend: in one database others may keep theirs for longer."""
     kept = resumable(past, using)
     past = [task_id for task_id in past if task_id not in kept]
     done, rest = (0, past) if export else engine_for(using).prune(past, backend)
-    return done + (delete_by_family(rest, backend, using, export) if rest else 0)
+    return done + (delete_members(rest, backend, using, export) if rest else 0)
 
 
-def delete_by_family(past: Sequence[UUID], backend: str, using: str, export: Export | None) -> int:
+def delete_members(past: Sequence[UUID], backend: str, using: str, export: Path | None) -> int:
     others = Task.objects.using(using).filter(pk__in=past).exclude(backend=backend)
     kept = set(others.values_list("pk", flat=True)) | still_needed(past, using)
     ids = [task_id for task_id in past if task_id not in kept]
     return delete_tasks(ids, using, export) if ids else 0
 
 
-def delete_tasks(ids: Sequence[UUID], using: str, export: Export | None = None) -> int:
+def delete_tasks(ids: Sequence[UUID], using: str, export: Path | None = None) -> int:
     with transaction.atomic(using=using):
         ids = free(ids, using)
         if export is not None:

@@ -1,43 +1,40 @@
-"""A snapshot: what metrics tell of a queue, at a cost that does not grow with the number of stored tasks."""
+"""A snapshot: the figures behind the metrics, at a cost that does not grow with the number of stored tasks."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
-from django.db.models import Q
+from django.db.models import Case, F, Q, Sum, Value, When
+from django.db.utils import OperationalError
 
 from ...clock import Now, now
 from ...conf import queues as configured_queues
-from ...models import Queue, Schedule, Task, TaskTotal, Worker
-from ...rules.queues import serves
-from ..consumer.workers import alive_workers
+from ...models import Schedule, Task, TaskTotal, Worker
 from ..database import database
 from ..engines import engine_for
-from ..schedules.runs import has_unfinished_run
+from ..schedules.tick import has_unfinished_run
+from ..timeouts import is_timeout, statement_timeout
+from ..workers import alive_workers, sound_workers
+from .control import paused_queues
 from .histogram import RAN, WAITED
-from .summaries import CAP, Depth, depths, expired_leases
+from .queue_figures import OTHERS, QueueFigures, count_running, name_largest, queue_figures
+from .summaries import CAP, depths, expired_leases
 
-MOST_RUNNING = 10_000
+MOST_NAMED = 400
+"""Queues that metrics name, and pairs of queue and function: with these a scrape has at most 22,500 lines."""
+
+STATEMENT_SECONDS = 3.0
+SNAPSHOT_SECONDS = 6.0
+"""All statements together: Prometheus waits for ten seconds. 20,000 queues take one to two."""
+
 LATE = timedelta(seconds=60)
 LITERALS = re.compile(r"'(?:[^'\\]|''|\\.)*(?:'|$)|\$(\w*)\$.*?(?:\$\1\$|$)|\b\d+(?:\.\d+)?\b", re.DOTALL)
 LONGEST_QUERY = 120
-
-
-@dataclass(frozen=True, slots=True)
-class QueueState:
-    """How one queue stands now. `due` is counted up to CAP + 1 in each of its lanes."""
-
-    name: str
-    due: int
-    oldest_seconds: float
-    running: int
-    is_paused: bool
-    workers: int
-    slots: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    queues: tuple[QueueState, ...] = ()
+    queues: tuple[QueueFigures, ...] = ()
     totals: tuple[Total, ...] = ()
     workers: int = 0
     slots: int = 0
@@ -77,74 +74,100 @@ class Snapshot:
     expired: int = 0
     holder: Holder | None = None
     late_schedules: int | None = None
-    """None where there are no schedules."""
+    """None if there are no schedules."""
+    unanswered: frozenset[str] = frozenset()
+    """Fields above that the database did not answer in time."""
 
 
 def snapshot(backend: str = "default") -> Snapshot:
-    """Everything that the backend's database tells about its queues. Counts are capped, as in the console."""
+    """Read what the backend's database says about its queues. Counts are capped, as in the console."""
     using = database(backend)
-    workers = list(alive_workers(backend).only("queues", "exclude", "slots"))
-    totals = read_totals(using)
+    with statement_timeout(using, STATEMENT_SECONDS):
+        workers = sound_workers(alive_workers(backend).only("queues", "exclude", "slots"))
+    questions: dict[str, Callable[[], Any]] = {
+        "retrying": lambda: len(Task.objects.using(using).retrying().order_by("pk").values_list("pk")[: CAP + 1]),
+        "expired": lambda: expired_leases(using),
+        "holder": lambda: holder_of(using),
+        "late_schedules": lambda: count_late_schedules(backend, using),
+        "totals": lambda: read_totals(using),
+        "queues": lambda: read_largest_queues(backend, using, workers),
+    }
+    answers = ask_in_time(questions, using)
     return Snapshot(
-        queues=tuple(queue_states(backend, using, workers, {total.queue for total in totals})),
-        totals=totals,
+        **answers,
         workers=len(workers),
         slots=sum(worker.slots for worker in workers),
-        retrying=len(Task.objects.using(using).retrying().order_by("pk").values_list("pk", flat=True)[: CAP + 1]),
-        expired=expired_leases(using),
-        holder=holder_of(using),
-        late_schedules=late_schedules(backend, using),
+        unanswered=frozenset(questions.keys() - answers.keys()),
     )
 
 
-def late_schedules(backend: str, using: str) -> int | None:
-    """Whose slot came a while ago and was neither enqueued nor given up. None where there are no schedules."""
-    schedules = Schedule.objects.using(using).filter(backend=backend)
-    if not schedules.exists():
+def ask_in_time(questions: Mapping[str, Callable[[], Any]], using: str) -> dict[str, Any]:
+    """Return the answers that the database gives in time, by the names of the questions."""
+    ends = time.monotonic() + SNAPSHOT_SECONDS
+    answers = {}
+    for name, question in questions.items():
+        try:
+            with statement_timeout(using, STATEMENT_SECONDS, ends - time.monotonic()):
+                answers[name] = question()
+        except OperationalError as error:
+            if not is_timeout(error):
+                raise
+    return answers
+
+
+def count_late_schedules(backend: str, using: str) -> int | None:
+    """Return None if there are no schedules."""
+    if not Schedule.objects.using(using).filter(backend=backend).exists():
         return None
+    return int(late_schedules(backend, using).count())
+
+
+def late_schedules(backend: str, using: str) -> Any:
+    """Schedules whose slot came a while ago and was neither enqueued nor given up."""
+    active = Schedule.objects.using(using).active().filter(backend=backend, next_at__lt=Now() - LATE)
     # What is queued behind its previous run waits for that.
-    waiting = Q(overlap="queue") & Q(has_unfinished_run())
-    late: int = schedules.active().filter(next_at__lt=Now() - LATE).exclude(waiting).count()
-    return late
+    return active.exclude(Q(overlap="queue") & Q(has_unfinished_run()))
 
 
-def queue_states(backend: str, using: str, workers: Sequence[Worker], seen: set[str]) -> list[QueueState]:
+def read_largest_queues(backend: str, using: str, workers: Sequence[Worker]) -> tuple[QueueFigures, ...]:
+    counted = TaskTotal.objects.using(using).order_by("id").values_list("queue", flat=True)[:MOST_NAMED]
+    return tuple(name_largest(read_queues(backend, using, workers, counted), MOST_NAMED, configured_queues(backend)))
+
+
+def read_queues(backend: str, using: str, workers: Sequence[Worker], seen: Iterable[str]) -> list[QueueFigures]:
     lanes, moment = depths(using), now(using)
-    paused = set(Queue.objects.using(using).paused().values_list("name", flat=True))
-    # In the order of an index, and bounded: whatever the planner believes, it does not walk the table.
-    leased = Task.objects.using(using).running().order_by("locked_by").values_list("queue", flat=True)
-    running = Counter(leased[:MOST_RUNNING])
+    paused, running = paused_queues(using), count_running(using)
     names = {*configured_queues(backend), *(lane.queue for lane in lanes), *running, *paused, *seen}
-    states = [state_of(name, lanes, moment, workers) for name in sorted(names)]
-    return [replace(state, running=running[state.name], is_paused=state.name in paused) for state in states]
+    return queue_figures(sorted(names), lanes, workers, moment, paused=paused, running=running)
 
 
-def state_of(name: str, lanes: Sequence[Depth], moment: datetime, workers: Sequence[Worker]) -> QueueState:
-    due = [lane for lane in lanes if lane.queue == name and lane.due]
-    serving = [worker for worker in workers if serves(name, worker.queues, worker.exclude)]
-    oldest = min((lane.oldest_eta for lane in due), default=moment)
-    return QueueState(
-        name=name,
-        due=sum(lane.due for lane in due),
-        oldest_seconds=max(0.0, (moment - oldest).total_seconds()),
-        running=0,
-        is_paused=False,
-        workers=len(serving),
-        slots=sum(worker.slots for worker in serving),
-    )
+COUNTED = ("completed", "retried", "failed", "seconds", "wait_seconds", *RAN, *WAITED)
 
 
 def read_totals(using: str) -> tuple[Total, ...]:
-    plain = ("queue", "func_path", "completed", "retried", "failed", "seconds", "wait_seconds")
-    rows = TaskTotal.objects.using(using).order_by("queue", "func_path").values(*plain, *RAN, *WAITED)
-    return tuple(
-        Total(
-            **{name: row[name] for name in plain},
-            ran=tuple(row[name] for name in RAN),
-            waited=tuple(row[name] for name in WAITED),
-        )
-        for row in rows
+    """Return the totals that were counted first, and the sums of all later ones by function.
+
+    The first, and not the largest: a counter that changes its place would let the sums go down, and Prometheus takes
+    that for a restart. Functions that are not among the first are summed, too.
+    """
+    stored = TaskTotal.objects.using(using)
+    first = list(stored.exclude(queue=OTHERS).order_by("id").values("id", "queue", "func_path", *COUNTED)[:MOST_NAMED])
+    rest = stored.filter(queue=OTHERS)
+    if len(first) == MOST_NAMED:
+        rest = stored.filter(Q(queue=OTHERS) | Q(id__gt=first[-1]["id"]))
+    names = {row["func_path"] for row in first}
+    label = Case(When(func_path__in=names, then=F("func_path")), default=Value(OTHERS))
+    sums: Any = rest.order_by().values(label=label).annotate(**{f"sum_{name}": Sum(name) for name in COUNTED})
+    return (
+        *(total_of(row["queue"], row["func_path"], row) for row in first),
+        *(total_of(OTHERS, row["label"], row, "sum_") for row in sums.order_by("label")),
     )
+
+
+def total_of(queue: str, func_path: str, row: dict[str, Any], prefix: str = "") -> Total:
+    plain = {name: row[prefix + name] for name in ("completed", "retried", "failed", "seconds", "wait_seconds")}
+    ran, waited = (tuple(row[prefix + name] for name in names) for names in (RAN, WAITED))
+    return Total(queue, func_path, **plain, ran=ran, waited=waited)
 
 
 def holder_of(using: str) -> Holder | None:

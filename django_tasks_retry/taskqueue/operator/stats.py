@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from operator import add as add_up
 from typing import Any
 
 from django.db import connections, transaction
+from django.db.models import Sum
 
 from ...clock import Now, now
-from ...instants import adapted
 from ...models import LaneStat, TaskStat, TaskTotal
+from ...utc import adapted
 from ..database import database
-from .histogram import EMPTY, RAN, WAITED
+from ..engines import engine_for
+from .histogram import EMPTY, RAN, WAITED, in_bucket
 
 KEEP, KEEP_LANES = timedelta(days=8), timedelta(hours=1)
-ROWS_PER_STATEMENT = 100
 KEY = ("queue", "func_path")
 ADDED = ("completed", "retried", "failed", "seconds", "wait_seconds", *RAN, *WAITED)
 
 ADDED_TO_LANE = ("completed", "failed")
 
-ADD = """\
-INSERT INTO {table} AS stat ({columns}) VALUES {rows} ON CONFLICT ({key}) DO UPDATE SET {sums}\
-"""
+COUNTS = ("completed", "retried", "failed")
+OUTCOMES = (*COUNTS, "released", "cancelled", "lost", "dropped")
+SUMMED = (*OUTCOMES, "seconds", "wait_seconds")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(slots=True)
 class Stat:
-    """Attempts of one function in one queue, counted since the last time they were added."""
+    """Attempts of one function in one queue, and of one lane if that has a breaker: how many ended how."""
 
     queue: str
     func_path: str
@@ -38,58 +40,70 @@ class Stat:
     failed: int = 0
     seconds: float = 0.0
     wait_seconds: float = 0.0
-    ran: tuple[int, ...] = EMPTY
-    waited: tuple[int, ...] = EMPTY
+    ran: Sequence[int] = EMPTY
+    waited: Sequence[int] = EMPTY
     """How many fell into each bucket."""
+    lane: str = ""
+    lost: int = 0
+    released: int = 0
+    cancelled: int = 0
+    dropped: int = 0
+
+    @classmethod
+    def of_attempt(cls, key: tuple[str, str, str], outcome: str, ran: float, waited: float) -> Stat:
+        """Return the statistics of one attempt. `ran` is 0 if nobody knows: of a process that died, say."""
+        queue, func_path, lane = key
+        stat = cls(queue, func_path, lane=lane, seconds=ran)
+        setattr(stat, outcome, 1)
+        if stat.attempts:
+            stat.wait_seconds, stat.waited = waited, in_bucket(waited)
+            stat.ran = in_bucket(ran) if ran else EMPTY
+        return stat
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.queue, self.func_path, self.lane
+
+    @property
+    def attempts(self) -> int:
+        """How many ended by themselves: neither released nor cancelled, and no second report about one."""
+        return self.completed + self.retried + self.lost + self.failed
+
+    def add(self, other: Stat) -> None:
+        for name in SUMMED:
+            if value := getattr(other, name):
+                setattr(self, name, getattr(self, name) + value)
+        self.ran = tuple(map(add_up, self.ran, other.ran))
+        self.waited = tuple(map(add_up, self.waited, other.waited))
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """In the order of ADDED."""
-        counts = (self.completed, self.retried, self.failed, self.seconds, self.wait_seconds)
+        """In the order of ADDED. For those who read statistics, a lost attempt is one that is retried."""
+        counts = (self.completed, self.retried + self.lost, self.failed, self.seconds, self.wait_seconds)
         return (*counts, *self.ran, *self.waited)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LaneOutcomes:
-    """Attempts of one lane, counted since the last time they were added."""
-
-    lane: str
-    completed: int = 0
-    failed: int = 0
-
-
-def add_stats(stats: Iterable[Stat], lanes: Iterable[LaneOutcomes] = (), *, backend: str = "default") -> None:
-    """Add the counts to the current minute of the queue's clock and to the totals, all or none.
-
-    Each (queue, func_path) and each lane may come once.
-    """
-    # In the order of their keys, so that two workers adding at once cannot deadlock.
-    ordered, of_lanes, using = sorted(stats), sorted(lanes), database(backend)
-    if not ordered and not of_lanes:
+def add_stats(stats: Iterable[Stat], *, backend: str = "default") -> None:
+    """Add the counts to the current minute of the queue's clock and to the totals, all or none."""
+    using, functions, lanes = database(backend), dict[tuple[str, str], Stat](), dict[str, list[int]]()
+    for stat in stats:
+        key = (stat.queue, stat.func_path)
+        functions.setdefault(key, Stat(*key)).add(stat)
+        if stat.lane:
+            counts = lanes.setdefault(stat.lane, [0, 0])
+            counts[0] += stat.completed
+            counts[1] += stat.attempts - stat.completed
+    if not functions:
         return
     minute = adapted(now(using).replace(second=0, microsecond=0), connections[using])
-    by_minute = [(minute, s.queue, s.func_path, *s.values) for s in ordered]
-    in_all = [(s.queue, s.func_path, *s.values) for s in ordered]
-    by_lane = [(minute, each.lane, each.completed, each.failed) for each in of_lanes]
+    # In the order of their keys, so that two workers adding at once cannot deadlock.
+    in_all = [(*key, *functions[key].values) for key in sorted(functions)]
+    by_lane = [(minute, lane, *lanes[lane]) for lane in sorted(lanes)]
+    engine = engine_for(using)
     with transaction.atomic(using=using):
-        add(TaskStat, ("minute", *KEY), ADDED, by_minute, using)
-        add(TaskTotal, KEY, ADDED, in_all, using)
-        add(LaneStat, ("minute", "lane"), ADDED_TO_LANE, by_lane, using)
-
-
-def add(model: Any, key: Sequence[str], added: Sequence[str], rows: Sequence[tuple[Any, ...]], using: str) -> None:
-    for start in range(0, len(rows), ROWS_PER_STATEMENT):
-        part = rows[start : start + ROWS_PER_STATEMENT]
-        row = f"({', '.join(['%s'] * len(part[0]))})"
-        sql = ADD.format(
-            table=model._meta.db_table,
-            columns=", ".join((*key, *added)),
-            rows=", ".join([row] * len(part)),
-            key=", ".join(key),
-            sums=", ".join(f"{column} = stat.{column} + excluded.{column}" for column in added),
-        )
-        with connections[using].cursor() as cursor:
-            cursor.execute(sql, [value for row in part for value in row])
+        engine.add_counts(TaskStat._meta.db_table, ("minute", *KEY), ADDED, [(minute, *row) for row in in_all])
+        engine.add_counts(TaskTotal._meta.db_table, KEY, ADDED, in_all)
+        engine.add_counts(LaneStat._meta.db_table, ("minute", "lane"), ADDED_TO_LANE, by_lane)
 
 
 def forget_stats(*, backend: str = "default") -> int:
@@ -98,3 +112,15 @@ def forget_stats(*, backend: str = "default") -> int:
     past = TaskStat.objects.using(using).filter(minute__lt=Now() - KEEP)
     of_lanes = LaneStat.objects.using(using).filter(minute__lt=Now() - KEEP_LANES)
     return past._raw_delete(past.db) + of_lanes._raw_delete(of_lanes.db)
+
+
+def sums_since(
+    begin: datetime, using: str, *keys: str, columns: Sequence[str] = COUNTS, func_path: str = ""
+) -> Iterable[dict[str, Any]]:
+    """Sum up attempts that ended since then by these columns, ordered by them; of one function, if it is given."""
+    # Minutes to come are an odd row's, and may be none that Python can hold.
+    stats = TaskStat.objects.using(using).filter(minute__gte=begin, minute__lte=Now())
+    if func_path:
+        stats = stats.filter(func_path=func_path)
+    found: Iterable[dict[str, Any]] = stats.order_by(*keys).values(*keys).annotate(**{n: Sum(n) for n in columns})
+    return found

@@ -20,6 +20,9 @@ from ..database import as_moment
 from ..engines import engine_for
 
 CAP = 1000
+LOOK_BACK = 25_000
+"""How many of the newest tasks are read for a question that no index answers."""
+
 MAX_PATHS = 20
 """Functions that are named for a lane."""
 
@@ -41,7 +44,8 @@ def depths(using: str) -> list[Depth]:
     """Every lane that holds a pending task, with its head and its due tasks, counted up to CAP + 1."""
     parameters, current = {"cap": CAP + 1, "paths": MAX_PATHS, **READABLE_TIMES}, now(using)
     found: dict[tuple[str, int], Depth] = {}
-    for row in engine_for(using).depths(parameters):
+    rows = engine_for(using).rows
+    for row in (*rows("depths", parameters), *rows("depths_keyed", parameters)):
         depth = Depth(
             row["queue"], row["priority"], readable_moment(row["eta"]) or current, read_paths(row["func_paths"]),
             row["backend"], row["due"],

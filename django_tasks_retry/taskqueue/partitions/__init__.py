@@ -1,1 +1,1 @@
-"""History in partitions, on PostgreSQL: what has succeeded leaves the table of tasks, and is dropped by its period."""
+"""Partitioned history, on PostgreSQL: tasks that succeeded are archived by period, and dropped with it."""

@@ -1,14 +1,14 @@
-"""Partition history while the queue works, and the way back.
+"""Convert history to partitions while the queue works, and back.
 
-The tables of results, events and steps, as they are, become the first partition of tables that take their names. That
-they hold nothing from a coming instant on is promised by a constraint, which is looked over while everybody works; the
-change itself then takes a moment, under locks for which nobody waits long. Each step can be made again after it failed.
+The tables of results, events and steps become the first partition of new parents that take their names. A CHECK
+constraint, the bound, states that they hold nothing from a coming instant on. It is validated while workers go on; the
+switch then takes a moment, under locks for which nobody waits long. Each step can be repeated after it failed.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -17,52 +17,54 @@ from django.db import OperationalError, connections
 
 from ...clock import now
 from ...errors import CannotPartition
-from ...guard.archive import PARTITIONED
-from ...guard.conditions import TASK
+from ...guard import guard_child, guard_known_ids, guard_parent, seal
+from ...guard.conditions import EVENT, PARTITIONED, RESULT, STEP, TASK
 from ...rules.ids import time_of
-from ..database import fetch, is_postgresql
-from .ahead import create_ahead
-from .layout import Layout, read_layout
-from .parents import PROMISE, lay_out, make_whole
-from .periods import Period, Stretch
-from .tables import create_tables, short_locks
+from ..database import fetch
+from ..engines import engine_for
+from .layout import Layout, Partition, Period, read_layout
+from .premake import FEED, KEYS, bounds, copy_grants, create_like, create_tables, current_schema, premake, short_locks
 
 MARGIN = timedelta(days=1)
-"""How long the promise holds, at least: looking it over takes less."""
+"""The bound admits rows at least for so long: validating it takes less."""
 
 TRIES = 60
 PAUSE_SECONDS = 1.0
 Say = Callable[[str], None]
 
-PROMISED = """
+BOUND_STATE = """
 SELECT con.convalidated, pg_get_constraintdef(con.oid)
 FROM pg_constraint AS con WHERE con.conrelid = to_regclass(%(table)s) AND con.conname = %(name)s
 """
 REFERRING = """
 SELECT DISTINCT conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass(%(table)s)
 """
+BOUND = "dtr_before_partitions"
+NUMBERED = (EVENT, STEP)
+INDEXES = "SELECT relname FROM pg_index JOIN pg_class ON oid = indexrelid WHERE indrelid = %s::regclass"
+TRIGGERS = "SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND NOT tgisinternal"
 
 
-def partition(using: str, period: Period, backends: Sequence[str], say: Say = lambda _: None) -> Layout:
-    """Partition the history of this database. Where it is already, tables are made ahead of time."""
+def partition_history(using: str, period: Period, backends: Sequence[str], say: Say = lambda _: None) -> Layout:
+    """Partition the history of this database. If it is partitioned already, create missing partitions."""
     check_possible(using)
     if (layout := read_layout(using)) is not None:
-        create_ahead(layout, using)
+        premake(layout, using)
         return read_layout(using) or layout
     layout = Layout(period, tuple(backends))
-    if not insistently(lambda: begin_empty(using, layout), say):
-        stretch = promise(using, period, say)
-        say("Looking over what is stored. Everybody works on meanwhile.")
+    if not retry_locks(lambda: convert_empty(using, layout), say):
+        partition = bound_tables(using, period, say)
+        say("Validating existing rows. Workers keep running.")
         for table in PARTITIONED:
             validate(table, using)
-        say("Changing over.")
-        insistently(lambda: change_over(using, layout, stretch), say)
-    create_ahead(read_layout(using) or layout, using)
+        say("Switching tables.")
+        retry_locks(lambda: switch_tables(using, layout, partition), say)
+    premake(read_layout(using) or layout, using)
     return read_layout(using) or layout
 
 
 def check_possible(using: str) -> None:
-    if not is_postgresql(using):
+    if not engine_for(using).can_partition:
         raise CannotPartition("History can be partitioned on PostgreSQL only.")
     if tables := [name for (name,) in fetch(REFERRING, {"table": TASK}, using)]:
         raise CannotPartition(
@@ -71,8 +73,8 @@ def check_possible(using: str) -> None:
         )
 
 
-def insistently(act: Callable[[], Any], say: Say) -> Any:
-    """Again and again where locks are not to be had at once: who waits for one holds up all who come after."""
+def retry_locks(act: Callable[[], Any], say: Say) -> Any:
+    """Retry until the locks are free. Waiting for one would block every statement that comes after."""
     for left in reversed(range(TRIES)):
         try:
             return act()
@@ -84,13 +86,13 @@ def insistently(act: Callable[[], Any], say: Say) -> Any:
     raise AssertionError("the last try returns or raises")
 
 
-def begin_empty(using: str, layout: Layout) -> bool:
-    """A new queue begins with the present period. False where something is stored already."""
+def convert_empty(using: str, layout: Layout) -> bool:
+    """Convert empty tables, from the current period on. False if something is stored already."""
     with short_locks(using) as cursor:
         cursor.execute(f"LOCK TABLE {', '.join(PARTITIONED)} IN ACCESS EXCLUSIVE MODE")
         if any(is_filled(table, cursor) for table in PARTITIONED):
             return False
-        lay_out(cursor, layout, None)
+        create_parents(cursor, layout, None)
         create_tables(cursor, layout.period.containing(now(using)))
     return True
 
@@ -100,16 +102,16 @@ def is_filled(table: str, cursor: Any) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-def promise(using: str, period: Period, say: Say) -> Stretch:
-    """The first period that has tables of its own; nothing that is stored comes from it."""
-    if (begun := promised_until(using)) is not None:
+def bound_tables(using: str, period: Period, say: Say) -> Partition:
+    """Bound the tables, and return the first partition with tables of its own; no stored row is of its time."""
+    if (begun := bound_until(using)) is not None:
         first = period.containing(begun)
     else:
         newest = [time_of(found) for table in PARTITIONED if (found := newest_id(table, using))]
         first = period.containing(max([now(using), *newest]) + MARGIN).next
     for table in PARTITIONED:
-        if not fetch(PROMISED, {"table": table, "name": PROMISE}, using):
-            insistently(lambda table=table: add_promise(table, first, using), say)  # type: ignore[misc]
+        if not fetch(BOUND_STATE, {"table": table, "name": BOUND}, using):
+            retry_locks(lambda table=table: add_bound(table, first, using), say)  # type: ignore[misc]
     say(f"Partitions begin with {first.start:%Y-%m-%d %H:%M} UTC.")
     return first
 
@@ -119,52 +121,154 @@ def newest_id(table: str, using: str) -> UUID | None:
     return found[0][0] if found else None
 
 
-def add_promise(table: str, first: Stretch, using: str) -> None:
+def add_bound(table: str, first: Partition, using: str) -> None:
     with short_locks(using) as cursor:
-        cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {PROMISE} CHECK (task_id < '{first.first_id}') NOT VALID")
+        cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {BOUND} CHECK (task_id < '{first.first_id}') NOT VALID")
 
 
-def promised_until(using: str) -> datetime | None:
-    """Until when a partitioning that was begun and not completed lets rows in."""
+def bound_until(using: str) -> datetime | None:
+    """Return until when an unfinished conversion admits rows; None if there is none."""
     for table in PARTITIONED:
-        for _, definition in fetch(PROMISED, {"table": table, "name": PROMISE}, using):
+        for _, definition in fetch(BOUND_STATE, {"table": table, "name": BOUND}, using):
             return time_of(UUID(definition.split("'")[1])).astimezone(UTC)
     return None
 
 
 def validate(table: str, using: str) -> None:
-    if not fetch(PROMISED, {"table": table, "name": PROMISE}, using)[0][0]:
+    if not fetch(BOUND_STATE, {"table": table, "name": BOUND}, using)[0][0]:
         with connections[using].cursor() as cursor:
-            cursor.execute(f"ALTER TABLE {table} VALIDATE CONSTRAINT {PROMISE}")
+            cursor.execute(f"ALTER TABLE {table} VALIDATE CONSTRAINT {BOUND}")
 
 
-def take_back_promise(using: str) -> bool:
-    """Of a partitioning that nobody completes: soon it would refuse new rows."""
+def drop_bound(using: str) -> bool:
+    """Drop the bound of a conversion that was not completed: soon it would refuse new rows."""
     taken = False
     for table in PARTITIONED:
-        if fetch(PROMISED, {"table": table, "name": PROMISE}, using) and read_layout(using) is None:
+        if fetch(BOUND_STATE, {"table": table, "name": BOUND}, using) and read_layout(using) is None:
             with short_locks(using) as cursor:
-                cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {PROMISE}")
+                cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {BOUND}")
             taken = True
     return taken
 
 
-def change_over(using: str, layout: Layout, first: Stretch) -> None:
+def switch_tables(using: str, layout: Layout, first: Partition) -> None:
     with short_locks(using) as cursor:
         cursor.execute(f"LOCK TABLE {', '.join(PARTITIONED)} IN ACCESS EXCLUSIVE MODE")
-        lay_out(cursor, layout, first)
+        create_parents(cursor, layout, first)
         create_tables(cursor, first)
 
 
-def unpartition(using: str, say: Say = lambda _: None) -> bool:
-    """The way back: the tables as they were, with all that they hold. False where history is not partitioned."""
-    if take_back_promise(using) or read_layout(using) is None:
+def undo_partitioning(using: str, say: Say = lambda _: None) -> bool:
+    """Restore whole tables with all rows. False if history is not partitioned."""
+    if drop_bound(using) or read_layout(using) is None:
         return False
-    insistently(lambda: bring_together(using), say)
+    retry_locks(lambda: switch_back(using), say)
     return True
 
 
-def bring_together(using: str) -> None:
+def switch_back(using: str) -> None:
     with short_locks(using) as cursor:
         cursor.execute(f"LOCK TABLE {TASK}, {', '.join(PARTITIONED)} IN ACCESS EXCLUSIVE MODE")
-        make_whole(cursor)
+        restore_tables(cursor)
+
+
+def create_parents(cursor: Any, layout: Layout, first: Partition | None) -> None:
+    """Replace whole tables by partitioned ones. Without a first partition the old ones are empty, and dropped."""
+    for table in PARTITIONED:
+        before = f"{table}_before"
+        rename_table(cursor, table, before)
+        create_parent(cursor, table, before)
+        if first is None:
+            cursor.execute(f"DROP TABLE {before}")
+        else:
+            cursor.execute(f"ALTER TABLE {table} ATTACH PARTITION {before} FOR VALUES {bounds(None, first.first_id)}")
+        create_like(cursor, table, f"{table}_kept")
+        cursor.execute(f"ALTER TABLE {table} ATTACH PARTITION {table}_kept DEFAULT")
+        guard_all(cursor, table, [f"{table}_kept"] + ([before] if first else []))
+    guard_known_ids(cursor)
+    cursor.execute(f"COMMENT ON TABLE {RESULT} IS '{layout.mark}'")
+    seal(cursor, current_schema(cursor))
+
+
+def rename_table(cursor: Any, table: str, away: str) -> None:
+    """Rename the table with its indexes and drop its triggers: the new table takes these names."""
+    cursor.execute(TRIGGERS, [table])
+    for (name,) in cursor.fetchall():
+        cursor.execute(f"DROP TRIGGER {name} ON {table}")
+    cursor.execute(f"ALTER TABLE {table} RENAME TO {away}")
+    cursor.execute(INDEXES, [away])
+    for (name,) in cursor.fetchall():
+        cursor.execute(f"ALTER INDEX {name} RENAME TO {name}{away.removeprefix(table)}")
+
+
+def create_parent(cursor: Any, table: str, away: str) -> None:
+    cursor.execute(
+        f"CREATE TABLE {table} (LIKE {away} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE) "
+        "PARTITION BY RANGE (task_id)"
+    )
+    cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {BOUND}")
+    cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {' '.join(KEYS[table])}")
+    copy_grants(cursor, away, table)
+    if table in NUMBERED:
+        move_sequence(cursor, table, away)
+
+
+def move_sequence(cursor: Any, table: str, away: str) -> None:
+    """Continue the numbers of the rows, with a sequence of the same name."""
+    cursor.execute("SELECT pg_get_serial_sequence(%s, 'id')", [away])
+    [sequence] = cursor.fetchone()
+    cursor.execute(f"SELECT last_value + is_called::int FROM {sequence}")
+    [following] = cursor.fetchone()
+    cursor.execute(f"ALTER SEQUENCE {sequence} RENAME TO {away}_id_seq")
+    cursor.execute(
+        f"ALTER TABLE {table} ALTER id ADD GENERATED BY DEFAULT AS IDENTITY "
+        f"(SEQUENCE NAME {table}_id_seq START WITH {following})"
+    )
+    copy_grants(cursor, f"{away}_id_seq", f"{table}_id_seq")
+    cursor.execute(f"ALTER TABLE {away} ALTER id DROP IDENTITY")
+
+
+def guard_all(cursor: Any, table: str, children: Iterable[str]) -> None:
+    guard_parent(cursor, table)
+    for child in children:
+        guard_child(cursor, table, child)
+
+
+def restore_tables(cursor: Any) -> None:
+    """Copy all rows back into whole tables. Blocks everybody for as long as that takes."""
+    for table in PARTITIONED:
+        away = f"{table}_parts"
+        rename_table(cursor, table, away)
+        create_whole(cursor, table, away)
+        cursor.execute(f"INSERT INTO {table} SELECT * FROM {away}")
+        cursor.execute(f"DROP TABLE {away}")
+        guard_parent(cursor, table)
+    restore_tasks(cursor)
+    seal(cursor, current_schema(cursor))
+
+
+def create_whole(cursor: Any, table: str, away: str) -> None:
+    cursor.execute(
+        f"CREATE TABLE {table} (LIKE {away} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE) "
+        "WITH (autovacuum_vacuum_scale_factor = 0.02)"
+    )
+    cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {' '.join(KEYS[table])}")
+    if table == STEP:
+        cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {table}_pkey PRIMARY KEY (id)")
+    if table == EVENT:
+        cursor.execute(FEED.format(name="dtr_event_feed", table=table))
+    copy_grants(cursor, away, table)
+    if table in NUMBERED:
+        move_sequence(cursor, table, away)
+
+
+def restore_tasks(cursor: Any) -> None:
+    """Copy archived tasks back, under a lock that lets nobody write. Only the owner of the table may."""
+    cursor.execute("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass", [TASK])
+    archives = [name for (name,) in cursor.fetchall()]
+    cursor.execute(f"ALTER TABLE {TASK} DISABLE TRIGGER USER")
+    for archive in archives:
+        cursor.execute(f"INSERT INTO {TASK} SELECT * FROM {archive}")
+        cursor.execute(f"DROP TABLE {archive}")
+    cursor.execute(f"ALTER TABLE {TASK} ENABLE TRIGGER USER")
+    cursor.execute(f"DROP TRIGGER IF EXISTS dtr_guard_known ON {TASK}")

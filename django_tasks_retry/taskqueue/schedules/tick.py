@@ -8,31 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 from uuid import UUID
 
 from django.db import connections, transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from ... import registry
 from ...clock import Now, now
 from ...errors import TaskQueueError
-from ...instants import adapted
 from ...models import OperatorEvent, Schedule, Task
-from ...querysets import ScheduleQuerySet
-from ...rules.schedules.timing import UNREADABLE, Decision, decide
-from ..database import database
-from ..producer.insert import write
-from ..producer.wakeup import notify_work
-from .history import decision
-from .runs import has_unfinished_run, task_for, unfinished_runs
+from ...models.querysets import IS_UNFINISHED, ScheduleQuerySet
+from ...rules.schedules.timing import Decision, decide
+from ...utc import adapted
+from ..database import UNREADABLE, database
+from ..engines import engine_for
+from ..enqueue.enqueue import prepare
+from ..enqueue.insert import insert_rows, insert_with_middleware
+from ..enqueue.notify import notify_work, send_enqueued
+from ..enqueue.options import EnqueueOptions
+from ..events import actor_of
+from ..operator.operator_log import operator_event, write_operator_event
+from ..reading import read_rows
+from .edit import check_readable, found, locked_schedule
 
+DUE_NOW = timedelta(0)
 BATCH = 500
 """Schedules of one transaction: on SQLite others wait for it."""
-
-MOVE_ON = f"UPDATE {Schedule._meta.db_table} SET next_at = %s, last_at = %s, last_outcome = %s WHERE name = %s"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +76,13 @@ def tick(
     using = database(backend)
     with transaction.atomic(using=using):
         moment = now(using)
-        rows = list(locked_due(ticking(backend, listed, without), moment))
+        rows = read_rows(locked_due(ticking(backend, listed, without), moment))
         dues, troubles = understood(rows, moment)
         make_tasks(dues, troubles, using)
         dues = [due for due in dues if due.schedule.name not in troubles]
         tasks = [due.task for due in dues if due.task]
         if tasks:
-            write(tasks, using)
+            insert_rows(tasks, using)
         OperatorEvent.objects.using(using).bulk_create([e for due in dues for e in decisions_of(due, actor, moment)])
         move_on(dues, using)
     if tasks:
@@ -105,7 +109,7 @@ def understood(rows: Sequence[Schedule], moment: datetime) -> tuple[list[Due], d
     alike = cache(decide)  # at midnight many have one timing
     for row in rows:
         try:
-            dues.append(Due(row, alike(row.timing, row.next_at or moment, moment, row.late)))
+            dues.append(Due(row, alike(row.timing, row.next_at or moment, moment, row.misfire_grace)))
         except (TaskQueueError, *UNREADABLE) as error:
             troubles[row.name] = f"{row.cron or row.every}: {error}"
     return dues, troubles
@@ -143,11 +147,11 @@ def decisions_of(due: Due, actor: str, moment: datetime) -> Iterator[OperatorEve
             "last": missed.last.isoformat(),
             "count": missed.count,
         }
-        yield decision("schedule.missed", name, by=actor, reason=why, moment=moment, data=data)
+        yield operator_event("schedule.missed", name, actor, why, moment, data)
     if due.blocked_by is not None and due.decision.slot is not None:
         data = {"slot": due.decision.slot.isoformat(), "task": str(due.blocked_by)}
         why = "the previous run still runs"
-        yield decision("schedule.skipped", name, by=actor, reason=why, moment=moment, data=data)
+        yield operator_event("schedule.skipped", name, actor, why, moment, data)
 
 
 def move_on(dues: Sequence[Due], using: str) -> None:
@@ -156,10 +160,17 @@ def move_on(dues: Sequence[Due], using: str) -> None:
     def stored(instant: datetime | None) -> Any:
         return None if instant is None else adapted(instant, connection)
 
-    rows = [(stored(d.decision.next_at), stored(d.last_slot), d.outcome, d.schedule.name) for d in dues]
+    rows = [
+        {
+            "next_at": stored(due.decision.next_at),
+            "last_at": stored(due.last_slot),
+            "outcome": due.outcome,
+            "name": due.schedule.name,
+        }
+        for due in dues
+    ]
     if rows:
-        with connection.cursor() as cursor:
-            cursor.executemany(MOVE_ON, rows)
+        engine_for(using).move_schedules_on(rows)
 
 
 def next_due_in(
@@ -170,3 +181,35 @@ def next_due_in(
     for next_at, moment in rows[:1]:
         return (next_at - moment).total_seconds() if next_at else None
     return None
+
+
+def task_for(schedule: Schedule, slot: datetime | None = None) -> Task:
+    """Prepare a run. Raises if the row names a function or arguments that this process cannot call."""
+    check_readable(schedule)
+    registered = found(schedule.func_path)
+    request = EnqueueOptions(registered.func, schedule.args, schedule.kwargs, eta=DUE_NOW, backend=schedule.backend)
+    task = prepare(request._replace(queue=schedule.queue, priority=schedule.priority))
+    task.schedule_id, task.slot = schedule.name, slot
+    return task
+
+
+def unfinished_runs(names: Collection[str], using: str) -> dict[str, UUID]:
+    """Return an unfinished run by the name of its schedule."""
+    runs = Task.objects.using(using).filter(IS_UNFINISHED, schedule_id__in=names)
+    return dict(runs.values_list("schedule_id", "pk"))
+
+
+def has_unfinished_run() -> Exists:
+    return Exists(Task.objects.filter(IS_UNFINISHED, schedule_id=OuterRef("pk")))
+
+
+def run_schedule_now(name: str, *, by: Any = None, reason: str = "", backend: str = "default") -> Task:
+    """Enqueue its call once, beside the plan, also while it is paused."""
+    using = database(backend)
+    with transaction.atomic(using=using):
+        schedule = locked_schedule(name, using)
+        [task] = insert_with_middleware([task_for(schedule)], using)
+        data = {"task": str(task.pk)}
+        write_operator_event("schedule.run_now", name, actor_of(by), reason, using, data)
+    send_enqueued([task])
+    return task

@@ -1,7 +1,16 @@
--- Archive: copy tasks that have succeeded, and in time for their period, into its table; who keeps one locked keeps it.
--- The guard compares each row with the one that stands in the table of tasks, so they are copied first and leave then.
-INSERT INTO $archive ($columns)
-SELECT $columns
+-- Archive: copy tasks that succeeded in time for their partition into its archive; locked ones are skipped.
+-- The guard compares each row with the one in the table of tasks, so delete_archived runs after this.
+INSERT INTO {archive} (
+    id, run_id, retry_of_id, parent_id, schedule_id, batch, func_path, args, kwargs, unique_key, metadata, lane,
+    backend, max_attempts, backoff, timeout, interval, slot, created_at, expires_at, follows_id, queue, priority, eta,
+    refunds, status, attempts, started_at, last_attempt_at, locked_by, lock_expires_at, moved_by, updated_at,
+    finished_at, last_error, fingerprint, progress, waits_for, crashes
+)
+SELECT
+    id, run_id, retry_of_id, parent_id, schedule_id, batch, func_path, args, kwargs, unique_key, metadata, lane,
+    backend, max_attempts, backoff, timeout, interval, slot, created_at, expires_at, follows_id, queue, priority, eta,
+    refunds, status, attempts, started_at, last_attempt_at, locked_by, lock_expires_at, moved_by, updated_at,
+    finished_at, last_error, fingerprint, progress, waits_for, crashes
 FROM ONLY django_tasks_retry_task
 WHERE id >= %(first)s
     AND id > %(after)s

@@ -1,16 +1,15 @@
 -- Cancel: unfinished tasks end, running ones lose their lease; with their results and events in one statement.
 -- Locks in the order of ids, so that two that write about the same tasks cannot deadlock.
--- With the other condition, what expired before its first attempt began, the oldest first and a bounded number at once.
 -- A task beside which somebody has left a result is skipped here; a worker's recovery clears that away. Not as NOT EXISTS:
 -- joined to the results, all that has expired would be read and sorted for the first few.
 WITH unfinished AS MATERIALIZED (
     SELECT t.id, t.locked_by IS NOT NULL AS was_running
     FROM django_tasks_retry_task AS t
-    WHERE $which
+    WHERE t.id = ANY (%(ids)s::uuid[])
         AND t.status IN ('PENDING', 'RUNNING')
         AND (SELECT 1 FROM django_tasks_retry_taskresult AS r WHERE r.task_id = t.id) IS NULL
-    ORDER BY $order
-    FOR NO KEY UPDATE OF t$skip_locked
+    ORDER BY t.id
+    FOR NO KEY UPDATE OF t SKIP LOCKED
 ), moved AS (
     UPDATE ONLY django_tasks_retry_task AS t
     SET status = 'CANCELLED',

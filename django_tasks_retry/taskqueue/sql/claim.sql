@@ -3,6 +3,8 @@
 -- statement began stays for the next claim. What is limited or paused as a whole (a queue, a function, a lane) is passed
 -- over by whoever does not hold its row; the COALESCE keeps the planner from guessing at how many tasks that leaves, and
 -- sorting them. The LIMITs make PostgreSQL lock row by row, so that nothing is locked that is not taken.
+-- In claim_keyed.sql a lane's row is looked up alone: asked for together with its queue, all rows of lanes were read for
+-- each lane.
 -- Where all places at the head are taken, one row without an id says so, and nothing was claimed: of 64 claimers at one
 -- lane each read 104 buffers for a row before there were places.
 WITH place AS MATERIALIZED (
@@ -10,8 +12,8 @@ WITH place AS MATERIALIZED (
 ), lane AS (
     SELECT l.*
     FROM unnest(
-        %(queues)s::text[], %(priorities)s::smallint[], %(floor_etas)s::timestamptz[], %(floor_ids)s::uuid[]$arrays
-    ) WITH ORDINALITY AS l (queue, priority, floor_eta, floor_id$names, n)
+        %(queues)s::text[], %(priorities)s::smallint[], %(floor_etas)s::timestamptz[], %(floor_ids)s::uuid[]
+    ) WITH ORDINALITY AS l (queue, priority, floor_eta, floor_id, n)
     WHERE (%(places)s::int = 0 OR EXISTS (SELECT 1 FROM place))
         AND NOT EXISTS (
             SELECT 1 FROM django_tasks_retry_queue AS q WHERE q.name = l.queue AND q.paused_at IS NOT NULL
@@ -20,7 +22,6 @@ WITH place AS MATERIALIZED (
             SELECT 1 FROM django_tasks_retry_lanestate AS s
             WHERE s.kind = 'queue' AND s.name = l.queue AND 'queue:' || s.name <> ALL (%(held)s::text[])
         ) IS NULL
-        AND $is_free
     ORDER BY l.n
 ), due AS MATERIALIZED (
     SELECT task.place
@@ -30,7 +31,7 @@ WITH place AS MATERIALIZED (
         WHERE t.status = 'PENDING'
             AND t.queue = lane.queue
             AND t.priority = lane.priority
-            AND $in_lane
+            AND t.lane = ''
             AND (t.eta, t.id) >= (lane.floor_eta, lane.floor_id)
             AND t.eta <= django_tasks_retry_now()
             AND t.func_path = ANY (%(known)s::text[])
@@ -39,13 +40,13 @@ WITH place AS MATERIALIZED (
                 WHERE s.kind = 'function' AND 'function:' || s.name <> ALL (%(held)s::text[])
             )), FALSE)
             AND t.backend = %(backend)s::text
-            AND $whom
+            AND (t.crashes IS NULL OR t.crashes < 2)
             AND (t.expires_at IS NULL OR t.expires_at > django_tasks_retry_now() OR t.attempts > t.refunds)
             AND (t.follows_id IS NULL OR (
                 SELECT 1 FROM ONLY django_tasks_retry_task AS h WHERE h.id = t.follows_id AND h.finished_at IS NULL
             ) IS NULL)
         ORDER BY t.eta, t.id
-        LIMIT $quota
+        LIMIT %(limit)s::int
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS task
     LIMIT %(limit)s::int
@@ -62,7 +63,9 @@ WITH place AS MATERIALIZED (
         updated_at = django_tasks_retry_now()
     FROM due
     WHERE t.ctid = due.place
-    RETURNING $lease
+    RETURNING t.id, t.locked_by, t.attempts, t.lock_expires_at, t.func_path, t.args, t.kwargs, t.queue, t.priority,
+        t.backend, t.eta, t.slot, t.max_attempts, t.refunds, t.backoff, t.timeout, t.interval, t.run_id, t.metadata,
+        t.created_at, t.started_at, t.last_attempt_at, t.schedule_id, t.lane, t.batch
 ), events AS (
     INSERT INTO django_tasks_retry_taskevent (task_id, kind, ts, attempt, actor, data)
     SELECT id, 'task.running', last_attempt_at, attempts, locked_by, '{}' FROM claimed

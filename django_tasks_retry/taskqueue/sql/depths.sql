@@ -4,33 +4,33 @@
 WITH RECURSIVE lane (id) AS (
     SELECT (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND $in_lane
+        WHERE t.status = 'PENDING' AND t.lane = ''
         ORDER BY t.queue, t.priority, t.eta, t.id
         LIMIT 1
     )
     UNION ALL
     SELECT (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND $in_lane AND (t.queue, t.priority) > (head.queue, head.priority)
+        WHERE t.status = 'PENDING' AND t.lane = '' AND (t.queue, t.priority) > (head.queue, head.priority)
         ORDER BY t.queue, t.priority, t.eta, t.id
         LIMIT 1
     )
-    FROM lane JOIN $only django_tasks_retry_task AS head ON head.id = lane.id
+    FROM lane JOIN ONLY django_tasks_retry_task AS head ON head.id = lane.id
 )
 SELECT head.queue, head.priority,
     CASE WHEN head.eta BETWEEN %(first)s AND %(last)s THEN head.eta END AS eta, head.backend, (
     SELECT count(capped.id) FROM (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND $in_lane AND t.queue = head.queue AND t.priority = head.priority
+        WHERE t.status = 'PENDING' AND t.lane = '' AND t.queue = head.queue AND t.priority = head.priority
             AND t.eta <= django_tasks_retry_now()
         ORDER BY t.eta, t.id
         LIMIT %(cap)s
     ) AS capped
 ) AS due, (
-    SELECT $collect(called.func_path) FROM (
+    SELECT jsonb_agg(called.func_path) FROM (
         SELECT first.func_path FROM (
             SELECT t.func_path FROM django_tasks_retry_task AS t
-            WHERE t.status = 'PENDING' AND $in_lane AND t.queue = head.queue AND t.priority = head.priority
+            WHERE t.status = 'PENDING' AND t.lane = '' AND t.queue = head.queue AND t.priority = head.priority
                 AND t.eta <= django_tasks_retry_now()
             ORDER BY t.eta, t.id
             LIMIT %(cap)s
@@ -40,5 +40,5 @@ SELECT head.queue, head.priority,
         LIMIT %(paths)s
     ) AS called
 ) AS func_paths
-FROM lane JOIN $only django_tasks_retry_task AS head ON head.id = lane.id
+FROM lane JOIN ONLY django_tasks_retry_task AS head ON head.id = lane.id
 ORDER BY head.queue, head.priority DESC

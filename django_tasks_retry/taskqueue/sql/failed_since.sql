@@ -1,6 +1,6 @@
 -- Failed since: how many of these groups failed since a moment, each counted up to a cap.
 WITH shown (fingerprint, sample) AS (
-    $shown
+    SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)
 )
 SELECT coalesce(sum((
     SELECT count(capped.finished_at) FROM (

@@ -56,4 +56,4 @@ SELECT alike.fingerprint, (
     ORDER BY t.id DESC
     LIMIT 1
 ) AS waiting_since
-FROM $alike
+FROM alike

@@ -1,11 +1,11 @@
 -- Failures: groups whose fingerprints and samples are given, each described by its sample and counted up to a cap in
 -- dtr_failures and dtr_troubles. For both databases, so without LATERAL.
 WITH shown (fingerprint, sample) AS (
-    $shown
+    SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)
 )
 SELECT shown.fingerprint, shown.sample, task.func_path, task.queue,
-    $exception AS exception, $code AS code,
-    $message AS message, (
+    task.last_error ->> 'exception' AS exception, task.last_error ->> 'code' AS code,
+    task.last_error ->> 'message' AS message, (
     SELECT t.finished_at FROM django_tasks_retry_task AS t
     WHERE t.status = 'FAILED' AND t.fingerprint = shown.fingerprint
     ORDER BY t.finished_at

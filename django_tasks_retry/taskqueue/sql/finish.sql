@@ -4,24 +4,29 @@
 -- LATERAL and LIMIT lock task by task in the order of the reports; an UPDATE alone locks in the order of its plan, which
 -- deadlocked with renewals and operators whenever the table was small enough to be read as a whole.
 -- The row is found again by where it lies, which took a third off the statement. A row that moved after the statement
--- began, by a renewal, is passed over like one that is locked; who waits for locks finds it again by its id.
+-- began, by a renewal, is passed over like one that is locked; finish_waiting.sql finds it again by its id.
 -- Rows that somebody else keeps locked are passed over, so that they hold up no other report; a lock on the key alone,
 -- such as an open transaction takes by referring to a task, is no hindrance.
 -- The reports come as JSON texts: as arrays, a parameter per column, they took the client three times as long to write.
--- Where all are plain completions by one worker, which say nothing but what was returned, arrays are shorter still.
 WITH report AS (
-    $reports
+    SELECT r.*
+    FROM ROWS FROM (json_to_recordset(%(reports)s::json) AS (
+        id uuid, worker text, attempt int, moved_by text, status text, delay float8, refund int, error jsonb,
+        fingerprint text, result text, next_id uuid, waits_for text
+    )) WITH ORDINALITY AS r (
+        id, worker, attempt, moved_by, status, delay, refund, error, fingerprint, result, next_id, waits_for, n
+    )
 ), accepted AS MATERIALIZED (
     SELECT r.*, mine.place
     FROM report AS r CROSS JOIN LATERAL (
-        SELECT $place AS place
+        SELECT t.ctid AS place
         FROM ONLY django_tasks_retry_task AS t
         WHERE t.id = r.id
             AND t.locked_by = r.worker
             AND t.attempts = r.attempt
             AND t.lock_expires_at > django_tasks_retry_now()
         LIMIT 1
-        FOR NO KEY UPDATE$skip_locked
+        FOR NO KEY UPDATE SKIP LOCKED
     ) AS mine
 ), moved AS (
     UPDATE ONLY django_tasks_retry_task AS t
@@ -43,15 +48,20 @@ WITH report AS (
         updated_at = django_tasks_retry_now(),
         finished_at = CASE r.status WHEN 'PENDING' THEN NULL ELSE django_tasks_retry_now() END
     FROM accepted AS r
-    WHERE $place = r.place
-    RETURNING r.n - 1 AS n, t.id, r.worker, t.status, t.eta, t.attempts, t.last_attempt_at, t.finished_at, r.result::jsonb AS result,
-        CASE WHEN r.error IS NULL THEN NULL ELSE t.last_error END AS error, r.next_id
+    WHERE t.ctid = r.place
+    RETURNING r.n - 1 AS n, t.id, r.worker, t.status, t.eta, t.attempts, t.last_attempt_at, t.finished_at,
+        r.result::jsonb AS result, CASE WHEN r.error IS NULL THEN NULL ELSE t.last_error END AS error, r.next_id
 ), results AS (
     INSERT INTO django_tasks_retry_taskresult (task_id, status, result, error, attempts, last_attempt_at, finished_at)
     SELECT id, status, result, error, attempts, last_attempt_at, finished_at FROM moved WHERE finished_at IS NOT NULL
 ), events AS (
     INSERT INTO django_tasks_retry_taskevent (task_id, kind, ts, attempt, actor, data)
-    $events
+    SELECT m.id, e.kind, django_tasks_retry_now(), m.attempts, COALESCE(e.actor, m.worker),
+        CASE WHEN e.kind IN ('task.requeued', 'task.released')
+            THEN COALESCE(e.data, '{}') || jsonb_build_object('eta', m.eta) ELSE COALESCE(e.data, '{}') END
+    FROM ROWS FROM (json_to_recordset(%(events)s::json) AS (of int, kind text, actor text, data jsonb))
+        WITH ORDINALITY AS e (of, kind, actor, data, n)
+    JOIN moved AS m ON m.n = e.of
+    ORDER BY e.n
 )
-$repeat
-$answer
+SELECT n, eta, django_tasks_retry_now() AS ts FROM moved

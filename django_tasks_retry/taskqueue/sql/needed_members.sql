@@ -1,7 +1,7 @@
 -- Needed members: one of a batch, among tasks that have succeeded, whose result somebody may still ask for: what waits
 -- for it, began it all, or is a retry of that, has not ended.
 SELECT m.id
-FROM $archive AS m
+FROM {archive} AS m
 WHERE m.batch IS NOT NULL
     AND (
         EXISTS (

@@ -26,7 +26,10 @@ WITH lost AS MATERIALIZED (
         finished_at = CASE WHEN lost.has_budget THEN NULL ELSE django_tasks_retry_now() END
     FROM lost
     WHERE t.id = lost.id
-    RETURNING t.status, t.updated_at, CASE WHEN lost.has_budget THEN NULL ELSE t.last_error END AS error, $lease
+    RETURNING t.status, t.updated_at, CASE WHEN lost.has_budget THEN NULL ELSE t.last_error END AS error,
+        t.id, lost.locked_by, t.attempts, lost.lock_expires_at, t.func_path, t.queue, t.priority, t.backend, t.eta,
+        t.slot, t.max_attempts, t.refunds, t.backoff, t.timeout, t.interval, t.run_id, t.created_at, t.started_at,
+        t.last_attempt_at, t.schedule_id, t.lane, t.batch
 ), results AS (
     INSERT INTO django_tasks_retry_taskresult (task_id, status, error, attempts, last_attempt_at, finished_at)
     SELECT id, status, error, attempts, last_attempt_at, updated_at FROM moved WHERE status = 'FAILED'

@@ -17,7 +17,8 @@ WITH report AS (
     ) AS mine
 )
 UPDATE ONLY django_tasks_retry_task AS t
-SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
+SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + (clock_timestamp() - statement_timestamp())
+        + %(lease)s::float8 * interval '1 second'),
     moved_by = r.moved_by || CASE WHEN right(t.moved_by, 2) = '++' THEN '' ELSE '+' END
 FROM accepted AS r
 WHERE t.ctid = r.place

@@ -1,7 +1,9 @@
--- Renew all that some workers hold, for their supervisor. One statement, and so one message: a supervisor that vanishes
+-- Renew workers: all that they hold, for their supervisor. One statement, and so one message: a supervisor that vanishes
 -- in the middle of two would leave its tasks locked, where nobody could recover them, until the server gives it up.
 -- Locks in the order of ids, as all do that write about many tasks, and passes over what others keep locked: one row
 -- that somebody forgot in an open transaction must not cost the worker all its leases.
+-- Where somebody locks the whole table, it waits, also after its caller has given up: a server does not look at the
+-- socket meanwhile. The lease is judged by when the renewal was asked, and extended from when it was let in.
 WITH leased AS MATERIALIZED (
     SELECT t.ctid AS place
     FROM ONLY django_tasks_retry_task AS t
@@ -13,7 +15,8 @@ WITH leased AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE ONLY django_tasks_retry_task AS t
-SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + %(lease)s::float8 * interval '1 second'),
+SET lock_expires_at = GREATEST(t.lock_expires_at, django_tasks_retry_now() + (clock_timestamp() - statement_timestamp())
+        + %(lease)s::float8 * interval '1 second'),
     moved_by = %(moved_by)s::text || CASE WHEN right(t.moved_by, 2) = '++' THEN '' ELSE '+' END
 FROM leased
 WHERE t.ctid = leased.place

@@ -1,14 +1,19 @@
--- Suspended tasks: some of those that wait for a batch or a signal, and whether that has come.
+-- Suspended: tasks that wait for a batch or a signal, and whether that has come; NULL for any other key.
+-- A page of those behind one, in the order of what they wait for: hop by hop along dtr_waiting, for a planner who is wrong
+-- about how many wait would read and sort all of them.
+-- A batch is known by its key as members.batch_key() writes it: a cast of any other text would fail for the whole page.
 -- Members are asked for by ranges of an index and in its order: asked by the batch alone, a planner who believes it to be
 -- common walks the table instead, for each that waits.
 SELECT w.id, w.waits_for,
     CASE
-        WHEN w.waits_for LIKE 'signal:%%'
+        WHEN w.waits_for LIKE 'signal:_%%'
         THEN EXISTS (SELECT 1 FROM django_tasks_retry_signal AS s WHERE s.name = substr(w.waits_for, 8))
-        ELSE COALESCE((
-            SELECT m.batch <> $batch
+        WHEN w.waits_for ~ '^batch:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:fail_fast)?\Z'
+        THEN COALESCE((
+            SELECT m.batch <> substr(w.waits_for, 7, 36)::uuid
             FROM django_tasks_retry_task AS m
-            WHERE m.status IN ('PENDING', 'RUNNING') AND m.batch IS NOT NULL AND (m.batch, m.id) >= ($batch, $first)
+            WHERE m.status IN ('PENDING', 'RUNNING') AND m.batch IS NOT NULL
+                AND (m.batch, m.id) >= (substr(w.waits_for, 7, 36)::uuid, '00000000-0000-0000-0000-000000000000')
             ORDER BY m.batch, m.id
             LIMIT 1
         ), TRUE) OR (w.waits_for LIKE '%%:fail_fast' AND EXISTS (
@@ -17,7 +22,8 @@ SELECT w.id, w.waits_for,
                 SELECT m.id, m.batch, m.retry_of_id
                 FROM django_tasks_retry_task AS m
                 WHERE m.status IN ('FAILED', 'CANCELLED') AND m.batch IS NOT NULL
-                    AND (m.batch, m.id) >= ($batch, $first) AND (m.batch, m.id) <= ($batch, $last)
+                    AND (m.batch, m.id) >= (substr(w.waits_for, 7, 36)::uuid, '00000000-0000-0000-0000-000000000000')
+                    AND (m.batch, m.id) <= (substr(w.waits_for, 7, 36)::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                 ORDER BY m.batch, m.id
                 LIMIT (SELECT 1000000000)
             ) AS failed
@@ -29,4 +35,25 @@ SELECT w.id, w.waits_for,
             )
         ))
     END AS is_ready
-FROM ($waiting) AS w
+FROM (
+    WITH RECURSIVE page AS (
+        (
+            SELECT t.waits_for, t.id, 1 AS n
+            FROM django_tasks_retry_task AS t
+            WHERE t.status = 'PENDING' AND t.waits_for IS NOT NULL AND (t.waits_for, t.id) > (%(key)s, %(id)s)
+            ORDER BY t.waits_for, t.id
+            LIMIT 1
+        )
+        UNION ALL
+        SELECT behind.waits_for, behind.id, page.n + 1
+        FROM page CROSS JOIN LATERAL (
+            SELECT t.waits_for, t.id
+            FROM django_tasks_retry_task AS t
+            WHERE t.status = 'PENDING' AND t.waits_for IS NOT NULL AND (t.waits_for, t.id) > (page.waits_for, page.id)
+            ORDER BY t.waits_for, t.id
+            LIMIT 1
+        ) AS behind
+        WHERE page.n < %(limit)s
+    )
+    SELECT id, waits_for FROM page
+) AS w

@@ -1,1 +1,1 @@
-"""Work made of many tasks: what a task remembers, batches, signals, and who is woken when they come."""
+"""Workflows: steps that are recorded, batches and signals to wait for, and waking the tasks that wait."""

@@ -1,33 +1,36 @@
-"""Batches: tasks that are waited for together. A batch has no row of its own: it is its members."""
+"""Batches: tasks that are waited for together, with or without a callback; and chains, which one task runs.
+
+A batch has no row of its own: it is its members.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import BooleanField, Exists, OuterRef
-from django.db.models.expressions import RawSQL
+from django.db import transaction
 
-from ...errors import InvalidCall
-from ...models import Step, Task
-from ...querysets import TaskQuerySet
+from ... import registry
+from ...errors import InvalidCall, UnregisteredTask
+from ...models import Task
+from ...rules.backoff import MAX_DELAY
+from ...rules.calls import Call
+from ...rules.names import path_of
 from ..database import database
-from ..producer.announce import tell_enqueued
-from ..producer.around import insert_within
-from ..producer.bulk import home_of
-from ..producer.enqueue import Common, Request, prepare
-from .memory import Kind, Memory, one_commit
-
-# SQLite takes a partial index only where its condition stands in the question word for word, not as parameters.
-IS_OPEN = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
-HAS_FAILED = RawSQL("status IN ('FAILED', 'CANCELLED')", [], BooleanField())
+from ..enqueue.enqueue import SharedChecks, database_of, enqueue, prepare
+from ..enqueue.insert import insert_with_middleware
+from ..enqueue.notify import send_enqueued
+from ..enqueue.options import EnqueueOptions
+from ..finish.renew import one_commit
+from .members import batch_key
+from .steps import CALLBACK, Kind, StepStore, insert_steps
 
 
 def prepared_members(calls: Iterable[Any], batch: UUID) -> list[Task]:
-    """The calls as members of the batch, not yet written."""
-    common: dict[tuple[int, ...], Common] = {}
-    tasks = [prepare(Request.read(item), common) for item in calls]
+    """Prepare the calls as members of the batch; nothing is written."""
+    common: dict[tuple[int, ...], SharedChecks] = {}
+    tasks = [prepare(EnqueueOptions.read(item), common) for item in calls]
     for task in tasks:
         if task.unique_key is not None:
             raise InvalidCall(
@@ -39,39 +42,65 @@ def prepared_members(calls: Iterable[Any], batch: UUID) -> list[Task]:
 
 
 def write_members(tasks: Sequence[Task], backend: str) -> list[Task]:
-    if tasks and home_of(tasks) != database(backend):
+    if tasks and database_of(tasks) != database(backend):
         raise InvalidCall("The members of a batch live in another database than the task that waits for them.")
-    return insert_within(tasks, database(backend)) if tasks else []
+    return insert_with_middleware(tasks, database(backend)) if tasks else []
 
 
-def start_batch(memory: Memory, name: str, kind: Kind, batch: UUID, calls: Iterable[Any]) -> None:
-    """Write the members and the step that names them, in one commit and under the fence."""
-    members, lease = prepared_members(calls, batch), memory.lease
+def start_batch(steps: StepStore, name: str, kind: Kind, batch: UUID, calls: Iterable[Any]) -> None:
+    """Write the members and the step that names their batch, in one commit and under the fence."""
+    members, lease = prepared_members(calls, batch), steps.lease
     with one_commit(lease):
         written = write_members(members, lease.backend)
-        memory.remember(name, kind, {"batch": str(batch), "count": len(written)})
-    tell_enqueued(written)
+        steps.save(name, kind, {"batch": str(batch), "count": len(written)})
+    send_enqueued(written)
 
 
-def members_of(batch: UUID, using: str) -> TaskQuerySet:
-    members: TaskQuerySet = Task.objects.using(using).filter(batch=batch)
-    return members
+def enqueue_batch(calls: Iterable[Any], *, then: Any) -> list[Task]:
+    """Enqueue the calls as one batch, and a call that is due once all of them have ended; all or nothing."""
+    callback = checked_callback(then)
+    # The batch has the id of its callback, so that a member leads to the task that will read its result.
+    batch = callback.id
+    members = prepared_members(calls, batch)
+    if members:
+        callback.waits_for, callback.due_in = batch_key(batch), MAX_DELAY
+    using = database(callback.backend)
+    with transaction.atomic(using=using):
+        # The callback first: who only enqueues may add members to no batch but its own, which the guard knows by it.
+        [_, *written] = write_members([callback, *members], callback.backend)
+        insert_steps([(callback.id, CALLBACK, Kind.BATCH, {"batch": str(batch), "count": len(members)})], using)
+    send_enqueued(written)
+    return written
 
 
-def open_members(batch: UUID, using: str) -> TaskQuerySet:
-    """Those that have not ended, in the order of an index that holds no others."""
-    return members_of(batch, using).filter(IS_OPEN).order_by("pk")
+def checked_callback(then: Any) -> Task:
+    callback = prepare(EnqueueOptions.read(then))
+    if callback.eta is not None or callback.due_in or callback.unique_key or callback.interval:
+        raise InvalidCall("then= is due when its batch has ended, once: leave eta, interval and unique_key out.")
+    return callback
 
 
-def without_success(batch: UUID, using: str) -> TaskQuerySet:
-    """Members that failed or were cancelled, and were not retried since; of several retries the last one counts."""
-    others = Task.objects.filter(batch=OuterRef("batch"))
-    retries, later = others.filter(retry_of=OuterRef("pk")), others.filter(retry_of=OuterRef("retry_of"))
-    failed = members_of(batch, using).filter(HAS_FAILED)
-    return failed.exclude(Exists(retries)).exclude(Exists(later.filter(pk__gt=OuterRef("pk")))).order_by("pk")
+def enqueue_chain(calls: Sequence[Call], options: Mapping[str, Any]) -> Task:
+    """Enqueue one task for the whole chain, in the queue of its first call."""
+    if not calls or not all(isinstance(each, Call) for each in calls):
+        raise InvalidCall("chain(): give one call(…) or more.")
+    first = prepare(EnqueueOptions.read(calls[0]))
+    place = {"queue": first.queue, "priority": first.priority, "backend": first.backend}
+    from ...tasks import run_chain
+
+    return enqueue(
+        EnqueueOptions.with_options(run_chain.func, args=[[spec_of(each) for each in calls]], **place | dict(options))
+    )
 
 
-def batches_of(ids: Sequence[UUID], using: str) -> set[UUID]:
-    """The batches that these tasks have gathered, or are the callbacks of."""
-    named = Step.objects.using(using).filter(task_id__in=ids, kind=Kind.BATCH).values_list("result", flat=True)
-    return {UUID(result["batch"]) for result in named if result}
+def spec_of(each: Call) -> dict[str, Any]:
+    """Return the call as plain values, with the path under which its function is registered."""
+    path = path_of(registry.resolve(each.func).func)
+    return {"func": path, "args": list(each.args), "kwargs": dict(each.kwargs), "options": dict(each.options)}
+
+
+def call_of(spec: Mapping[str, Any], before: tuple[Any, ...]) -> Call:
+    task = registry.find(spec["func"])
+    if task is None:
+        raise UnregisteredTask(f"The chain calls {spec['func']}, which this worker does not know.")
+    return Call(task, (*before, *spec["args"]), spec["kwargs"], spec["options"])

@@ -1,70 +1,71 @@
-"""Wake: a task that waits for a batch or a signal is due once that has come. By a reschedule, never by a counter.
+"""Signals, and waking: tasks that wait for a batch or a signal are rescheduled once it has come.
 
-Asked in a statement of its own, after the commit that may have been the last: of two members that end at once, the
-later one sees both. Who dies in between leaves it to the sweep, which any worker makes.
+The check is a statement of its own, after the commit of the member's end: of two members that end at once, the later
+one sees both. If a worker dies in between, the sweep of any worker wakes the task.
 """
 
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import partial
+from time import monotonic
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import Error, transaction
 
 from ...clock import Now
+from ...conf import options
 from ...models import Signal, Task
-from ...rules.transitions import RESCHEDULE
-from ..consumer.receipts import Receipt
-from ..consumer.report import Report
+from ...models.results import MAX_NAME
+from ...rules.payload import Budget, canonical, check_size, checked_name, dump
+from ..database import database
 from ..engines import engine_for
-from ..events import events_of, write_events
-from ..locks import locked
-from ..producer.wakeup import notify_work
-from .batches import without_success
+from ..engines.base import Suspended
+from ..enqueue.notify import notify_work
+from ..events import RESCHEDULED, actor_of, write_rescheduled
+from ..finish.report import Receipt, Report
+from ..timeouts import locked
+from .members import FAIL_FAST, SIGNAL, batch_of, keys_of, signal_key, without_success
 
 logger = logging.getLogger("django_tasks_retry")
-BATCH, SIGNAL, FAIL_FAST = "batch:", "signal:", ":fail_fast"
 ACTOR = "queue"
 MOST = 1000
-"""Tasks that are woken at once."""
-FIRST = UUID(int=0)
-MOVED = ("pk", "attempts", "queue", "priority", "eta", "updated_at")
+"""Tasks that one call of wake() makes due."""
+PAGE = 1000
+FIRST = Suspended(UUID(int=0), "", is_ready=False)
+RECENT = timedelta(seconds=60)
+"""How far back the first sweep reads. Later ones read since the sweep before, and MARGIN more."""
 
-
-def batch_key(batch: UUID, *, fail_fast: bool = False) -> str:
-    return f"{BATCH}{batch}{FAIL_FAST if fail_fast else ''}"
-
-
-def signal_key(name: str) -> str:
-    return f"{SIGNAL}{name}"
-
-
-def batch_of(key: str) -> UUID | None:
-    """The batch that a task waits for, where it waits for one."""
-    return UUID(key.removeprefix(BATCH).removesuffix(FAIL_FAST)) if key.startswith(BATCH) else None
-
-
-def keys_of(batches: Iterable[UUID]) -> list[str]:
-    return [batch_key(batch, fail_fast=fast) for batch in batches for fast in (False, True)]
+MARGIN = timedelta(seconds=2)
+"""An end is dated before its commit."""
 
 
 def wake_after(reports: Sequence[Report], receipts: Sequence[Receipt], using: str) -> None:
-    """After these reports: who waits for a batch of which they ended a member; and who has just begun to wait."""
+    """Wake tasks that wait for a batch in which these reports ended a member, or that have just begun to wait."""
     ended = {r.lease.batch for r in receipts if r.lease.batch is not None and r.final_status is not None}
     begun = {report.waits_for for report, r in zip(reports, receipts, strict=True) if report.waits_for and r.accepted}
     wake_later([*keys_of(batch for batch in ended if batch), *begun], using)
 
 
+def wake_waiters(ids: Sequence[UUID], using: str) -> None:
+    """Wake tasks that wait for a batch of which these were members."""
+    members = Task.objects.using(using).filter(pk__in=ids, batch__isnull=False)
+    wake_later(keys_of(set(members.values_list("batch", flat=True))), using)
+
+
 def wake_later(keys: Sequence[str], using: str) -> None:
-    """Once the caller's transaction has committed; at once where there is none."""
+    """Wake when the caller's transaction has committed; at once if there is none."""
     if keys:
         transaction.on_commit(partial(try_to_wake, keys, using), using=using, robust=True)
 
 
 def try_to_wake(keys: Sequence[str], using: str) -> None:
-    """No trouble with it reaches the caller, whose report is recorded: the sweep comes by."""
+    """Wake, and leave failures to the sweep: the caller's report is recorded already."""
     try:
         wake(keys, using)
     except Error:
@@ -72,9 +73,9 @@ def try_to_wake(keys: Sequence[str], using: str) -> None:
 
 
 def wake(keys: Sequence[str], using: str) -> list[UUID]:
-    """Make due those of the tasks waiting for one of these whose wait is over. Returns them.
+    """Make tasks due that wait for one of these keys, if it has come. Returns them.
 
-    A bounded number: where a crowd waits for one signal, the sweep wakes the others, and who sent it need not wait.
+    Wakes a bounded number. If more wait for one signal, the sweep wakes the rest, so its sender need not wait.
     """
     waiting = Task.objects.using(using).suspended().filter(waits_for__in=keys).order_by("waits_for", "pk")
     return reschedule_ready(list(waiting.values_list("pk", "waits_for")[:MOST]), using)
@@ -92,34 +93,27 @@ def has_come(key: str, using: str) -> bool:
         return Signal.objects.using(using).filter(pk=key.removeprefix(SIGNAL)).exists()
     if key.endswith(FAIL_FAST) and without_success(batch, using).exists():
         return True
-    return not hints.is_open(batch, using)
+    return not open_member_cache.is_open(batch, using)
 
 
 def make_due(ids: Sequence[UUID], keys: Iterable[str], using: str) -> list[UUID]:
-    """Only what still waits for that: a wake that comes late must not cut a later backoff short."""
+    """Reschedule tasks that still wait for these keys: a late wake must not cut a later backoff short."""
     with transaction.atomic(using=using):
         mine = locked(Task.objects.using(using).suspended().filter(waits_for__in=list(keys)), ids, wait=False)
         tasks = Task.objects.using(using).filter(pk__in=mine)
         tasks.update(eta=Now(), waits_for=None, moved_by=ACTOR, updated_at=Now())
-        woken = list(tasks.only(*MOVED))
-        data = {"reason": "what it waited for has come"}
-        write_events(
-            [e for t in woken for e in events_of(RESCHEDULE, t, ACTOR, t.updated_at, place_of(t) | data)], using
-        )
-    # By this connection: a supervisor starts no threads.
+        woken = list(tasks.only(*RESCHEDULED))
+        write_rescheduled(woken, ACTOR, "what it waited for has come", using)
+    # On this connection: a supervisor starts no threads.
     notify_work({task.queue for task in woken}, using)
     return mine
 
 
-def place_of(task: Task) -> dict[str, object]:
-    return {"eta": task.eta.isoformat(), "queue": task.queue, "priority": task.priority}
+class OpenMemberCache:
+    """Remembers an unfinished member of each batch, which the next check reads first.
 
-
-class Hints:
-    """Which member of a batch was open when it was last looked at: it is looked at first the next time.
-
-    Else each look would walk past the entries that members left in the index when they ended, and a batch would cost
-    the square of its size. A hint may be wrong; it is never believed, only tried first.
+    Without it each check would walk past the dead index entries of finished members, and a batch would cost the square
+    of its size. An entry may be stale, so it is always checked again.
     """
 
     MOST = 1000
@@ -129,7 +123,7 @@ class Hints:
 
     def is_open(self, batch: UUID, using: str) -> bool:
         engine, seen = engine_for(using), self.seen.pop((using, batch), None)
-        found = (seen and engine.open_member(batch, seen)) or engine.open_member(batch, FIRST)
+        found = (seen and engine.open_member(batch, seen)) or engine.open_member(batch, FIRST.id)
         if found is not None:
             if len(self.seen) >= self.MOST:
                 self.seen.pop(next(iter(self.seen)), None)
@@ -137,4 +131,109 @@ class Hints:
         return found is not None
 
 
-hints = Hints()
+open_member_cache = OpenMemberCache()
+
+
+@dataclass(slots=True)
+class Sweep:
+    """Wakes tasks whose waker died between its commit and the wake. Any worker sweeps, a page at a time.
+
+    It reads what has ended since the sweep before, so it finds ready tasks soon, however many wait. It also pages
+    through all waiting tasks, from a random start so that workers share the round: for ends in a transaction that
+    took long to commit, or while no worker ran.
+    """
+
+    backend: str = "default"
+    after: tuple[str, UUID] = field(default_factory=lambda: (f"batch:{secrets.token_hex(4)}", FIRST.id))
+    polled_at: float | None = None
+    is_behind: bool = False
+    """Whether it found so many that there may be more."""
+    logged: set[UUID] = field(default_factory=set)
+    """Tasks that nothing can wake, which the log has named."""
+
+    def __call__(self) -> list[UUID]:
+        """Wake ready tasks, and return them."""
+        found = [self.recent(), self.page()]
+        self.is_behind = max(map(len, found)) >= PAGE // 2
+        return [task_id for woken in found for task_id in woken]
+
+    def recent(self) -> list[UUID]:
+        """Wake tasks that wait for what has recently come."""
+        using, began = database(self.backend), monotonic()
+        window = RECENT if self.polled_at is None else min(RECENT, timedelta(seconds=began - self.polled_at) + MARGIN)
+        keys = recent_keys(window, using)
+        woken = wake_ready(engine_for(using).waiting_for(keys, PAGE), using) if keys else []
+        self.polled_at = began
+        return woken
+
+    def page(self) -> list[UUID]:
+        """Wake the ready tasks of the next page of all that wait."""
+        using = database(self.backend)
+        page = engine_for(using).waiting_tasks(self.after, PAGE)
+        last = page[-1] if len(page) == PAGE else FIRST
+        self.after = last.waits_for, last.id
+        self.log_lost([each for each in page if each.is_ready is None and each.id not in self.logged])
+        return wake_ready(page, using)
+
+    def log_lost(self, lost: Sequence[Suspended]) -> None:
+        """Name tasks that nothing can wake, each once and a bounded number in all."""
+        for each in lost[: max(0, MOST - len(self.logged))]:
+            self.logged.add(each.id)
+            logger.warning(
+                "task %s waits for %r, which is neither a batch nor a signal, so nothing wakes it; cancel it",
+                each.id, each.waits_for[:100],
+            )  # fmt: skip
+
+    def everything(self) -> list[UUID]:
+        """Go once through all tasks that wait."""
+        self.after = FIRST.waits_for, FIRST.id
+        woken = self.page()
+        while self.after != (FIRST.waits_for, FIRST.id):
+            woken += self.page()
+        return woken
+
+
+def recent_keys(window: timedelta, using: str) -> list[str]:
+    """Return keys of batches with a member that ended in this window, and of signals that came in it."""
+    ended = Task.objects.using(using).filter(batch__isnull=False, finished_at__gt=Now() - window)
+    came = Signal.objects.using(using).filter(ts__gt=Now() - window)
+    batches = set(ended.values_list("batch", flat=True).distinct())
+    return [*keys_of(batches), *map(signal_key, came.values_list("pk", flat=True))]
+
+
+def wake_ready(waiting: Sequence[Suspended], using: str) -> list[UUID]:
+    ready = [each for each in waiting if each.is_ready]
+    return make_due([each.id for each in ready], {each.waits_for for each in ready}, using) if ready else []
+
+
+KEEP = timedelta(days=90)
+
+
+class Received(NamedTuple):
+    """What a signal brought, and when."""
+
+    payload: Any
+    ts: datetime
+    actor: str
+
+
+def signal(name: str, payload: Any = None, *, by: Any = None, backend: str = "default") -> bool:
+    """Wake tasks that wait for this name, now or later, in the caller's transaction. False if it was sent before."""
+    using, budget = database(backend), Budget(options(backend).max_args_size, f"The payload of signal {name!r}")
+    stored = canonical(payload, budget.what, budget)
+    text = None if stored is None else check_size(dump(stored), budget.limit, budget.what)
+    is_first = engine_for(using).add_signal(checked_name(name, "name", MAX_NAME), text, actor_of(by))
+    # Also if it was sent before: its sender may have died before the wake.
+    wake_later([signal_key(name)], using)
+    return is_first
+
+
+def received(name: str, using: str) -> Received | None:
+    found = Signal.objects.using(using).filter(pk=name).first()
+    return None if found is None else Received(found.payload, found.ts, found.actor)
+
+
+def forget_signals(*, backend: str = "default") -> int:
+    """Delete signals that are older than any task should wait for."""
+    past = Signal.objects.using(database(backend)).filter(ts__lt=Now() - KEEP)
+    return past._raw_delete(past.db)

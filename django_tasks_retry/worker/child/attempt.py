@@ -14,10 +14,10 @@ from functools import cache
 from time import monotonic
 from traceback import clear_frames
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from asgiref.sync import sync_to_async
-from django.db import Error, transaction
+from django.db import Error
 
 from ... import bridge, registry
 from ...compat import is_heard, is_watched, task_backends, task_finished, task_started
@@ -35,12 +35,12 @@ from ...taskqueue import (
     Report,
     complete_within,
     current_lease,
-    database,
+    one_commit,
     recorded_receipts,
     report_of,
 )
-from ...taskqueue.producer.signature import Callee, callee_of
-from ...taskqueue.workflows.memory import Memory
+from ...taskqueue.enqueue.checks import Callee, callee_of
+from ...taskqueue.workflows.steps import StepStore
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
 from .attempt_logs import take, with_log
@@ -57,7 +57,7 @@ class Attempt:
     lease: Lease
     claimed: float
     place: int | None = None
-    """Of its entry in the in-flight table."""
+    """The index of its entry in the in-flight table."""
     is_async: bool = field(init=False)
     started: float = 0.0
     ended: float = 0.0
@@ -67,12 +67,12 @@ class Attempt:
     is_committing: bool = False
     is_revoked: bool = False
     traceback: TracebackType | None = None
-    """Where it failed, for receivers of signals: lines of code only, what they held is gone."""
+    """The traceback of its failure, for receivers of signals: lines of code only, without local variables."""
     result: bridge.AnyResult | None = None
-    memory: Memory | None = None
+    steps: StepStore | None = None
 
     def __post_init__(self) -> None:
-        self.is_async = is_coroutine(self.lease.func_path)
+        self.is_async = registry.is_coroutine(self.lease.func_path)
 
     @property
     def deadline(self) -> float:
@@ -87,21 +87,25 @@ class Attempt:
         return self.ended - self.started
 
 
-@cache
-def is_coroutine(path: str) -> bool:
-    task = registry.find(path)
-    return task is not None and inspect.iscoroutinefunction(task.func)
-
-
 def start(attempt: Attempt, inflight: InFlightTable) -> None:
-    """From here on its timeout runs, and the supervisor sees it run."""
+    """Start the attempt: from here on its timeout runs, and the supervisor sees it run."""
     attempt.started = monotonic()
     if attempt.place is not None:
         attempt.is_revoked = not inflight.start(attempt.place, attempt.started, attempt.deadline)
 
 
+def refusal(attempt: Attempt, inflight: InFlightTable, lease_seconds: float) -> Released | None:
+    """Return why an attempt that was just started must not run."""
+    if attempt.is_revoked or attempt.interruption is not None:
+        return Released(attempt.lease, "its lease was taken away before it started")
+    if attempt.started >= valid_from(attempt, inflight) + lease_seconds:
+        # The whole process was frozen while the attempt waited: somebody else may have taken the task.
+        return Released(attempt.lease, "the lease ran out before the task could start")
+    return None
+
+
 def valid_from(attempt: Attempt, inflight: InFlightTable) -> float:
-    """From when its lease runs: the claim, or the last renewal."""
+    """Return since when its lease runs: the claim, or the last renewal."""
     return max(attempt.claimed, inflight.renewed_at(attempt.place)) if attempt.place is not None else attempt.claimed
 
 
@@ -137,7 +141,7 @@ def begin(attempt: Attempt) -> Call | Outcome:
     except Error:
         return Released(lease, "its earlier attempts could not be looked up", delay=1.0)
     context = (bridge.context_of(lease, result_of(attempt, task)),) if task.takes_context else ()
-    attempt.memory = context[0].memory if context else None
+    attempt.steps = context[0].steps if context else None
     args = (*context, *lease.args)
     try:
         check_call(task, args, lease.kwargs)
@@ -149,7 +153,7 @@ def begin(attempt: Attempt) -> Call | Outcome:
 
 
 def result_of(attempt: Attempt, task: AnyTask) -> bridge.AnyResult:
-    """What the context and receivers of signals see. Built only when needed: it costs more than a short task."""
+    """Return what the context and receivers of signals see. Built only when needed: it costs more than a short task."""
     return attempt.result or bridge.running_result(attempt.lease, task, with_history=needs_history(task))
 
 
@@ -166,7 +170,7 @@ def begins_with_database(attempt: Attempt) -> bool:
 
 
 def check_call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """TypeError where the function could not be called so."""
+    """Raise TypeError if the function cannot be called so."""
     callee = callee_by_place(task.func)
     if callee.signature is None or not callee.surely_fits(args, kwargs):
         signature_of(task.func).bind(*args, **kwargs)
@@ -174,29 +178,37 @@ def check_call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 @cache
 def callee_by_place(function: Callable[..., Any]) -> Callee:
-    """With the context as an argument like others."""
+    """Return the callee, with the context as an argument like others."""
     return callee_of(function, takes_context=False)
 
 
 @cache
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Of the callable itself: a decorator may take other arguments than the function that it wraps."""
+    """Return the signature of the callable itself: a decorator may take other arguments than what it wraps."""
     return inspect.signature(function, follow_wrapped=False)
 
 
 # Run
 
 
-def run(attempt: Attempt) -> Outcome:
+def call_function(attempt: Attempt, call: Call) -> Outcome:
+    if call.is_atomic:
+        return run_atomically(attempt, call)
+    # A coroutine function comes here only outside a worker, which has no event loop for it.
+    return Completed(attempt.lease, call.task.call(*call.args, **call.kwargs) if attempt.is_async else call())
+
+
+Way: TypeAlias = Callable[[Attempt, Call], Outcome]
+
+
+def run(attempt: Attempt, way: Way = call_function) -> Outcome:
     """Run a function in this thread. Whatever it raises, SystemExit included, is a failure of the task alone."""
     call = begin(attempt)
     if not isinstance(call, Call):
         return call
     token = current_lease.set(attempt.lease)
     try:
-        if call.is_atomic:
-            return run_atomically(attempt, call)
-        return Completed(attempt.lease, call())
+        return way(attempt, call)
     except BaseException as error:
         return Failed(attempt.lease, error)
     finally:
@@ -216,10 +228,10 @@ async def run_async(attempt: Attempt) -> Outcome:
 
 
 def run_atomically(attempt: Attempt, call: Call) -> Outcome:
-    """The function's own writes and the completion commit together, or neither does."""
-    using, returned = database(attempt.lease.backend), False
+    """Commit the function's own writes together with the completion, or neither."""
+    returned = False
     try:
-        with transaction.atomic(using=using):
+        with one_commit(attempt.lease):
             result = call()
             returned = attempt.is_committing = True
             receipt = complete_within(attempt.lease, result)
@@ -239,7 +251,7 @@ def run_atomically(attempt: Attempt, call: Call) -> Outcome:
 
 
 def committed_after_all(lease: Lease) -> Receipt | None:
-    """The record of the completion, where an error came after the commit, or instead of its answer."""
+    """Return the recorded completion if an error came after the commit, or instead of its answer."""
     try:
         return recorded_receipts([lease], lease.backend).get(lease.fence)
     except Error:
@@ -254,26 +266,26 @@ def named(lease: Lease) -> tuple[str, str]:
 
 
 def conclude(attempt: Attempt, outcome: Outcome) -> Report:
-    """What is to be recorded, as plain data. An error on the way there is the task's failure, too."""
+    """Return what is to be recorded, as plain data. An error on the way there is the task's failure, too."""
     log = take(attempt.lease)
     try:
         outcome = explained(attempt, outcome)
-        report = with_left_behind(report_of(outcome), attempt.memory)
+        report = with_left_behind(report_of(outcome), attempt.steps)
         keep_traceback(attempt, outcome)
     except BaseException as error:
         report = report_of(explained(attempt, Failed(attempt.lease, unreportable(attempt, error))))
     return with_log(report, log)
 
 
-def with_left_behind(report: Report, memory: Memory | None) -> Report:
-    """A completion tells which steps were remembered and are no longer in the code."""
-    if memory is None or report.result is None or not (names := memory.left_behind):
+def with_left_behind(report: Report, steps: StepStore | None) -> Report:
+    """Add to a completion which steps were remembered and are no longer in the code."""
+    if steps is None or report.result is None or not (names := steps.unused):
         return report
     return report._replace(data=({"left_behind": names[:MOST_LEFT_BEHIND]},))
 
 
 def keep_traceback(attempt: Attempt, outcome: Outcome) -> None:
-    """Of a failure that somebody may hear of. What its frames held is let go of here, in the task's own thread."""
+    """Keep the traceback of a failure for signals. Local variables are freed here, in the task's own thread."""
     error = outcome.error if isinstance(outcome, Failed) else None
     if isinstance(error, BaseException) and is_heard(task_finished, logging.ERROR):
         clear_frames(error.__traceback__)
@@ -289,7 +301,7 @@ def unreportable(attempt: Attempt, error: BaseException) -> BaseException | Fail
 
 
 def explained(attempt: Attempt, outcome: Outcome) -> Outcome:
-    """An interruption is raised by its class alone; here it gets its words. One for want of a lease is no failure."""
+    """Give an interruption its message, as it is raised by its class alone. One for want of a lease is no failure."""
     error = outcome.error if isinstance(outcome, Failed) else None
     interruption = attempt.interruption
     if interruption is None or not isinstance(error, BaseException) or not stems_from(error, type(interruption)):
@@ -300,16 +312,7 @@ def explained(attempt: Attempt, outcome: Outcome) -> Outcome:
 
 
 def stems_from(error: BaseException, kind: type[BaseException]) -> bool:
-    """A task group wraps what interrupts it."""
+    """Whether the error is that interruption, or a task group that wraps it."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(kind)[1] is None
     return type(error) is kind
-
-
-def too_late(lease: Lease) -> Released:
-    """The whole process was frozen while the attempt stood in line: somebody else may have taken the task."""
-    return Released(lease, "the lease ran out before the task could start")
-
-
-def revoked(lease: Lease) -> Released:
-    return Released(lease, "its lease was taken away before it started")

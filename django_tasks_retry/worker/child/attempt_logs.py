@@ -1,4 +1,4 @@
-"""The last lines that an attempt logged, kept in memory until it ends, and told with its failure.
+"""The last lines that an attempt logged, kept in memory until it ends, for the event of its failure.
 
 Lines of threads that a task starts by itself are not its own: they do not inherit its context.
 """
@@ -14,6 +14,7 @@ from uuid import UUID
 from ...compat import framework_logger
 from ...errors import TaskCancelled, TaskTimeout
 from ...rules.payload import storable
+from ...rules.redact import redact_text
 from ...taskqueue import Lease, Report, current_lease
 
 MOST_BYTES = 16 * 1024
@@ -36,18 +37,18 @@ class Tail:
 
 
 tails: dict[tuple[UUID, int], Tail] = {}
-"""Of the attempts that run in this process and have logged anything; and of some that ended, whose coroutines go on."""
+"""The lines of attempts that run in this process; and of some that ended, whose coroutines go on."""
 
 
 class AttemptLogHandler(logging.Handler):
-    """Of the root logger, in a child: sees what the project's own settings let through."""
+    """A handler of the root logger, in a child: sees what the project's own settings let through."""
 
     def __init__(self, lines: int) -> None:
         super().__init__()
         self.most_lines = lines
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Without the lock of a handler: what a task logs may be slow to say, and may be interrupted while it does."""
+        """Keep the line without the lock of a handler: a task's message may be slow to format, or interrupted."""
         lease = current_lease.get()
         if lease is not None and record.name != framework_logger.name:
             tail_of(lease, self.most_lines).add(line_of(record))
@@ -70,7 +71,7 @@ def line_of(record: logging.LogRecord) -> str:
 
 
 def shortened(line: str) -> str:
-    """As it can be stored, and within the bytes of a line."""
+    """Return the line as it can be stored, within the bytes of a line."""
     raw = storable(line[:LONGEST_LINE]).encode()
     return raw.decode() if len(raw) <= LONGEST_LINE else raw[:LONGEST_LINE].decode(errors="ignore") + "…"
 
@@ -78,8 +79,8 @@ def shortened(line: str) -> str:
 def message_of(record: logging.LogRecord) -> str:
     try:
         error = record.exc_info[1] if record.exc_info else None
-        said = [record.getMessage(), *(format_exception_only(error) if error is not None else ())]
-        return " · ".join(part.strip() for part in said)
+        parts = [record.getMessage(), *(format_exception_only(error) if error is not None else ())]
+        return " · ".join(part.strip() for part in parts)
     except (TaskTimeout, TaskCancelled):
         raise  # meant for the function
     except Exception as error:
@@ -87,20 +88,20 @@ def message_of(record: logging.LogRecord) -> str:
 
 
 def keep_lines(lines: int) -> None:
-    """From now on, in this process."""
+    """Keep the last lines of attempts, from now on, in this process."""
     if lines:
         logging.getLogger().addHandler(AttemptLogHandler(lines))
 
 
 def take(lease: Lease) -> str:
-    """What the attempt logged; it is forgotten."""
+    """Return what the attempt logged, and forget it."""
     tail = tails.pop((lease.id, lease.attempts), None) if tails else None
     return "\n".join(tail.lines) if tail else ""
 
 
 def with_log(report: Report, log: str) -> Report:
-    """The report of a failure with what led to it."""
+    """Return the report of a failure with the lines that led to it, without secrets."""
     if not log or report.error is None:
         return report
     first, *rest = report.data
-    return report._replace(data=({**first, "log": log}, *rest))
+    return report._replace(data=({**first, "log": redact_text(log)}, *rest))

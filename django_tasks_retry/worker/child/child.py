@@ -6,6 +6,7 @@ share a statement, and a lone one is not delayed.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterable
@@ -15,10 +16,11 @@ from time import monotonic, sleep
 from ...conf import options as queue_options
 from ...taskqueue import Lease, database
 from ..options import WorkerOptions
-from ..shared.channel import Channel
 from ..shared.database import DatabaseCaller
 from ..shared.inflight import InFlightTable, Room
+from ..shared.interval import Interval
 from ..shared.messages import (
+    Channel,
     ClaimNow,
     DatabaseAway,
     Goodbye,
@@ -30,20 +32,19 @@ from ..shared.messages import (
     Ping,
     Pong,
     Stop,
+    StopReason,
 )
-from ..shared.outcomes import OutcomeRecorder, Recorded
-from ..shared.stats import StatsSender
-from ..shared.timer import Every
+from ..shared.outcomes import AttemptResult, Counts, OutcomePublisher
 from .attempt import Attempt
 from .attempt_logs import keep_lines
-from .finished_signals import FinishedSignals
-from .intake import Intake
-from .loop_executor import LoopExecutor
-from .memory import resident_bytes
+from .claimer import Intake
+from .executors import LoopExecutor, ThreadExecutor
 from .outbox import Outbox
-from .thread_executor import ThreadExecutor
-from .watch import EXIT_FENCED, Watch
+from .pipeline import SignalThread
+from .process import EXIT_CRIPPLED, Limits, exit_broken, rss_bytes
+from .timeouts import Timeouts
 
+logger = logging.getLogger(__name__)
 LONGEST_WAIT = 1.0
 FENCE_SECONDS = 0.25
 LONG_LINE, LINGER_SECONDS = 50, 0.002
@@ -64,28 +65,34 @@ class Child:
     ) -> None:
         self.options, self.inflight, self.channel = options, inflight, channel
         lease = queue_options(options.backend).lease
-        keep_lines(queue_options(options.backend).log_lines)
+        keep_lines(queue_options(options.backend).attempt_log_lines)
         seconds = max(1.0, min(15.0, lease / 4))
         self.database = DatabaseCaller(database(options.backend), seconds, inflight.promise_return)
         self.inbox: SimpleQueue[Attempt | Message] = SimpleQueue()
         self.attempts: set[Attempt] = set()
-        self.outbox = Outbox(self.database)
-        self.stats = StatsSender(stats_channel)
-        self.finished_signals = FinishedSignals()
-        self.recorder = OutcomeRecorder(self.stats, self.finished_signals.send)
+        self.outbox = Outbox(self.database, inflight, lease)
+        self.counts, self.stats_channel = Counts(), stats_channel
+        self.finished_signals = SignalThread()
+        self.publisher = OutcomePublisher(self.counts.add, lambda result: self.finished_signals.send(result.attempt))
         self.threads = ThreadExecutor(options.threads, inflight, lease, self.inbox.put)
         self.loop = LoopExecutor(inflight, lease, self.inbox.put)
         self.intake = Intake(worker_id, options, self.database, self.attempts, careful=careful)
-        self.watch = Watch(self.attempts, inflight, lease, self.threads, self.loop, self.outbox, self.intake)
-        self.telling_more = Every(MORE_SECONDS)
+        self.timeouts = Timeouts(
+            self.attempts, inflight, lease, self.threads, self.loop, self.outbox, self.intake.budget
+        )
+        self.sending_more = Interval(MORE_SECONDS)
+        self.limits = Limits()
         self.is_stopping = self.has_drained = self.has_recorded = False
+        self.is_crippled = False
 
     def run(self) -> None:
         threading.Thread(target=self.read_messages, daemon=True, name="django_tasks_retry.messages").start()
         while not (self.is_stopping and self.is_idle):
             self.collect()
             self.note_recorded(self.outbox.write())
-            self.watch.tick()
+            if self.is_crippled:
+                self.leave_neighbours()
+            self.timeouts.tick()
             self.check_memory()
             self.claim()
         self.finished_signals.flush()
@@ -98,15 +105,19 @@ class Child:
     # What comes in
 
     def read_messages(self) -> None:
-        while not self.channel.closed:
-            self.watch.enforce_fence()
-            for message in self.channel.receive(timeout=FENCE_SECONDS):
-                if isinstance(message, Ping):
-                    self.channel.send(Pong())
-                else:
-                    self.inbox.put(message)
-        # Nobody renews our leases any more, and nobody may speak for us: stop before others start the same work.
-        os._exit(EXIT_FENCED)
+        try:
+            while not self.channel.closed:
+                self.timeouts.enforce_fence()
+                for message in self.channel.receive(timeout=FENCE_SECONDS):
+                    if isinstance(message, Ping):
+                        self.channel.send(Pong())
+                    else:
+                        self.inbox.put(message)
+        except BaseException:  # raised into this thread by a task
+            exit_broken()
+        # Our supervisor is gone, or a task closed our descriptors. Nobody may speak for us: stop before others start
+        # the same work.
+        os._exit(EXIT_CRIPPLED)
 
     def collect(self) -> None:
         """Wait for something to do, then take all there is."""
@@ -133,15 +144,18 @@ class Child:
     def take_ended(self, ended: list[Attempt]) -> None:
         # What was given up for stuck, or given back, may end after all; its outcome was recorded by others.
         ended = [attempt for attempt in ended if attempt in self.attempts]
+        now = monotonic()
         for attempt in ended:
-            self.intake.prefetch.learn(attempt.run_time)
+            if not attempt.is_async:
+                self.intake.budget.prefetch.learn(attempt.run_time, now)
+        self.is_crippled = bool(ended) and not self.limits.restore()
         self.note_recorded([attempt for attempt in ended if attempt.receipt])
         self.outbox.add(attempt for attempt in ended if not attempt.receipt)
 
     def wait_timeout(self) -> float:
-        """Seconds until something must be done even if nothing comes in."""
+        """Return the seconds until something must be done even if nothing comes in."""
         now = monotonic()
-        moments = [now + LONGEST_WAIT, self.watch.next_check()]
+        moments = [now + LONGEST_WAIT, self.timeouts.next_check()]
         if self.outbox:
             moments.append(self.outbox.next_try)
         elif not self.is_stopping and self.database.is_available:
@@ -157,12 +171,12 @@ class Child:
             case DatabaseAway():
                 self.look_for_database()
             case LeasesLost(tasks, cancelled):
-                self.watch.interrupt_lost(tasks, cancelled)
+                self.timeouts.interrupt_lost(tasks, cancelled)
             case Stop(reason, abandoned):
                 self.stop(reason, abandoned)
 
     def look_for_database(self) -> None:
-        """Though idle: else it would learn with the first task after a failover that its old server is gone."""
+        """Try the database, though idle: else the first task after a failover would learn that the server is gone."""
         self.database.forget_connection()
         self.intake.claim_now()
 
@@ -177,14 +191,19 @@ class Child:
                 continue
             self.has_recorded = True
             self.intake.note_ended(attempt)
-            self.intake.careful.note_answered()
-            if not (attempt.is_revoked and attempt.receipt.lost):  # else whoever revoked it has told
+            if not (attempt.is_revoked and attempt.receipt.lost):  # else the process that revoked it has published it
                 reason = attempt.report.reason if attempt.report else ""
-                self.recorder.recorded(Recorded(attempt.receipt, reason, attempt.run_time), attempt)
-        self.stats.send()
+                self.publisher.publish(AttemptResult(attempt.receipt, reason, attempt.run_time, attempt))
+        self.send_stats()
+
+    def send_stats(self) -> None:
+        """Send counts after each write: what was sent outlives the child."""
+        for stat in self.counts.take():
+            if not self.stats_channel.send(stat):
+                self.counts.add(stat)
 
     def forget(self, attempt: Attempt) -> None:
-        """Also what the database refused: its lease is to expire."""
+        """Forget an attempt, also one that the database refused: its lease will expire."""
         self.attempts.remove(attempt)
         place, attempt.place = attempt.place, None
         if place is not None:
@@ -195,22 +214,22 @@ class Child:
     def claim(self) -> None:
         if self.is_stopping or not self.database.is_available:
             return
-        last_look = self.options.drain and self.is_idle and not self.intake.is_turned_away
+        last_look = self.options.drain and self.is_idle and self.intake.may_look_again
         if last_look:
             self.intake.claim_now()
         self.intake.claim(self.start_attempts)
-        self.tell_more()
-        last_look = last_look and not self.intake.is_turned_away
-        if self.is_idle and self.database.is_available and (last_look or self.intake.tasks_left == 0):
-            self.is_stopping = self.has_drained = True
+        self.send_more_due()
+        if self.is_idle and self.database.is_available:
+            is_over = self.intake.budget.tasks_left == 0 or (last_look and not self.intake.is_work_left())
+            self.is_stopping = self.has_drained = is_over
 
-    def tell_more(self) -> None:
-        """That there may be work for others: less and less often while it goes on, as they are at work by then."""
+    def send_more_due(self) -> None:
+        """Report that there may be work for others; less and less often, as they are at work by then."""
         if self.is_idle:
-            self.telling_more.seconds = MORE_SECONDS
-        if self.intake.left_some and self.telling_more.is_due():
+            self.sending_more.seconds = MORE_SECONDS
+        if self.intake.may_be_more and self.sending_more.is_due():
             self.channel.send(MoreDue())
-            self.telling_more.seconds = min(LONGEST_MORE, self.telling_more.seconds * 2)
+            self.sending_more.seconds = min(LONGEST_MORE, self.sending_more.seconds * 2)
 
     def start_attempts(self, leases: list[Lease], claimed: float) -> None:
         for lease in leases:
@@ -222,18 +241,22 @@ class Child:
 
     # The end
 
-    def stop(self, reason: str, abandoned: Iterable[str] = ()) -> None:
+    def stop(self, reason: StopReason, abandoned: Iterable[str] = ()) -> None:
         """Claim no more, give back what has not started, and end with the last running task."""
         self.is_stopping = True
-        self.watch.release(self.threads.withdraw_waiting(), reason)
-        self.watch.release(self.loop.withdraw_waiting(), reason)
-        for attempt in self.watch.abandon(abandoned):
+        self.timeouts.release(self.threads.withdraw_waiting(), reason)
+        self.timeouts.release(self.loop.withdraw_waiting(), reason)
+        for attempt in self.timeouts.abandon(abandoned):
             self.attempts.remove(attempt)
 
+    def leave_neighbours(self) -> None:
+        """End at once: what still runs here would fail for want of what a neighbour took, and begins anew elsewhere."""
+        logger.error("a task lowered the resource limits of its process for good; the process is replaced")
+        os._exit(EXIT_CRIPPLED)
+
     def check_memory(self) -> None:
-        """Outgrown, it stops and lets the supervisor know, which starts another child."""
+        """Stop if the process outgrew its memory, and let the supervisor know, which starts another."""
         limit = self.options.max_memory
-        if limit and self.has_recorded and not self.is_stopping and resident_bytes() > limit:
-            reason = "its process is replaced, it outgrew its memory"
-            self.stop(reason)
-            self.channel.send(Leaving(reason))
+        if limit and self.has_recorded and not self.is_stopping and rss_bytes() > limit:
+            self.stop(StopReason.MEMORY)
+            self.channel.send(Leaving(StopReason.MEMORY))

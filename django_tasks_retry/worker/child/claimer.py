@@ -1,15 +1,18 @@
-"""Claims for one kind of slot: when to ask, and what to do about a claim whose answer was lost."""
+"""Claimers of a child, one for each kind of slot: when they claim, and what they do about a lost answer."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from time import monotonic
 
-from ...taskqueue import Lanes, Lease, Released, claim, claim_task, finish, leases_of
+from ... import registry
+from ...taskqueue import ClaimMemory, Lease, Released, claim, claim_task, finish, is_work_left, leases_of
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
+from ..shared.inflight import Room
 from .attempt import Attempt
+from .claim_budget import ClaimBudget
 
 OWN_POLLS = 60
 """A child polls by itself this many times less often than its supervisor."""
@@ -19,7 +22,7 @@ SHORTEST_WAIT = 0.02
 class Claimer:
     def __init__(self, worker_id: str, options: WorkerOptions, database: DatabaseCaller, paths: Sequence[str]) -> None:
         self.worker_id, self.options, self.database = worker_id, options, database
-        self.lanes = Lanes(options.queues, options.exclude, paths)
+        self.paths, self.memory = paths, ClaimMemory(options.queues, options.exclude, paths)
         self.claim_now, self.wanted_since = True, monotonic()
         self.answer_lost = False
         self.next_poll = 0.0
@@ -33,52 +36,52 @@ class Claimer:
         return self.wanted_since if self.claim_now else self.next_poll
 
     def claim(self, limit: int, at_once: int) -> list[Lease]:
-        """Up to `limit` leases; of limited lanes, `at_once` at most. Claims again at once where there may be more."""
+        """Claim up to `limit` leases; of limited lanes, `at_once` at most. Claim again at once if there may be more."""
         try:
             leases = self.database.call(lambda: self.ask(limit, at_once))
         except Unavailable:
             self.answer_lost = True
             return []
-        self.rest()
-        if len(leases) == limit or self.lanes.came_short:
-            self.hurry()
+        self.wait()
+        if len(leases) == limit or self.memory.cursor.came_short:
+            self.wake()
         return leases
 
-    def hurry(self) -> None:
-        """There may be more to claim."""
+    def wake(self) -> None:
+        """Claim soon: there may be more."""
         self.claim_now, self.wanted_since = True, monotonic()
 
-    def rest(self) -> None:
-        """There is nothing more, as far as is known."""
+    def wait(self) -> None:
+        """Claim later: there is nothing more, as far as is known."""
         self.claim_now = False
         spread = random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
         now = monotonic()
         # What was full, or had started too often, is asked for again when it may have room; not before.
-        opens_in = max(SHORTEST_WAIT, (self.lanes.opens_at - now) * (spread + 0.2))
+        opens_in = max(SHORTEST_WAIT, (self.memory.closed.opens_at - now) * (spread + 0.2))
         # The supervisor polls for all its children. This is for a wake-up that was lost on its way from there; but of
         # lanes with a key each claimer sees a part, and goes round by itself.
-        poll = self.options.poll * (1 if self.lanes.has_keyed else OWN_POLLS)
+        poll = self.options.poll * (1 if self.memory.cursor.has_lanes else OWN_POLLS)
         self.next_poll = now + min(poll * spread, opens_in)
 
     def has_seen_nothing(self, since: float) -> bool:
-        """Whether it has looked since then, and no task was due for anybody."""
-        return self.lanes.found_none_at > since and not self.lanes.has_keyed
+        """Whether a claim since then found no due task at all."""
+        return self.memory.cursor.found_none_at > since and not self.memory.cursor.has_lanes
 
     def note_ended(self, lease: Lease) -> None:
-        """A permit is free: where its lane was full, it is claimed from again at once."""
-        if self.lanes.reopen(lease.lane, f"queue:{lease.queue}", f"function:{lease.func_path}"):
-            self.hurry()
+        """Claim again at once if the lane of the task was full: a permit is free."""
+        if self.memory.closed.reopen(lease.lane, f"queue:{lease.queue}", f"function:{lease.func_path}"):
+            self.wake()
 
     def ask(self, limit: int, at_once: int) -> list[Lease]:
         only, backend = self.options.only, self.options.backend
         if only is None:
-            return claim(self.worker_id, limit=limit, backend=backend, lanes=self.lanes, at_once=at_once)
-        known = only.func_path in (self.lanes.paths or ())
+            return claim(self.worker_id, limit=limit, backend=backend, memory=self.memory, at_once=at_once)
+        known = only.func_path in (self.memory.paths or ())
         lease = claim_task(only, self.worker_id, backend=backend) if known else None
         return [lease] if lease else []
 
     def release_unanswered(self, attempts: Iterable[Attempt]) -> None:
-        """After a lost answer: leases in our name that we know nothing of go back, their attempts refunded."""
+        """Release leases of a claim whose answer was lost, their attempts refunded."""
         if not self.answer_lost or not self.database.is_available:
             return
         known = {attempt.lease.id for attempt in attempts}
@@ -90,3 +93,98 @@ class Claimer:
         except Unavailable:
             return
         self.answer_lost = False
+
+
+class Intake:
+    """The two claimers of a child, for functions and for coroutines, and the budget of both."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        options: WorkerOptions,
+        database: DatabaseCaller,
+        attempts: Set[Attempt],
+        *,
+        careful: bool,
+    ) -> None:
+        self.options, self.database, self.attempts = options, database, attempts
+        paths = registry.known_paths()
+        coroutines = [path for path in paths if registry.is_coroutine(path)]
+        self.functions = Claimer(worker_id, options, database, [path for path in paths if path not in set(coroutines)])
+        self.coroutines = Claimer(worker_id, options, database, coroutines)
+        self.budget = ClaimBudget(options, attempts, careful=careful, knows_coroutines=bool(coroutines))
+        self.may_be_more = False
+        self.look_again, self.look_wait = float("-inf"), SHORTEST_WAIT
+
+    def claim_now(self) -> None:
+        """Claim soon, as a wake-up says that there may be due tasks."""
+        self.functions.wake()
+        self.coroutines.wake()
+
+    def claim(self, start: Callable[[list[Lease], float], None]) -> None:
+        """Claim for every kind that has room, and hand over what was claimed."""
+        self.may_be_more = False
+        for claimer in (self.functions, self.coroutines):
+            claimer.release_unanswered(self.attempts)
+            limit = self.limit(claimer)
+            if limit < 1 or not claimer.is_due or not self.database.is_available or self.is_answered(claimer):
+                continue
+            asked = monotonic()  # leases run from before the answer arrives
+            leases = claimer.claim(limit, self.budget.free_slots(coroutines=claimer is self.coroutines))
+            self.may_be_more |= len(leases) == limit
+            self.budget.note_claimed(len(leases))
+            if leases:
+                self.look_again, self.look_wait = float("-inf"), SHORTEST_WAIT
+            start(leases, asked)
+
+    def limit(self, claimer: Claimer) -> int:
+        # While there are tasks that must start at once, nothing is claimed ahead: they would find no free slot.
+        return self.budget.limit(coroutines=claimer is self.coroutines, ahead=not self.functions.memory.wants_slots)
+
+    def is_answered(self, claimer: Claimer) -> bool:
+        """Whether the claim of functions answers for coroutines, which wait in the same lanes."""
+        if claimer is self.functions or self.limit(self.functions) < 1:
+            return False
+        if self.functions.has_seen_nothing(claimer.due_since):
+            claimer.wait()
+            return True
+        return self.functions.memory.cursor.came_short and self.functions.claim_now
+
+    @property
+    def may_look_again(self) -> bool:
+        return monotonic() >= self.look_again
+
+    def is_work_left(self) -> bool:
+        """Return whether a drain must go on though a claim found nothing: it saw one page, or a limit was full."""
+        if self.options.only is not None:
+            return False
+        paths = [*self.functions.paths, *self.coroutines.paths]
+        memory = ClaimMemory(self.options.queues, self.options.exclude, paths)
+        try:
+            is_left = self.database.call(lambda: is_work_left(memory, self.options.backend))
+        except Unavailable:
+            return True
+        self.look_again = monotonic() + self.look_wait
+        self.look_wait = min(self.options.poll, self.look_wait * 2)
+        return is_left
+
+    @property
+    def room(self) -> Room:
+        functions = Room.FUNCTIONS if self.limit(self.functions) > 0 else Room.NONE
+        free = not self.budget.knows_coroutines or self.limit(self.coroutines) > 0
+        return functions | (Room.COROUTINES if free else Room.NONE)
+
+    def note_ended(self, attempt: Attempt) -> None:
+        self.budget.note_answered()
+        if attempt.lease.lane or self.functions.memory.closed.until or self.coroutines.memory.closed.until:
+            (self.coroutines if attempt.is_async else self.functions).note_ended(attempt.lease)
+
+    @property
+    def next_claim(self) -> float:
+        """Return when to claim next, by the monotonic clock, even if no wake-up comes."""
+        moments = [self.budget.careful_until] if self.budget.is_careful else []
+        moments += [self.look_again] if self.options.drain and not self.attempts else []
+        for claimer in (self.functions, self.coroutines):
+            if self.limit(claimer) > 0:
+                moments.append(0.0 if claimer.claim_now else claimer.next_poll)
+        return min(moments, default=float("inf"))

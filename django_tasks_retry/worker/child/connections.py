@@ -1,7 +1,7 @@
 """A fresh database session for each attempt: what one task leaves behind never reaches the next.
 
-Between attempts a session is kept open but out of sight, so that whoever uses it must ask for it first: that is how its
-use is noticed, also where it is used behind Django's back. A session that was used is reset and gets a new wrapper.
+Between attempts a session is kept open but out of sight. Code that uses it must ask for it first, and so its use is
+noticed, also behind Django's back. A session that was used is reset and gets a new wrapper.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..shared.database import discard
 
 logger = logging.getLogger(__name__)
 KEPT_AS_MADE = ("autocommit", "isolation_level", "read_only", "deferrable", "row_factory", "cursor_factory")
-"""What a task may change on the driver's connection, where no statement resets it."""
+"""Attributes of the driver's connection that a task may change, and that no statement resets."""
 
 
 class Session:
@@ -41,7 +41,7 @@ class Session:
         wrapper.connect = self.connect  # type: ignore[method-assign]
 
     def connect(self) -> None:
-        """In place of the wrapper's own: hands out the session that is idle, or opens one."""
+        """Hand out the idle session, or open one. Replaces the wrapper's own method."""
         self.is_used = True
         idle, self.idle = self.idle, None
         if idle is not None and not has_hung_up(idle):
@@ -52,7 +52,7 @@ class Session:
         self.made = settings_of(self.wrapper.connection)
 
     def reset(self) -> None:
-        """After an attempt: as if it were new, or closed."""
+        """Make the session as new after an attempt, or close it."""
         if not self.is_used:
             return
         old, self.is_used = self.wrapper, False
@@ -67,7 +67,7 @@ class Session:
             self.set_up(session)
 
     def can_be_kept(self, wrapper: BaseDatabaseWrapper) -> bool:
-        """Where it can be emptied for sure. DISCARD ALL does that on PostgreSQL; others have no such word."""
+        """Return whether the session was emptied: DISCARD ALL does so on PostgreSQL; others have no such statement."""
         left_open = wrapper.in_atomic_block or wrapper.needs_rollback or wrapper.errors_occurred
         if wrapper.vendor != "postgresql" or left_open:
             return False
@@ -81,7 +81,7 @@ class Session:
         return True
 
     def set_up(self, session: Any) -> None:
-        """What Django does for a new connection, receivers of `connection_created` included."""
+        """Do what Django does for a new connection, receivers of `connection_created` included."""
         self.wrapper.connection, self.wrapper.autocommit = session, True
         try:
             self.wrapper.init_connection_state()
@@ -92,7 +92,7 @@ class Session:
         self.wrapper.connection, self.is_used = None, False
 
     def discard(self) -> None:
-        """After an interruption, which may have struck in the middle of a statement."""
+        """Close the session after an interruption, which may have struck in the middle of a statement."""
         idle, self.idle = self.idle, None
         close(idle)
         if self.wrapper.connection is not None:
@@ -109,7 +109,7 @@ class FreshConnections:
         pass
 
     def __exit__(self, *_: object) -> None:
-        """Never the task's failure: a session that cannot be reset is closed."""
+        """Reset the sessions. One that cannot be reset is closed, which is no failure of the task."""
         for session in self.sessions:
             try:
                 session.reset()
@@ -129,7 +129,7 @@ class LoopConnections:
         self.sessions: FreshConnections | None = None
 
     def reset(self) -> None:
-        """Behind the calls that stand in that thread's line, and before any that comes later."""
+        """Reset behind the calls that are queued for that thread, and before any that comes later."""
         thread = SyncToAsync.single_thread_executor
         if thread._threads:
             thread.submit(self.reset_here)
@@ -145,7 +145,7 @@ def settings_of(session: Any) -> dict[str, Any]:
 
 
 def has_hung_up(session: Any) -> bool:
-    """Where a server ended the connection while nobody used it, its farewell waits in the socket."""
+    """Return whether the server ended an idle connection: its last message then waits in the socket."""
     try:
         poll = select.poll()
         poll.register(session.fileno(), select.POLLIN)
@@ -174,7 +174,7 @@ def note_session(connection: BaseDatabaseWrapper, **_: Any) -> None:
 
 
 def let_go_of_sessions() -> None:
-    """In a process that a task forked: their sockets are its parent's, whose transactions must end with the parent."""
+    """Close sessions in a process that a task forked: their sockets and transactions are its parent's."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for session in list(sessions):
         inherited.append(session)

@@ -6,18 +6,20 @@ import logging
 from collections.abc import Iterable
 from time import monotonic
 
+from ...errors import LostReason
 from ...taskqueue import Fence, Receipt, record, recorded_receipts
 from ..logs import log_exception
 from ..shared.database import DatabaseCaller, Rejected, Unavailable
-from .attempt import Attempt
+from ..shared.inflight import InFlightTable
+from .attempt import Attempt, valid_from
 
 logger = logging.getLogger(__name__)
 BUSY_SECONDS = 0.2
 
 
 class Outbox:
-    def __init__(self, database: DatabaseCaller) -> None:
-        self.database = database
+    def __init__(self, database: DatabaseCaller, inflight: InFlightTable, lease: float) -> None:
+        self.database, self.inflight, self.lease = database, inflight, lease
         self.pending: list[Attempt] = []
         self.busy: list[Attempt] = []
         self.busy_until = 0.0
@@ -31,11 +33,11 @@ class Outbox:
 
     @property
     def next_try(self) -> float:
-        """When there is something to write again."""
+        """Return the moment of the next write."""
         return self.database.try_after if self.pending else max(self.database.try_after, self.busy_until)
 
     def write(self) -> list[Attempt]:
-        """Record all pending reports in one statement. Returns the attempts that were answered."""
+        """Record all pending reports in one statement. Return the attempts that were answered."""
         if self.busy and monotonic() >= self.busy_until:
             self.pending, self.busy = self.pending + self.busy, []
         if not self.pending or not self.database.is_available:
@@ -52,7 +54,7 @@ class Outbox:
         return self.answered(batch)
 
     def write_one_by_one(self, batch: list[Attempt]) -> list[Attempt]:
-        """One report that the database refuses must not hold back the others."""
+        """Record reports one by one: one that the database refuses must not hold back the others."""
         written = []
         for attempt in batch:
             try:
@@ -68,19 +70,26 @@ class Outbox:
         return self.answered(written)
 
     def answered(self, written: list[Attempt]) -> list[Attempt]:
-        """Without those whose row somebody else keeps locked: they alone wait, and are tried again."""
-        busy = [attempt for attempt in written if attempt.receipt is not None and attempt.receipt.is_busy]
+        """Return those that are done. An attempt whose row is locked waits alone, and is tried again."""
+        busy = [attempt for attempt in written if self.is_busy(attempt)]
         if not busy:
             return written
         self.busy += busy
         self.busy_until = monotonic() + BUSY_SECONDS
         return [attempt for attempt in written if attempt not in busy]
 
+    def is_busy(self, attempt: Attempt) -> bool:
+        """Whether to write again: the row is locked, or the lease expired and the supervisor renews it in a moment."""
+        receipt = attempt.receipt
+        if receipt is not None and receipt.lost is LostReason.EXPIRED:
+            return monotonic() < valid_from(attempt, self.inflight) + self.lease
+        return receipt is not None and receipt.is_busy
+
     def receipts(self, batch: list[Attempt]) -> list[Receipt]:
         return self.database.call(lambda: record([attempt.report for attempt in batch if attempt.report]))
 
     def accept(self, batch: list[Attempt], receipts: list[Receipt]) -> None:
-        """After an answer was lost, a rejected report may be our own, recorded the first time: reading tells."""
+        """Keep the receipts. After a lost answer, a rejected report may have been recorded before: read it again."""
         rejected = [receipt.lease for receipt in receipts if not receipt.accepted]
         recorded: dict[Fence, Receipt] = {}
         if self.in_doubt and rejected:

@@ -8,39 +8,46 @@ import gc
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from django.db.backends.signals import connection_created
 
-from ...signals import child_ending, child_started
-from ...taskqueue.producer import wakeup
+from ...middleware import hooks
+from ...taskqueue.enqueue import notify
 from ..logs import log_exception
-from ..shared.lifecycle import announce
 from .connections import let_go_of_sessions, note_session
 
 logger = logging.getLogger(__name__)
+EXIT_FENCED, EXIT_BROKEN, EXIT_CRIPPLED = 70, 71, 72
+"""How a child ends by itself: nobody renews its leases; an error of its own; a task left it unable to work."""
 PR_SET_PDEATHSIG = 1
 ENDING_SECONDS = 5.0
 GARBAGE_THRESHOLD = 10_000
+STATM = Path("/proc/self/statm")
+OOM_SCORE = Path("/proc/self/oom_score_adj")
+OOM_SCORE_OF_CHILD, HIGHEST_OOM_SCORE = 300, 1000
 SUPERVISORS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def run_child(run: Callable[[], None], worker_id: str, backend: str, supervisor_pid: int) -> None:
-    """Never returns, and leaves no thread of a task a chance to hold up the end."""
-    code = 1
+    """Run a child, and end the process: no thread of a task can hold up the end."""
+    code = EXIT_BROKEN
     try:
         reset_signals()
         end_with_supervisor(supervisor_pid)
+        be_killed_before_supervisor()
         look_after_forks()
         collect_less_garbage()
         atexit._clear()  # hooks of the supervisor's process: they are its own to run
-        announce(child_started, worker_id, backend)
+        run_hooks("child_started", worker_id, backend)
         run()
         code = 0
         end_in_good_order(worker_id, backend)
@@ -54,7 +61,7 @@ def run_child(run: Callable[[], None], worker_id: str, backend: str, supervisor_
 
 
 def reset_signals() -> None:
-    """The supervisor decides; a Ctrl-C in the terminal reaches it, not us."""
+    """Ignore signals that are for the supervisor, as a Ctrl-C in the terminal is."""
     signal.set_wakeup_fd(-1)
     for number in SUPERVISORS_SIGNALS:
         # Not SIG_IGN, which a program that a task starts would inherit.
@@ -64,22 +71,29 @@ def reset_signals() -> None:
 
 
 def end_with_supervisor(supervisor_pid: int) -> None:
-    """On Linux the kernel ends us with our supervisor, even while a task holds the interpreter."""
+    """Let the kernel end the child with its supervisor, on Linux, even while a task holds the interpreter."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor_pid:
         os._exit(1)
 
 
+def be_killed_before_supervisor() -> None:
+    """Let the kernel choose a child when memory runs out: the supervisor must live to record the crash."""
+    with suppress(OSError, ValueError):
+        score = int(OOM_SCORE.read_text(encoding="utf-8")) + OOM_SCORE_OF_CHILD
+        OOM_SCORE.write_text(str(min(score, HIGHEST_OOM_SCORE)), encoding="utf-8")
+
+
 def look_after_forks() -> None:
-    """A process that a task forks, as multiprocessing does, is an ordinary one."""
+    """Make an ordinary process of what a task forks, as multiprocessing does."""
     connection_created.connect(note_session, dispatch_uid="django_tasks_retry.child")
     # Blocked meanwhile: a signal that reaches the new process before its handlers are reset would be lost on ours.
     os.register_at_fork(before=block_signals, after_in_parent=unblock_signals, after_in_child=become_ordinary)
 
 
 def collect_less_garbage() -> None:
-    """What the fork brought along is never looked through again, and short tasks end before they are looked at."""
+    """Collect less often, and never what the fork brought along: short tasks end before a collection."""
     gc.freeze()
     if 0 < gc.get_threshold()[0] < GARBAGE_THRESHOLD:
         gc.set_threshold(GARBAGE_THRESHOLD)
@@ -104,7 +118,7 @@ def become_ordinary() -> None:
 
 
 def end_in_good_order(worker_id: str, backend: str) -> None:
-    """What a process does before it ends; but no longer than a few seconds."""
+    """Run exit hooks, for a few seconds at most."""
     ending = threading.Thread(
         target=run_exit_hooks, args=(worker_id, backend), daemon=True, name="django_tasks_retry.ending"
     )
@@ -114,9 +128,18 @@ def end_in_good_order(worker_id: str, backend: str) -> None:
         logger.warning("child %s: its exit hooks took longer than %g s and were left behind", worker_id, ENDING_SECONDS)
 
 
+def run_hooks(name: str, worker_id: str, backend: str) -> None:
+    """Call this method of every middleware. An error of one is logged, and the others are called all the same."""
+    for hook in hooks(backend, name):
+        try:
+            hook(worker_id)
+        except BaseException:
+            log_exception(logger, "middleware %s failed", hook.__qualname__)
+
+
 def run_exit_hooks(worker_id: str, backend: str) -> None:
-    announce_end = partial(announce, child_ending, worker_id, backend)
-    for hook in (send_wakeups, announce_end, flush_telemetry, end_processes, run_atexit):
+    hooks_of_end = partial(run_hooks, "child_ending", worker_id, backend)
+    for hook in (send_wakeups, hooks_of_end, flush_telemetry, end_processes, run_atexit):
         try:
             hook()
         except BaseException:
@@ -124,12 +147,12 @@ def run_exit_hooks(worker_id: str, backend: str) -> None:
 
 
 def send_wakeups() -> None:
-    """For what the child's tasks enqueued at last."""
-    wakeup.send_all()
+    """Send wake-ups for what the child's tasks enqueued at last."""
+    notify.send_all()
 
 
 def flush_telemetry() -> None:
-    """Sentry and OpenTelemetry send from threads that end with us; both are asked only where the project uses them."""
+    """Flush Sentry and OpenTelemetry, which send from threads that end with the process, if the project uses them."""
     sentry: Any = sys.modules.get("sentry_sdk")
     if sentry is not None:
         sentry.flush(timeout=2.0)
@@ -140,12 +163,52 @@ def flush_telemetry() -> None:
 
 
 def end_processes() -> None:
-    """Daemonic processes of multiprocessing end with the process that started them."""
+    """Terminate daemonic processes of multiprocessing, which end with the process that started them."""
     for process in multiprocessing.active_children():
         if process.daemon:
             process.terminate()
 
 
 def run_atexit() -> None:
-    """Hooks that were registered in this process."""
+    """Run hooks that were registered in this process."""
     atexit._run_exitfuncs()
+
+
+def exit_broken() -> None:
+    """End the process after an error beside a function, as for want of memory: its tasks are queued again."""
+    log_exception(logger, "a thread of this child failed; its process will be replaced")
+    os._exit(EXIT_BROKEN)
+
+
+class Limits:
+    """The resource limits of this process as they were at its start. A task that lowers one cripples its neighbours."""
+
+    WATCHED = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_DATA)
+
+    def __init__(self) -> None:
+        self.at_start = {number: resource.getrlimit(number) for number in self.WATCHED}
+
+    def restore(self) -> bool:
+        """Raise limits that were lowered. Return False if the system refuses: only a new process has them again."""
+        lowered = [number for number, before in self.at_start.items() if is_lower(resource.getrlimit(number), before)]
+        try:
+            for number in lowered:
+                resource.setrlimit(number, self.at_start[number])
+        except Exception:  # also if a task has replaced the function
+            return False
+        if lowered:
+            logger.warning("a task lowered the resource limits of its process; they are restored")
+        return True
+
+
+def is_lower(now: tuple[int, int], before: tuple[int, int]) -> bool:
+    """Compare soft limits; infinity is -1."""
+    return now[0] != before[0] and now[0] != resource.RLIM_INFINITY and not 0 <= before[0] < now[0]
+
+
+def rss_bytes() -> int:
+    """Return the resident set of this process; if the system does not tell, the largest there ever was."""
+    try:
+        return int(STATM.read_text(encoding="utf-8").split()[1]) * resource.getpagesize()
+    except (OSError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -4,23 +4,53 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DataError, Error, IntegrityError
 
-from ...taskqueue.database_errors import is_transient
-from .deadline import Deadline
+from ...taskqueue.database import SHUT_AGAIN_SECONDS, is_transient, shut_socket
+from ...taskqueue.engines import engine_for
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-LOCK_MILLISECONDS = 1000
+LOCK_SECONDS = 1.0
 CONNECT_SECONDS = 10.0
+
+
+class Deadline:
+    """A deadline for statements, in the main thread of a process, which alone receives signals.
+
+    A network that swallows packets gives no error of its own. When the time is over, the socket of the connection is
+    shut: the driver fails in its ordinary place with its ordinary error, and nothing is raised into other code.
+    """
+
+    def __init__(self, connection: Callable[[], Any], seconds: float) -> None:
+        self.connection, self.seconds = connection, seconds
+        self.has_passed = False
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """End the block's statements once the time is over. Time spent on connecting does not count."""
+        self.has_passed = False
+        signal.signal(signal.SIGALRM, self.shut_socket)
+        # Again and again: the error may lead to a ROLLBACK, or to a new connection, that is not answered either.
+        signal.setitimer(signal.ITIMER_REAL, self.seconds, SHUT_AGAIN_SECONDS)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def shut_socket(self, *_: object) -> None:
+        self.has_passed = True
+        shut_socket(self.connection())
 
 
 class Unavailable(Exception):
@@ -39,6 +69,7 @@ class DatabaseCaller:
         self.deadline = Deadline(lambda: connections[using].connection, seconds)
         self.promise = promise
         self.failures = 0
+        self.refusal = ""
         self.try_after = 0.0
         self.began = 0.0
 
@@ -54,15 +85,18 @@ class DatabaseCaller:
         return monotonic() >= self.try_after
 
     def call(self, verb: Callable[[], T]) -> T:
-        """The verb's answer. Unavailable where the database cannot give one: no error of its own ends a worker."""
+        """Return the verb's answer. Raise Unavailable if the database gives none: its errors end no worker."""
         for tries_left in (2, 1, 0):
             try:
                 answer = self.call_once(verb)
             except (Error, OSError) as error:
                 if tries_left and isinstance(error, Error) and is_transient(error):
                     continue
+                if isinstance(error, DataError | IntegrityError):
+                    self.note_refusal(error)
+                    raise Rejected from error
                 self.note_failure(error)
-                raise (Rejected if isinstance(error, DataError | IntegrityError) else Unavailable) from error
+                raise Unavailable from error
             self.note_success()
             return answer
         raise AssertionError("the last try answers or raises")
@@ -78,14 +112,12 @@ class DatabaseCaller:
         return answer
 
     def connect(self) -> None:
-        """Before the deadline runs: the driver bounds each host in its turn, and the second one may be the one."""
+        """Connect before the deadline runs: the driver bounds each host by itself, and the second may be the one."""
         connection = connections[self.using]
         is_new = connection.connection is None
         connection.ensure_connection()
-        if is_new and connection.vendor == "sqlite":
-            # No socket that could be shut: its wait for the write lock is bounded here.
-            with connection.cursor() as cursor:
-                cursor.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
+        if is_new:
+            engine_for(self.using).limit_session(min(LOCK_SECONDS, self.deadline.seconds / 2))
 
     def note_failure(self, error: BaseException) -> None:
         self.failures += 1
@@ -98,6 +130,14 @@ class DatabaseCaller:
         wait = self.try_after - monotonic()
         logger.log(level, "database unavailable: %s · trying again in %.1fs", self.reason(error), wait)
 
+    def note_refusal(self, error: BaseException) -> None:
+        """Log what the server refused. It answered, so this is no outage: only a loop that asks on is slowed down."""
+        self.try_after = monotonic() + SHORTEST_PAUSE
+        discard(connections[self.using])
+        before, self.refusal = self.refusal, self.reason(error)
+        level = logging.DEBUG if self.refusal == before else logging.WARNING
+        logger.log(level, "the database refused a statement: %s", self.refusal)
+
     def reason(self, error: BaseException) -> str:
         if self.deadline.has_passed:
             return f"the server did not answer within {self.deadline.seconds:g} s"
@@ -105,11 +145,11 @@ class DatabaseCaller:
 
     @property
     def is_away(self) -> bool:
-        """Not only a statement that failed: nor did the next one get anywhere."""
+        """Whether a statement failed, and the next one failed too."""
         return self.failures > 1
 
     def forget_connection(self) -> None:
-        """The next call opens a new one."""
+        """Close the connection, so that the next call opens a new one."""
         discard(connections[self.using])
 
     def note_success(self) -> None:

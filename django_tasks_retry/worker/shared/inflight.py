@@ -55,7 +55,7 @@ class Entry:
 
     @property
     def valid_from(self) -> float:
-        """From when its lease runs: the claim, or the last renewal."""
+        """Return since when its lease runs: the claim, or the last renewal."""
         return max(self.claimed, self.renewed)
 
 
@@ -81,14 +81,14 @@ class InFlightTable:
         return int(COUNT.unpack_from(self.memory, ANSWERED_AT)[0])
 
     def promise_return(self, moment: float) -> None:
-        """The child's main thread will be back in its loop by then."""
+        """Note by when the child's main thread will be back in its loop."""
         TIME.pack_into(self.memory, BACK_BY_AT, moment)
 
     def note_room(self, room: Room) -> None:
         COUNT.pack_into(self.memory, ROOM_AT, room)
 
     def claim(self, lease: Lease, now: float) -> int:
-        """The place of its entry, until it is cleared."""
+        """Note a claim. Return the index of its entry, which is its own until it is cleared."""
         COUNT.pack_into(self.memory, CLAIMS_AT, self.claims + 1)
         place = self.free.pop()
         entry = (State.CLAIMED, lease.attempts, 0, 0, lease.id.bytes, now, 0.0, 0.0, 0.0, 0.0)
@@ -96,7 +96,7 @@ class InFlightTable:
         return place
 
     def start(self, place: int, now: float, deadline: float) -> bool:
-        """False where the supervisor has revoked the lease of what was only claimed: then it must not run.
+        """Note the start. Return False if the supervisor has revoked the lease: then the attempt must not run.
 
         Written before the look, as the supervisor looks a while after it has written: one of the two sees the other.
         """
@@ -106,13 +106,13 @@ class InFlightTable:
         return not NUMBER.unpack_from(self.memory, offset + REVOKED_AT)[0]
 
     def end(self, place: int | None, now: float) -> None:
-        """The attempt is over and its report made; the outcome is yet to be written."""
+        """Note that the attempt is over and its report made; the outcome is yet to be written."""
         if place is not None:  # else it was given back meanwhile
             TIME.pack_into(self.memory, self.offset(place) + ENDED_AT, now)
             NUMBER.pack_into(self.memory, self.offset(place), State.ENDED)
 
     def clear(self, place: int) -> None:
-        """The outcome was answered: whatever the answer is, the lease is no longer ours."""
+        """Free the entry: the outcome was answered, and so the lease is no longer the child's."""
         COUNT.pack_into(self.memory, ANSWERED_AT, self.answered + 1)
         self.memory[self.offset(place) : self.offset(place + 1)] = bytes(ENTRY.size)
         self.free.append(place)
@@ -128,7 +128,7 @@ class InFlightTable:
 
     @property
     def room(self) -> Room:
-        """As the child last told, before it began to wait."""
+        """Return the room that the child last noted, before it began to wait."""
         return Room(COUNT.unpack_from(self.memory, ROOM_AT)[0])
 
     @property
@@ -142,13 +142,13 @@ class InFlightTable:
         return float(TIME.unpack_from(self.memory, ASKED_AT)[0])
 
     def note_renewals(self, asked: float, entries: list[Entry]) -> None:
-        """Here rather than in a message, which a child that was held up would read too late."""
+        """Note renewals here rather than in a message, which a child that was held up would read too late."""
         TIME.pack_into(self.memory, ASKED_AT, asked)
         for entry in entries:
             TIME.pack_into(self.memory, self.offset(entry.place) + RENEWED_AT, asked)
 
     def revoke(self, entry: Entry) -> None:
-        """What has not started yet will not."""
+        """Keep an attempt that has not started from starting."""
         NUMBER.pack_into(self.memory, self.offset(entry.place) + REVOKED_AT, 1)
 
     def entries(self, *states: State) -> Iterator[Entry]:

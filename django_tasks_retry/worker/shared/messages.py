@@ -1,15 +1,31 @@
-"""The messages between a supervisor and its children: one frozen class each, encoded and decoded here alone."""
+"""The messages between a supervisor and its children, one frozen class each, and the socket pair that carries them."""
 
 from __future__ import annotations
 
 import json
 import logging
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypeAlias, get_args
 
-from ...taskqueue.operator.histogram import EMPTY
+from ...taskqueue import Stat
 
 logger = logging.getLogger(__name__)
+
+
+class StopReason(StrEnum):
+    """Why a child ends, in the words that the events of its tasks show."""
+
+    STOPPED = "the worker was stopped"
+    SHUTDOWN = "the worker shut down"
+    TIMEOUT = "its process is replaced after a neighbour's timeout"
+    LEASE_EXPIRED = "its process is replaced, a lease in it ran out"
+    MEMORY = "its process is replaced, it outgrew its memory"
 
 
 # From the supervisor to a child
@@ -42,7 +58,7 @@ class LeasesLost:
 class Stop:
     """Claim no more, and end with the last running task; `abandoned` are tasks that others have answered for."""
 
-    reason: str
+    reason: StopReason
     abandoned: tuple[str, ...] = ()
 
 
@@ -68,7 +84,7 @@ class MoreDue:
 class Leaving:
     """The child stops by its own decision and wants to be replaced."""
 
-    reason: str
+    reason: StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +94,8 @@ class Goodbye:
     drained: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """How attempts of one function in one queue ended since the last such message."""
-
-    queue: str
-    func_path: str
-    words: dict[str, int]
-    seconds: float
-    wait_seconds: float = 0.0
-    ran: tuple[int, ...] = EMPTY
-    waited: tuple[int, ...] = EMPTY
-    """How many fell into each bucket of taskqueue/operator/histogram.py."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaneCounted:
-    """How attempts of one lane that has a circuit breaker ended since the last such message."""
-
-    lane: str
-    words: dict[str, int]
-
-
 FromSupervisor: TypeAlias = ClaimNow | LeasesRenewed | DatabaseAway | LeasesLost | Stop | Ping
-FromChild: TypeAlias = Pong | MoreDue | Leaving | Goodbye | Counted | LaneCounted
+FromChild: TypeAlias = Pong | MoreDue | Leaving | Goodbye | Stat
 Message: TypeAlias = FromSupervisor | FromChild
 KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(FromSupervisor | FromChild)}
 
@@ -113,12 +107,78 @@ def encode(message: Message) -> bytes:
 
 
 def decode(line: bytes) -> Message | None:
-    """None, and a line in the log, where it is no message of ours."""
+    """Return the message. Log a line that is none of ours, and return None."""
     try:
         name, fields = json.loads(line)
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()
+        }
+        if "reason" in values:
+            values["reason"] = StopReason(values["reason"])
         message: Message = KINDS[name](**values)
         return message
     except (AttributeError, KeyError, TypeError, ValueError):
         logger.warning("unknown message between supervisor and child, ignored: %r", line[:200])
         return None
+
+
+# The socket pair
+
+MOST_UNSENT = 64 * 1024
+
+
+class Channel:
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self.buffer = b""
+        self.unsent = b""
+        self.closed = False
+        self.sending = threading.Lock()
+        self.readable = select.poll()
+        self.readable.register(end, select.POLLIN)
+
+    def send(self, message: Message) -> bool:
+        """Send a message, and return whether it was taken. That the peer is gone is noticed elsewhere.
+
+        A peer that does not read gets the rest of a message with the next one; in the end, nothing more.
+        """
+        with self.sending:
+            taken = len(self.unsent) < MOST_UNSENT
+            if taken:
+                self.unsent += encode(message)
+            with suppress(OSError):
+                while self.unsent:
+                    self.unsent = self.unsent[self.socket.send(self.unsent) :]
+            return taken
+
+    def receive(self, timeout: float = 0.0) -> Iterator[Message]:
+        """Yield the messages that have arrived. Wait for the first bytes for `timeout` seconds."""
+        if timeout and not self.readable.poll(timeout * 1000):
+            return
+        try:
+            data = self.socket.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self.closed = not data
+        *lines, self.buffer = (self.buffer + data).split(b"\n")
+        yield from (message for line in lines if (message := decode(line)) is not None)
+
+    def receive_all(self) -> Iterator[Message]:
+        """Yield all messages that can be read without waiting. The socket must not block."""
+        while not self.closed:
+            before = self.buffer
+            messages = list(self.receive())
+            yield from messages
+            if not messages and self.buffer == before:
+                return
+
+    def close(self) -> None:
+        self.closed = True
+        self.socket.close()
+
+
+def channel_pair() -> tuple[Channel, Channel]:
+    first, second = socket.socketpair()
+    return Channel(first), Channel(second)

@@ -1,65 +1,72 @@
-"""The one exit: whoever records the end of an attempt tells the log, the statistics and the signals here.
+"""The one exit of attempts: each process that records an end publishes it here, to log, statistics and signals.
 
 A child records what its functions did; a supervisor speaks for children that are stuck or dead; any supervisor takes
-back what expired. Each hands the queue's answer to `OutcomeRecorder.recorded`.
+back what expired. Each hands the queue's answer to `OutcomePublisher.publish`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ...errors import LostReason
 from ...rules.names import short_id, short_name
+from ...rules.redact import redact_text
 from ...rules.status import Status
-from ...taskqueue import Lease, Receipt
-from ...taskqueue.lanes.limits import has_breaker
+from ...taskqueue import Lease, Receipt, Stat, add_stats
+from ...taskqueue.claim.limits import has_breaker
+from ...taskqueue.operator.stats import OUTCOMES
 from ..logs import ATTEMPTS, indented, printable
+from .database import DatabaseCaller, Unavailable
+from .interval import Interval
 
 logger = logging.getLogger(ATTEMPTS)
-"""One line for each attempt that was recorded, whoever recorded it."""
+"""Logs one line for each attempt that was recorded, by a child or by a supervisor."""
 MOST_ERROR_TEXT = 200
 
 
-class Recorded(NamedTuple):
+class AttemptResult(NamedTuple):
     """The queue's answer about one attempt, with what else is known of it."""
 
     receipt: Receipt
     reason: str = ""
     """Why it was released or lost."""
     run_seconds: float = 0.0
+    attempt: Any = None
+    """The attempt itself, in the process that ran it."""
 
     @property
     def lease(self) -> Lease:
         return self.receipt.lease
 
 
-class Stats(Protocol):
-    def count(self, queue: str, func_path: str, word: str, ran: float, waited: float, lane: str = "") -> None: ...
+class OutcomePublisher:
+    def __init__(self, count: Callable[[Stat], None], send_finished: Callable[[AttemptResult], None]) -> None:
+        self.count, self.send_finished = count, send_finished
 
-
-class OutcomeRecorder:
-    def __init__(self, stats: Stats, send_finished: Callable[[Any], None]) -> None:
-        self.stats, self.send_finished = stats, send_finished
-
-    def recorded(self, recorded: Recorded, finished: Any) -> None:
-        """`finished` is what the sender of `task_finished` needs, where the task has ended for good."""
-        word, level, detail = verdict(recorded)
-        log(recorded, word, level, detail)
-        lease = recorded.lease
+    def publish(self, result: AttemptResult) -> None:
+        """Write the log line, count it, and send signals if the task has ended for good."""
+        word, level, detail = describe(result)
+        log(result, word, level, detail)
+        lease = result.lease
         lane = lease.lane if lease.lane and has_breaker(lease.lane, lease.backend) else ""
-        self.stats.count(lease.queue, lease.func_path, word, recorded.run_seconds, lease.wait_seconds, lane)
-        if recorded.receipt.final_status is not None:
-            self.send_finished(finished)
+        key = (lease.queue, lease.func_path, lane)
+        self.count(Stat.of_attempt(key, COUNTED.get(word, word), result.run_seconds, lease.wait_seconds))
+        if result.receipt.final_status is not None:
+            self.send_finished(result)
 
 
-def verdict(recorded: Recorded) -> tuple[str, int, dict[str, Any]]:
-    """The word for what happened, how loud to say it, and the details."""
-    receipt = recorded.receipt
-    reason = {"reason": recorded.reason} if recorded.reason else {}
+COUNTED = {"done": "completed", "retry": "retried"}
+"""The counts of Stat whose names differ from the word of the log."""
+
+
+def describe(result: AttemptResult) -> tuple[str, int, dict[str, Any]]:
+    """Return the word for how it ended, the level of its log line, and details."""
+    receipt = result.receipt
+    reason = {"reason": redact_text(result.reason)} if result.reason else {}
     if receipt.lost is not None:
-        # Whoever ended the lease has told of the attempt: this report about it is dropped.
+        # The process that ended the lease has published the attempt, so this report is dropped.
         word = "cancelled" if receipt.lost is LostReason.CANCELLED else "dropped"
         return word, logging.WARNING, {"reason": receipt.lost.value}
     if receipt.status is Status.FAILED:
@@ -71,20 +78,22 @@ def verdict(recorded: Recorded) -> tuple[str, int, dict[str, Any]]:
         return "retry", logging.WARNING, {"error": brief(receipt.error)} | eta | reason
     if receipt.cause:
         return "lost", logging.WARNING, eta | reason
-    return "released", logging.INFO, reason | eta
+    if receipt.releases:
+        reason = {"reason": f"{result.reason} · released {receipt.releases} times in a row"}
+    return "released", logging.WARNING if receipt.releases else logging.INFO, reason | eta
 
 
 def brief(error: dict[str, Any] | None) -> str:
     if error is None:
         return ""
     name = short_name(error["exception"]) or error["code"]
-    return f"{name}: {error['message']}"[:MOST_ERROR_TEXT] if error["message"] else name
+    return f"{name}: {redact_text(error['message'])}"[:MOST_ERROR_TEXT] if error["message"] else name
 
 
-def log(recorded: Recorded, word: str, level: int, detail: dict[str, Any]) -> None:
+def log(result: AttemptResult, word: str, level: int, detail: dict[str, Any]) -> None:
     if not logger.isEnabledFor(level):
         return
-    lease = recorded.lease
+    lease = result.lease
     facts = {
         "event": word,
         "task_id": str(lease.id),
@@ -92,31 +101,31 @@ def log(recorded: Recorded, word: str, level: int, detail: dict[str, Any]) -> No
         "queue": lease.queue,
         "attempt": lease.spent,
         "max_attempts": lease.max_attempts,
-        "wait_ms": round(recorded.lease.wait_seconds * 1000),
-        "run_ms": round(recorded.run_seconds * 1000),
+        "wait_ms": round(result.lease.wait_seconds * 1000),
+        "run_ms": round(result.run_seconds * 1000),
         **detail,
     }
-    said = (sentence(recorded, word, detail),)
-    record = logger.makeRecord(logger.name, level, __file__, 0, "%s", said, None, extra={"facts": facts})
+    text = (sentence(result, word, detail),)
+    record = logger.makeRecord(logger.name, level, __file__, 0, "%s", text, None, extra={"facts": facts})
     # As formatters append it: indented, so that no line of it can pass for one of the log's own.
-    record.exc_text = indented(traceback_of(recorded, level)) or None
+    record.exc_text = indented(traceback_of(result, level)) or None
     logger.handle(record)
 
 
-def traceback_of(recorded: Recorded, level: int) -> str:
-    """Of a failure that is final; of those that are retried only for who asks for everything."""
-    error = recorded.receipt.error
+def traceback_of(result: AttemptResult, level: int) -> str:
+    """Return the traceback of a final failure; at DEBUG also of one that is retried."""
+    error = result.receipt.error
     if error is None or not (level >= logging.ERROR or logger.isEnabledFor(logging.DEBUG)):
         return ""
-    return str(error["traceback"] or "")
+    return redact_text(str(error["traceback"] or ""))
 
 
-def sentence(recorded: Recorded, word: str, detail: dict[str, Any]) -> str:
-    lease = recorded.lease
+def sentence(result: AttemptResult, word: str, detail: dict[str, Any]) -> str:
+    lease = result.lease
     name, task_id = short_name(lease.func_path), short_id(lease.id)
     parts = [
         f"{word:<9} {name} {task_id} queue={lease.queue} attempt={lease.spent}/{lease.max_attempts}",
-        f"wait={span(recorded.lease.wait_seconds)} run={span(recorded.run_seconds)}",
+        f"wait={span(result.lease.wait_seconds)} run={span(result.run_seconds)}",
         detail.get("error", ""),
         f"next attempt at {detail['eta']}" if word == "retry" else "",
         str(detail.get("reason", "")),
@@ -126,3 +135,61 @@ def sentence(recorded: Recorded, word: str, detail: dict[str, Any]) -> str:
 
 def span(seconds: float) -> str:
     return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.1f}s"
+
+
+# Statistics on their way: a child sends them to its supervisor, which adds them to the database every few seconds.
+
+ADD_SECONDS = 10.0
+ALWAYS_SHOWN = ("completed", "retried", "failed", "released")
+
+
+class Counts:
+    """One Stat for each queue, function and lane."""
+
+    def __init__(self) -> None:
+        self.stats: dict[tuple[str, str, str], Stat] = {}
+
+    def add(self, stat: Stat) -> None:
+        if stat.key in self.stats:
+            self.stats[stat.key].add(stat)
+        else:
+            self.stats[stat.key] = stat
+
+    def take(self) -> list[Stat]:
+        """Return what was added since the last time."""
+        taken, self.stats = list(self.stats.values()), {}
+        return taken
+
+
+class StatsWriter:
+    """Adds to the database what the supervisor and its children counted."""
+
+    def __init__(self, backend: str, database: DatabaseCaller) -> None:
+        self.backend, self.database = backend, database
+        self.counts, self.total = Counts(), Stat("", "")
+        self.adding = Interval(ADD_SECONDS, at_once=False)
+
+    def count(self, stat: Stat) -> None:
+        self.total.add(stat)
+        if stat.attempts:
+            self.counts.add(stat)
+
+    def tick(self) -> None:
+        if self.adding.is_due():
+            self.add()
+
+    def add(self) -> None:
+        """Counts that cannot be added now are kept for the next time."""
+        if not self.counts.stats or not self.database.is_available:
+            return
+        taken = self.counts.take()
+        try:
+            self.database.call(lambda: add_stats(taken, backend=self.backend))
+        except Unavailable:
+            for stat in taken:
+                self.counts.add(stat)
+
+    def summary(self) -> str:
+        counts = {name: getattr(self.total, name) for name in OUTCOMES}
+        shown = {name: count for name, count in counts.items() if count or name in ALWAYS_SHOWN}
+        return ", ".join(f"{count} {'done' if name == 'completed' else name}" for name, count in shown.items())

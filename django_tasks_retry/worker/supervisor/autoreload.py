@@ -1,6 +1,6 @@
-"""New code: the worker drains and restarts in the same process, once the code can be loaded.
+"""Reloads code: the worker drains and restarts in the same process, once the code can be loaded.
 
-In development it notices changed files by itself; in production it is told to by SIGHUP.
+In development it notices changed files by itself; in production SIGHUP asks for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from django.utils.autoreload import get_child_arguments, iter_all_python_module_
 
 from ... import registry
 from ..logs import indented
-from ..shared.timer import Every
+from ..shared.interval import Interval
 
 logger = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
@@ -29,14 +29,14 @@ LAST_LINES = 8
 class Autoreloader:
     def __init__(self, *, wanted: bool) -> None:
         self.wanted = wanted
-        self.looking = Every(LOOK_SECONDS)
+        self.looking = Interval(LOOK_SECONDS)
         self.times: dict[Path, float] = {}
         self.must_restart = False
         self.trial: subprocess.Popen[str] | None = None
-        self.said: IO[str] | None = None
+        self.errors: IO[str] | None = None
 
     def changed_file(self) -> Path | None:
-        """The first file found changed since the last look."""
+        """Return a file that changed since the last check, if any."""
         if not self.wanted or not self.looking.is_due():
             return None
         times = {path: modified(path) for path in iter_all_python_module_files()}
@@ -46,7 +46,7 @@ class Autoreloader:
     def restart(self, asks_to_stop: Callable[[], bool]) -> None:
         """Replace this process by a new one with the same arguments. Code that cannot be loaded is waited for."""
         while self.wanted and (error := loading_error()) and not asks_to_stop():
-            logger.error("the code cannot be loaded; mend it, and the worker restarts:\n%s", error)
+            logger.error("the code cannot be loaded; fix it, and the worker restarts:\n%s", error)
             while self.changed_file() is None and not asks_to_stop():
                 sleep(LOOK_SECONDS / 10)
         if not asks_to_stop():
@@ -55,19 +55,19 @@ class Autoreloader:
     def try_code(self) -> None:
         """Load the project in a process of its own, beside the work: SIGHUP asks for the code as it is now."""
         if self.trial is None:
-            self.said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when the trial has ended
-            self.trial = subprocess.Popen(load_command(), env=load_environment(), stderr=self.said, text=True)  # noqa: S603
+            self.errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed when the trial has ended
+            self.trial = subprocess.Popen(load_command(), env=load_environment(), stderr=self.errors, text=True)  # noqa: S603
 
     def passed_trial(self, ended: Mapping[int, int]) -> bool:
-        """Whether the code was tried and could be loaded. Where it could not, the worker stays as it is."""
-        if self.trial is None or self.said is None or self.trial.pid not in ended:
+        """Return whether the code was tried and could be loaded. If it could not, the worker stays as it is."""
+        if self.trial is None or self.errors is None or self.trial.pid not in ended:
             return False
         status = self.trial.returncode = ended[self.trial.pid]
-        with self.said as said:
-            said.seek(0)
+        with self.errors as errors:
+            errors.seek(0)
             if status:
-                logger.error("the new code cannot be loaded; the worker keeps the old:\n%s", end_of(said.read()))
-        self.trial = self.said = None
+                logger.error("the new code cannot be loaded; the worker keeps the old:\n%s", end_of(errors.read()))
+        self.trial = self.errors = None
         return not status
 
 
@@ -89,7 +89,7 @@ sys.exit("\\n".join(f"{name}: {why}" for name, why in broken.items()) or None)
 
 
 def loading_error() -> str:
-    """What a new process says that only loads the project; empty where it can, or could no better before."""
+    """Load the project in a new process. Return its error; empty if it has none that was not there before."""
     loaded = subprocess.run(load_command(), env=load_environment(), capture_output=True, text=True, check=False)  # noqa: S603
     return end_of(loaded.stderr) if loaded.returncode else ""
 

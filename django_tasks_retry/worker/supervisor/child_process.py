@@ -17,33 +17,49 @@ from uuid import UUID
 from django.db import connections
 
 from ..child.child import Child
-from ..child.prefetch import MOST_AHEAD
-from ..child.process import run_child
-from ..child.watch import EXIT_FENCED
+from ..child.claim_budget import MOST_AHEAD
+from ..child.process import EXIT_BROKEN, EXIT_CRIPPLED, EXIT_FENCED, run_child
 from ..options import WorkerOptions
-from ..shared.channel import Channel, channel_pair
 from ..shared.inflight import Entry, InFlightTable, State
-from ..shared.messages import Message, Stop
+from ..shared.messages import Channel, Message, Stop, StopReason, channel_pair
 
 SILENT_SECONDS = 5.0
 
 
-class Death(NamedTuple):
-    """How a process ended that nobody asked to: by a signal or with a code, and how large it was at the most."""
+class Exit(NamedTuple):
+    """How a process ended: its wait status, and how many bytes it took at the most."""
 
-    signal: str | None
-    exit_code: int | None
+    status: int
     peak_memory: int
 
     @property
+    def signal(self) -> str | None:
+        return signal.Signals(os.WTERMSIG(self.status)).name if os.WIFSIGNALED(self.status) else None
+
+    @property
+    def code(self) -> int | None:
+        return os.WEXITSTATUS(self.status) if os.WIFEXITED(self.status) else None
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"its process was killed by {self.signal}" if self.signal else f"its process exited with code {self.code}"
+        )
+
+    @property
     def facts(self) -> dict[str, Any]:
-        """What events tell of it."""
-        return {"process": self._asdict()}
+        """Return what the events of its tasks record."""
+        return {"process": {"signal": self.signal, "exit_code": self.code, "peak_memory": self.peak_memory}}
 
     @property
     def is_crash(self) -> bool:
-        """Not where it fenced itself off: for that it is the database that was away."""
-        return self.exit_code != EXIT_FENCED
+        """Whether a task may be the cause. A child fences itself off if the database was away."""
+        return self.code != EXIT_FENCED
+
+    @property
+    def by_decision(self) -> bool:
+        """Whether the child found that it could not go on, rather than a function that took it along."""
+        return self.code in {EXIT_FENCED, EXIT_BROKEN, EXIT_CRIPPLED}
 
 
 @dataclass(slots=True, eq=False)
@@ -54,10 +70,12 @@ class ChildProcess:
     stats_channel: Channel
     inflight: InFlightTable
     last_message_at: float = field(default_factory=monotonic)
-    said_goodbye: bool = False
+    sent_goodbye: bool = False
     has_drained: bool = False
-    stop_reason: str | None = None
+    stop_reason: StopReason | None = None
     is_killed: bool = False
+    is_hung: bool = False
+    """Killed since its main thread made no progress."""
     overdue: set[tuple[UUID, int]] = field(default_factory=set)
     """Attempts past their timeout, by task and attempt, whose failure is yet to be recorded."""
     released: set[tuple[UUID, int]] = field(default_factory=set)
@@ -68,7 +86,7 @@ class ChildProcess:
     woken_at: float = 0.0
     is_alone: bool = False
     """It runs one task that has killed its process before, and ends."""
-    death: Death | None = None
+    death: Exit | None = None
     """How its process ended by itself."""
 
     def entries(self, *states: State) -> list[Entry]:
@@ -80,12 +98,12 @@ class ChildProcess:
     def send(self, message: Message) -> None:
         self.channel.send(message)
 
-    def ask_to_stop(self, reason: str) -> None:
+    def ask_to_stop(self, reason: StopReason) -> None:
         self.stop_reason, self.last_message_at = reason, monotonic()
         self.send(Stop(reason, tuple(str(task_id) for task_id in self.given_up)))
 
     def note_overdue(self, latest: float) -> None:
-        """Attempts whose deadline lies before that moment, and whose timeout is yet to be recorded."""
+        """Note attempts whose deadline lies before that moment, and whose timeout is yet to be recorded."""
         late = (entry for entry in self.running() if entry.deadline < latest)
         self.overdue |= {(entry.task_id, entry.attempts) for entry in late if entry.task_id not in self.given_up}
 
@@ -98,7 +116,7 @@ class ChildProcess:
         return monotonic() - self.last_message_at
 
     def is_hopeless(self) -> bool:
-        """Asked to stop, and nothing but functions that were given up keeps it, or it does not even answer any more.
+        """Whether only functions that were given up keep it from stopping, or it does not answer any more.
 
         Then it may hold the very lock that its timeout waits for: SQLite has only one.
         """
@@ -106,7 +124,7 @@ class ChildProcess:
         return self.silent_seconds > SILENT_SECONDS or (only_given_up and self.silent_seconds > 1.0)
 
     def kill(self) -> None:
-        """Its tasks are refunded: it is we who end them."""
+        """Kill the process by the supervisor's decision, so its tasks are refunded."""
         self.is_killed = True
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
@@ -119,7 +137,7 @@ class ChildProcess:
 def start_child(
     worker_id: str, options: WorkerOptions, close_in_child: Callable[[], None], *, careful: bool
 ) -> ChildProcess:
-    """Fork one. OSError where the system has no room for another process."""
+    """Fork a child. Raise OSError if the system has no room for another process."""
     connections.close_all()
     ours, theirs = channel_pair()
     our_stats, their_stats = channel_pair()

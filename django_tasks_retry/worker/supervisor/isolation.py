@@ -1,4 +1,4 @@
-"""Isolation: a task that has killed its process again and again gets one of its own, so that it takes nobody along."""
+"""Isolation: a task that has killed its process twice runs in one of its own, so that it harms no neighbour."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from time import monotonic
 from ...models import Task
 from ...rules.names import short_id, short_name
 from ...rules.queues import serves
-from ...taskqueue import find_suspects
+from ...taskqueue import find_poison
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
-from ..shared.timer import Every
+from ..shared.interval import Interval
 from .child_process import ChildProcess
 from .pool import ChildPool
 
 logger = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0
-"""Between looks for what other supervisors left behind. After a crash of an own child it looks at once."""
+"""Between polls for poison tasks that other supervisors left behind. A crash of an own child polls at once."""
 
 AGAIN_SECONDS = 1.0
-"""Where the system had no room for a process, or the suspect could not be claimed."""
+"""Until the next try, if the system had no room for a process or the task could not be claimed."""
 
 Kind = tuple[str, str, str]
 
@@ -29,55 +29,55 @@ Kind = tuple[str, str, str]
 class Isolation:
     def __init__(self, options: WorkerOptions, database: DatabaseCaller, pool: ChildPool) -> None:
         self.options, self.database, self.pool = options, database, pool
-        self.looking = Every(LOOK_SECONDS)
+        self.looking = Interval(LOOK_SECONDS)
         self.page = 0
         self.started: dict[ChildProcess, Task] = {}
         self.set_aside: dict[Kind, float] = {}
 
     def tick(self) -> ChildProcess | None:
-        """A child that was started for a suspect."""
+        """Return a child that was started for a poison task, if any."""
         self.note_ended()
         if not (self.pool.has_place_alone and self.database.is_available and self.looking.is_due()):
             return None
-        suspect = self.find()
-        return self.start(suspect) if suspect else None
+        task = self.find()
+        return self.start(task) if task else None
 
     def note_ended(self) -> None:
-        """Where its task could not be claimed, it is paused, say, or its lane is full: so are others of its kind."""
+        """Set a kind of task aside if one could not be claimed: it is paused, say, or its lane is full."""
         for child in [child for child in self.started if child not in self.pool.children]:
             kind = kind_of(self.started.pop(child))
             if child.inflight.claims:
-                self.looking.hurry()
+                self.looking.soon()
             else:
                 self.set_aside[kind] = monotonic() + LOOK_SECONDS
-                self.looking.hurry(AGAIN_SECONDS)
+                self.looking.soon(AGAIN_SECONDS)
 
     def find(self) -> Task | None:
-        """Any of them: other supervisors look, too, and would all start a process for the first."""
+        """Return a random poison task: other supervisors poll, too, and would all start a process for the first."""
         try:
-            found = self.database.call(lambda: find_suspects(self.serves, self.page, backend=self.options.backend))
+            found = self.database.call(lambda: find_poison(self.serves, self.page, backend=self.options.backend))
         except Unavailable:
             return None
         now = monotonic()
         self.set_aside = {kind: until for kind, until in self.set_aside.items() if until > now}
         begun = {task.pk for task in self.started.values()}
-        suspects = [task for task in found.tasks if kind_of(task) not in self.set_aside and task.pk not in begun]
-        if suspects:
-            return random.choice(suspects)  # noqa: S311 - spreads load
+        poison = [task for task in found.tasks if kind_of(task) not in self.set_aside and task.pk not in begun]
+        if poison:
+            return random.choice(poison)  # noqa: S311 - spreads load
         self.page = found.next_page
         if self.page:  # a page of those that only others can run hides nobody behind it
-            self.looking.hurry(AGAIN_SECONDS)
+            self.looking.soon(AGAIN_SECONDS)
         return None
 
-    def start(self, suspect: Task) -> ChildProcess | None:
-        name, task_id = short_name(suspect.func_path), short_id(suspect.pk)
+    def start(self, task: Task) -> ChildProcess | None:
+        name, task_id = short_name(task.func_path), short_id(task.pk)
         logger.warning("%s %s has killed its process before: it runs alone now", name, task_id)
-        child = self.pool.start_alone(suspect)
+        child = self.pool.start_alone(task)
         if child is None:
-            self.looking.hurry(AGAIN_SECONDS)
+            self.looking.soon(AGAIN_SECONDS)
         else:
-            self.started[child] = suspect
-            self.looking.hurry()
+            self.started[child] = task
+            self.looking.soon()
         return child
 
     def serves(self, queue: str) -> bool:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from time import monotonic
 from uuid import UUID
 
+from django.db import Error
+
+from ...clock import host_time
 from ...conf import options as queue_options
-from ...taskqueue import find_cancelled, find_leased, renew_workers
+from ...taskqueue import excludes_writers, find_cancelled, find_leased, renew_workers
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.inflight import Entry, State
+from ..shared.interval import Interval
 from ..shared.messages import LeasesLost, LeasesRenewed
-from ..shared.timer import Every
 from .child_process import ChildProcess
 
 START_SECONDS = 10.0
@@ -19,13 +23,20 @@ START_SECONDS = 10.0
 RECORD_SECONDS = 120.0
 """The outcome of an attempt that is over must be recorded by then."""
 
+SETTLE_SECONDS = 0.3
+"""Between renewals after a wait, until each lease is either renewed or in somebody else's hands."""
+
 
 class LeaseRenewal:
     def __init__(self, supervisor_id: str, backend: str, database: DatabaseCaller) -> None:
         self.actor, self.backend, self.database = supervisor_id, backend, database
         self.options = queue_options(backend)
-        self.renewing = Every(min(10.0, self.options.lease / 4))
+        self.renewing = Interval(min(10.0, self.options.lease / 4))
         self.asked_at = monotonic()
+        self.waiting_since: datetime | None = None
+        """By the queue's clock: since when renewals wait for somebody who keeps all others from writing."""
+        self.settled_by = float("-inf")
+        """Until then an expired lease may still be renewed by a statement that waits in the server."""
 
     def tick(self, children: Sequence[ChildProcess]) -> None:
         if self.renewing.is_due():
@@ -33,17 +44,23 @@ class LeaseRenewal:
 
     def renew(self, children: Sequence[ChildProcess]) -> None:
         """Renew what the children look after, and tell them what they no longer hold."""
-        asked = monotonic()
+        asked, since = monotonic(), self.waiting_since or host_time()
         earning = {child: self.earning_entries(child, asked) for child in children}
         known = {entry.task_id for entries in earning.values() for entry in entries}
-        renewed: set[UUID] = set()
+        renewed, self.waiting_since = set[UUID](), None
         if known:
             try:
-                renewed = self.renew_known(known, [child.id for child in children])
-                self.send_lost(earning, renewed)
-            except Unavailable:
-                self.renewing.hurry()
-                return
+                renewed = self.renew_known(known, [child.id for child in children], since)
+                renewed |= self.send_lost(earning, known - renewed)
+            except Unavailable as error:
+                self.renewing.soon()
+                if not self.excludes_writers(error):
+                    return
+                # Nobody can write, so nobody can take these tasks: their leases hold, and are renewed as of now later.
+                asked, self.waiting_since = monotonic(), since
+                self.settled_by = asked + self.options.lease
+                self.database.try_after = asked + self.renewing.seconds  # others would wait in vain, and we with them
+                renewed = {entry.task_id for entries in earning.values() for entry in entries if self.holds(entry)}
         self.asked_at = asked
         for child, entries in earning.items():
             child.inflight.note_renewals(asked, [entry for entry in entries if entry.task_id in renewed])
@@ -52,34 +69,52 @@ class LeaseRenewal:
     def earning_entries(self, child: ChildProcess, now: float) -> list[Entry]:
         return [entry for entry in child.entries() if self.earns_renewal(entry, now)]
 
-    def renew_known(self, known: set[UUID], workers: list[str]) -> set[UUID]:
+    def renew_known(self, known: set[UUID], workers: list[str], asked: datetime) -> set[UUID]:
         seconds = self.options.lease
         return self.database.call(
-            lambda: renew_workers(workers, seconds, actor=self.actor, backend=self.backend, known=known)
+            lambda: renew_workers(workers, seconds, actor=self.actor, backend=self.backend, known=known, asked=asked)
         )
 
+    def excludes_writers(self, error: Unavailable) -> bool:
+        try:
+            return self.database.call_once(lambda: excludes_writers(error.__cause__, self.backend))
+        except (Error, OSError):
+            self.database.forget_connection()
+            return False
+
+    def holds(self, entry: Entry) -> bool:
+        """Return whether the attempt is in time: past its timeout, its own transaction may be what locks the table."""
+        return entry.state is not State.STARTED or monotonic() <= entry.deadline + self.options.timeout_grace
+
     def earns_renewal(self, entry: Entry, now: float) -> bool:
-        """By progress, within stated bounds; being in the table is not enough."""
+        """Return whether the attempt makes progress within stated bounds; being in the table is not enough."""
         match entry.state:
             case State.CLAIMED:
                 return not entry.revoked and now - entry.claimed <= START_SECONDS
             case State.STARTED:
                 return now <= entry.deadline + self.options.timeout_grace + RECORD_SECONDS
             case State.ENDED:
-                return now - entry.ended <= RECORD_SECONDS
+                return now - entry.ended <= RECORD_SECONDS or self.waiting_since is not None
             case _:
                 return False
 
-    def send_lost(self, earning: dict[ChildProcess, list[Entry]], renewed: set[UUID]) -> None:
-        missing = {entry.task_id for entries in earning.values() for entry in entries} - renewed
+    def send_lost(self, earning: dict[ChildProcess, list[Entry]], missing: set[UUID]) -> set[UUID]:
+        """Tell children which tasks they lost. Return those that were not renewed and are held all the same.
+
+        A renewal that began in time and waited in the server for a table lock is carried out when the lock is free, but
+        PostgreSQL may run this later one first. The lease has expired meanwhile, and nobody has taken the task.
+        """
         if not missing:
-            return
+            self.settled_by = float("-inf")
+            return missing
+        may_settle, workers = monotonic() < self.settled_by, [child.id for child in earning]
         # Not lost: a row that somebody else keeps locked was passed over, and is tried again soon.
-        held = self.database.call(lambda: find_leased(missing, [child.id for child in earning], self.backend))
+        held = self.database.call(lambda: find_leased(missing, workers, self.backend, or_expired=may_settle))
         if held:
-            self.renewing.hurry(1.0)
+            self.renewing.soon(SETTLE_SECONDS if may_settle else 1.0)
         for child, entries in earning.items():
             self.send_lost_to(child, [entry for entry in entries if entry.task_id in missing - held])
+        return held if may_settle else set()
 
     def send_lost_to(self, child: ChildProcess, lost: list[Entry]) -> None:
         # What has ended meanwhile is not lost; the child ignores such a message by itself.

@@ -1,22 +1,28 @@
-"""Orphan recovery: speaks for children that cannot, about the leases of the dead and the timeouts of the stuck."""
+"""Orphan recovery: records outcomes for children that cannot: leases of the dead, timeouts of the stuck."""
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from uuid import UUID
 
+from ...models import TaskEvent
 from ...rules.failure import Code, Failure
-from ...rules.transitions import SUSPECT
+from ...rules.transitions import POISON_AFTER, EventKind
 from ...taskqueue import Failed, Lease, Outcome, Receipt, Released, finish, leases_of, recover
+from ..child.process import EXIT_CRIPPLED
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.inflight import State
-from ..shared.outcomes import OutcomeRecorder, Recorded
-from .child_process import ChildProcess, Death
+from ..shared.outcomes import AttemptResult, OutcomePublisher
+from .child_process import ChildProcess, Exit
 
 SECOND_LOOK_SECONDS = 2.0
 MOST_AT_ONCE = 500
+MOST_EXCUSES = 2
+"""How often a task is refunded that was cut short beside others: after a crash a child runs one task at a time."""
+OF_NEIGHBOUR = "a neighbour may have caused it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,8 +35,8 @@ class DeadChild:
 
 
 class OrphanRecovery:
-    def __init__(self, supervisor_id: str, backend: str, database: DatabaseCaller, recorder: OutcomeRecorder) -> None:
-        self.actor, self.backend, self.database, self.recorder = supervisor_id, backend, database, recorder
+    def __init__(self, supervisor_id: str, backend: str, database: DatabaseCaller, publisher: OutcomePublisher) -> None:
+        self.actor, self.backend, self.database, self.publisher = supervisor_id, backend, database, publisher
         self.dead: list[DeadChild] = []
         self.has_crashed = False
         """A process has died since somebody last asked, so there may be a task to run alone."""
@@ -43,7 +49,7 @@ class OrphanRecovery:
         return any(not dead.due for dead in self.dead)
 
     def tick(self) -> int:
-        """Recover what dead children held; try again next time where the database is away. Returns the tasks."""
+        """Recover what dead children held; if the database is away, try again next time. Return how many tasks."""
         recovered = 0
         for dead in [dead for dead in self.dead if dead.due <= monotonic()]:
             if not self.database.is_available:
@@ -51,24 +57,59 @@ class OrphanRecovery:
             with suppress(Unavailable):
                 recovered += self.recover(dead.child, dead.cause)
                 self.dead.remove(dead)
-                if not dead.child.said_goodbye and not dead.due:
+                if not dead.child.sent_goodbye and not dead.due:
                     # A claim may still have been under way in the server when the process died.
                     self.dead.append(DeadChild(dead.child, "the claimer died", monotonic() + SECOND_LOOK_SECONDS))
         return recovered
 
     def recover(self, child: ChildProcess, cause: str) -> int:
-        """What had started is lost, its attempt spent. What had not, or was ended by our own decision, is refunded."""
+        """Refund attempts that had not started, were ended by our own decision, or died of a neighbour.
+
+        The others are lost: their attempts stay spent.
+        """
         if child.overdue:
             self.record_timeouts(child)
         leases = self.leases_of(child)
-        begun = set() if child.is_killed else {entry.task_id for entry in child.entries(State.STARTED, State.ENDED)}
-        self.record([Released(lease, cause, actor=self.actor) for lease in leases if lease.id not in begun], child)
-        if any(lease.id in begun for lease in leases):
-            self.recover_begun([lease for lease in leases if lease.id in begun], child, cause)
+        begun = {entry.task_id for entry in child.entries(State.STARTED, State.ENDED)}
+        if child.is_killed and not child.is_hung:
+            begun = set()
+        neighbours = self.neighbours(child, [lease.id for lease in leases if lease.id in begun])
+        reasons = {lease.id: cause for lease in leases if lease.id not in begun}
+        reasons |= dict.fromkeys(neighbours, f"{cause} · {OF_NEIGHBOUR}")
+        released = [lease for lease in leases if lease.id in reasons]
+        self.record([Released(lease, reasons[lease.id], actor=self.actor) for lease in released], child)
+        if lost := [lease for lease in leases if lease.id not in reasons]:
+            self.recover_begun(lost, child, cause)
         return len(leases)
 
+    def neighbours(self, child: ChildProcess, begun: list[UUID]) -> set[UUID]:
+        """Return tasks that were cut short, perhaps through the fault of another in the same process.
+
+        A child that ends by its own decision was crippled by a function that has returned: those still running are
+        excused. If it was killed, one of several did it, and which cannot be told. So each task is excused a few times
+        only; a task that was alone is to blame.
+        """
+        death = child.death
+        cut_short = {entry.task_id for entry in child.running()}.intersection(begun)
+        if child.is_hung or (death and death.code == EXIT_CRIPPLED):
+            excused = cut_short
+        elif len(begun) > 1:
+            excused = cut_short if death and death.by_decision else set(begun)
+        else:
+            excused = set()
+        if not excused:
+            return excused
+        excuses = self.database.call(lambda: self.count_excuses(excused))
+        return {task_id for task_id in excused if excuses.get(task_id, 0) < MOST_EXCUSES}
+
+    def count_excuses(self, tasks: set[UUID]) -> dict[UUID, int]:
+        released = TaskEvent.objects.using(self.database.using).filter(
+            task__in=tasks, kind=EventKind.RELEASED, data__reason__endswith=OF_NEIGHBOUR
+        )
+        return Counter(released.values_list("task_id", flat=True))
+
     def recover_begun(self, leases: list[Lease], child: ChildProcess, cause: str) -> None:
-        """Each of them was there when the process died. What killed also the process that it had for itself fails."""
+        """Recover tasks that ran when the process died. A task that also killed a process of its own fails."""
         death = child.death if child.death and child.death.is_crash else None
         if child.is_alone and death:
             crashed: list[Outcome] = [
@@ -82,17 +123,17 @@ class OrphanRecovery:
                 backend=self.backend, actor=self.actor, dead=child.id, cause=cause, crashed=bool(death), facts=facts
             )
         )
-        self.tell(lost, child)
+        self.publish(lost, child)
         self.has_crashed = self.has_crashed or bool(death)
 
     def record_timeouts(self, child: ChildProcess) -> None:
-        """Functions that did not yield: fail their attempts in their name."""
+        """Fail the attempts of functions that did not yield to their timeout."""
         stuck = [lease for lease in self.leases_of(child) if (lease.id, lease.attempts) in child.overdue]
         self.record([Failed(lease, timeout_of(lease), actor=self.actor) for lease in stuck], child)
         child.give_up_overdue()
 
     def release_unstarted(self, child: ChildProcess, unstarted: set[tuple[UUID, int]]) -> None:
-        """Attempts that were revoked before they began."""
+        """Release attempts that were revoked before they began."""
         reason = "it was claimed and did not start"
         leases = [lease for lease in self.leases_of(child) if (lease.id, lease.attempts) in unstarted]
         self.record([Released(lease, reason, actor=self.actor) for lease in leases], child)
@@ -105,16 +146,16 @@ class OrphanRecovery:
             part = outcomes[start : start + MOST_AT_ONCE]
             receipts = self.database.call(lambda part=part: finish(part))  # type: ignore[misc]
             reasons = [reason_of(outcome) for outcome in part]
-            self.tell(receipts, child, reasons)
+            self.publish(receipts, child, reasons)
 
-    def tell(self, receipts: list[Receipt], child: ChildProcess, reasons: list[str] | None = None) -> None:
-        """Whatever was recorded leaves by the one exit, with how long it ran as far as the child's table tells."""
+    def publish(self, receipts: list[Receipt], child: ChildProcess, reasons: list[str] | None = None) -> None:
+        """Publish what was recorded, with its run time as far as the child's table tells."""
         ran = {
             entry.task_id: (entry.ended or monotonic()) - entry.started for entry in child.entries() if entry.started
         }
         for receipt, reason in zip(receipts, reasons or [r.cause for r in receipts], strict=True):
             if receipt.accepted:
-                self.recorder.recorded(Recorded(receipt, reason, ran.get(receipt.lease.id, 0.0)), receipt)
+                self.publisher.publish(AttemptResult(receipt, reason, ran.get(receipt.lease.id, 0.0)))
 
 
 def reason_of(outcome: Outcome) -> str:
@@ -123,9 +164,9 @@ def reason_of(outcome: Outcome) -> str:
     return "it killed its process" if isinstance(outcome, Failed) and outcome.facts else "did not yield"
 
 
-def crash_of(cause: str, death: Death) -> Failure:
+def crash_of(cause: str, death: Exit) -> Failure:
     message = (
-        f"It killed its process {SUSPECT} times, ran alone in a process of its own, and killed that too: {cause}. "
+        f"It killed its process {POISON_AFTER} times, ran alone in a process of its own, and killed that too: {cause}. "
         f"Peak memory: {death.peak_memory / 1024**2:.0f} MiB."
     )
     return Failure(message, Code.CRASHED, exception="", traceback="")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from math import ceil
 from time import monotonic
-from typing import NamedTuple
 
 from ...models import Task
-from ..identity import child_id
-from ..options import WorkerOptions
-from .child_process import ChildProcess, Death, start_child
+from ..options import WorkerOptions, child_id
+from ..shared.messages import StopReason
+from .child_process import ChildProcess, Exit, start_child
 
 logger = logging.getLogger(__name__)
 CALM_SECONDS = 10.0
@@ -42,10 +40,22 @@ class ChildPool:
 
     @property
     def seated(self) -> list[ChildProcess]:
-        """Who takes a place. One on its way out keeps its connections, so where those are bounded it counts too."""
+        """Return the children that take a place. One that is stopping counts too if connections are bounded."""
         if self.options.max_connections is None:
             return self.working
         return [child for child in self.children if not child.is_alone]
+
+    def count_running(self) -> int:
+        return sum(len(child.running()) for child in self.children)
+
+    def ask_to_stop(self) -> None:
+        for child in self.children:
+            child.ask_to_stop(StopReason.SHUTDOWN)
+
+    def kill(self) -> None:
+        for child in self.children:
+            child.stop_reason = child.stop_reason or StopReason.SHUTDOWN
+            child.kill()
 
     def fill(self) -> list[ChildProcess]:
         """Start as many children as are missing, unless they keep crashing."""
@@ -63,12 +73,12 @@ class ChildPool:
         return started
 
     def start(self) -> ChildProcess | None:
-        """None where the system refuses a process: the others work on, and it is tried again."""
+        """Start a child. Return None if the system refuses a process: the others work on, and it is tried again."""
         # After a crash one task at a time until some have gone well: a task that kills its process dies alone.
         return self.start_with(self.share(), careful=self.crashes > 0)
 
     def start_alone(self, task: Task) -> ChildProcess | None:
-        """A child of its own for one task. None where there are enough of them, or no room for a process."""
+        """Start a child for one task. Return None if there are enough of them, or no room for a process."""
         if not self.has_place_alone:
             return None
         alone = replace(self.options, threads=1, async_slots=1, max_tasks=1, drain=True, only=task)
@@ -101,66 +111,45 @@ class ChildPool:
         self.tasks_left -= part
         return replace(self.options, max_tasks=part)
 
-    def reap(self, statuses: dict[int, Ended]) -> list[tuple[ChildProcess, str]]:
-        """The children among the processes that have ended, each with the cause."""
+    def reap(self, statuses: dict[int, Exit]) -> list[tuple[ChildProcess, str]]:
+        """Return the children among the processes that have ended, each with the cause."""
         ended = [child for child in self.children if child.pid in statuses]
         self.children = [child for child in self.children if child.pid not in statuses]
         if monotonic() - self.crashed_at > CALM_SECONDS:
             self.crashes = 0
         return [(child, self.record_exit(child, statuses[child.pid])) for child in ended]
 
-    def record_exit(self, child: ChildProcess, ended: Ended) -> str:
-        """Take the child's end into account. Returns the cause."""
-        status, child.death = ended.status, None if child.is_killed else death_of(ended)
-        if child.is_alone and not child.is_killed and status:
-            logger.error("child %s, alone with one task, ended: %s", child.id, cause_of(status))
-            return cause_of(status)
+    def record_exit(self, child: ChildProcess, ended: Exit) -> str:
+        """Take the child's end into account. Return the cause."""
+        child.death = None if child.is_killed else ended
+        if child.is_alone and child.death and ended.status:
+            logger.error("child %s, alone with one task, ended: %s", child.id, ended.cause)
+            return ended.cause
         if child.is_alone:
-            return child.stop_reason or "the worker was stopped"
+            return child.stop_reason or StopReason.STOPPED
         if self.tasks_left is not None and child.share is not None:
             self.tasks_left += child.share - child.inflight.claims
         if child.has_drained:
             self.wanted -= 1
-        if child.is_killed or (os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0):
-            return child.stop_reason or "the worker was stopped"
-        cause = cause_of(status)
+        if child.is_killed or ended.code == 0:
+            return child.stop_reason or StopReason.STOPPED
         # A child that got work done is replaced at once; the backoff is for those that crash before they do any.
         self.crashes = 1 if child.inflight.answered else self.crashes + 1
         self.crashed_at = monotonic()
         if self.start_after <= self.crashed_at:
             # One crash after another must not put off the next start for ever.
             self.start_after = self.crashed_at + self.crash_backoff()
-        logger.error("child %s ended: %s", child.id, cause)
-        return cause
+        logger.error("child %s ended: %s", child.id, ended.cause)
+        return ended.cause
 
     def crash_backoff(self) -> float:
         return min(LONGEST_BACKOFF, 0.05 * 2 ** (self.crashes - 2)) if self.crashes > 1 else 0.0
 
 
-class Ended(NamedTuple):
-    """How a process ended, and how many bytes it took at the most."""
-
-    status: int
-    peak_memory: int
-
-
-def ended_processes() -> dict[int, Ended]:
-    """By pid. As PID 1 of a container we inherit processes that tasks left behind, and reap those too."""
-    statuses: dict[int, Ended] = {}
+def ended_processes() -> dict[int, Exit]:
+    """Reap processes, by pid. As PID 1 of a container a worker inherits those that tasks left behind, too."""
+    statuses: dict[int, Exit] = {}
     with suppress(ChildProcessError):
         while (ended := os.wait4(-1, os.WNOHANG))[0]:
-            statuses[ended[0]] = Ended(ended[1], ended[2].ru_maxrss * MAXRSS_BYTES)
+            statuses[ended[0]] = Exit(ended[1], ended[2].ru_maxrss * MAXRSS_BYTES)
     return statuses
-
-
-def death_of(ended: Ended) -> Death:
-    if os.WIFSIGNALED(ended.status):
-        return Death(signal.Signals(os.WTERMSIG(ended.status)).name, None, ended.peak_memory)
-    return Death(None, os.WEXITSTATUS(ended.status), ended.peak_memory)
-
-
-def cause_of(status: int) -> str:
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return f"its process was killed by {signal.Signals(number).name}"
-    return f"its process exited with code {os.WEXITSTATUS(status)}"

@@ -1,7 +1,7 @@
 """The supervisor's loop: owns the children, their leases and deadlines. It runs no task, so no task can hold it up.
 
 It has one thread and never forks with an open connection. Whatever it asks the database is bounded in time, so that a
-network that swallows packets cannot keep it from looking after its children. No error in one of its duties keeps it
+network that swallows packets cannot keep it from looking after its children. No error in one of its steps keeps it
 from the others.
 """
 
@@ -14,39 +14,33 @@ from collections.abc import Callable
 from time import monotonic, sleep
 
 from ...conf import options as queue_options
-from ...signals import worker_started
-from ...taskqueue import database
-from ...taskqueue.producer.wakeup import Kind
-from ..identity import new_worker_id
+from ...taskqueue import Stat, database
+from ...taskqueue.enqueue.notify import Kind
+from ..child.process import run_hooks
 from ..logs import log_exception
-from ..options import WorkerOptions
-from ..shared.database import DatabaseCaller, Unavailable
-from ..shared.lifecycle import announce
-from ..shared.messages import Counted, DatabaseAway, Goodbye, LaneCounted, Leaving, Message, MoreDue
-from ..shared.outcomes import OutcomeRecorder
-from ..shared.stats import StatsWriter
-from ..shared.timer import Every
+from ..options import WorkerOptions, new_worker_id
+from ..shared.database import DatabaseCaller
+from ..shared.interval import Interval
+from ..shared.messages import DatabaseAway, Goodbye, Leaving, Message, MoreDue
+from ..shared.outcomes import OutcomePublisher, StatsWriter
+from ..shared.signal_handling import SignalInbox
 from .autoreload import Autoreloader
 from .child_process import ChildProcess
-from .finished_signals import SignalProcess
+from .dispatch import Dispatcher
 from .heartbeat import Heartbeat
 from .isolation import Isolation
 from .leases import LeaseRenewal
-from .maintenance import Maintenance
+from .listener import Listener
+from .maintenance.maintenance import Maintenance
 from .orphans import OrphanRecovery
 from .pool import ChildPool, ended_processes
-from .signal_handling import SignalInbox
-from .wakeup.arrivals import Arrivals
-from .wakeup.listener import Listener
+from .send_task_finished import SignalProcess
 from .watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 TICK_SECONDS = 0.2
 REST_SECONDS = 0.5  # while nobody works, and nobody is to be started or ended
-SHUTDOWN_SECONDS = 5.0
-REGISTER_SECONDS = 10.0
-COMPLAIN_SECONDS = 10.0
-SUMMARY = {"done": "done", "retry": "retried", "failed": "failed", "released": "released"}
+SHUTDOWN_SECONDS, COMPLAIN_SECONDS = 5.0, 10.0
 
 
 class Supervisor:
@@ -59,47 +53,45 @@ class Supervisor:
         self.listener = Listener(using, wanted=options.listen, seconds=self.database.deadline.seconds)
         self.stats = StatsWriter(options.backend, self.database)
         self.finished_signals = SignalProcess(options.backend, self.close_in_child)
-        recorder = OutcomeRecorder(self.stats, self.finished_signals.send)
-        self.maintenance = Maintenance(
-            self.id, options.backend, self.database, recorder, self.finished_signals.send_enqueued
-        )
-        self.orphans = OrphanRecovery(self.id, options.backend, self.database, recorder)
+        publisher = OutcomePublisher(self.stats.count, lambda result: self.finished_signals.send(result.receipt))
+        send_enqueued = self.finished_signals.send_enqueued
+        self.maintenance = Maintenance(self.id, options.backend, self.database, publisher, send_enqueued)
+        self.orphans = OrphanRecovery(self.id, options.backend, self.database, publisher)
         self.leases = LeaseRenewal(self.id, options.backend, self.database)
         self.watchdog = Watchdog(options.backend, self.database, self.leases, self.orphans)
         self.heartbeat = Heartbeat(self.id, options, self.database)
         self.pool = ChildPool(self.id, options, self.close_in_child)
-        self.arrivals = Arrivals(self.id, options, self.database, self.pool)
+        self.dispatcher = Dispatcher(self.id, options, self.database, self.pool)
         self.isolation = Isolation(options, self.database, self.pool)
         self.autoreloader = Autoreloader(wanted=options.reload)
         self.selector = selectors.DefaultSelector()
         self.signals = SignalInbox()
-        self.complaining = Every(COMPLAIN_SECONDS)
+        self.complaining = Interval(COMPLAIN_SECONDS)
         self.stop_by: float | None = None
-        self.exit_code, self.has_told_outage = 0, False
+        self.exit_code, self.has_sent_outage = 0, False
 
     def run(self) -> int:
-        """Work until told to stop, or until there is nothing left to do. Returns the exit code."""
+        """Work until asked to stop, or until there is nothing left to do. Return the exit code."""
         self.signals.install_handlers()
         self.selector.register(self.signals.socket, selectors.EVENT_READ, self.signals)
         self.register()
-        announce(worker_started, self.id, self.options.backend)
+        run_hooks("worker_started", self.id, self.options.backend)
         self.perform(self.maintain)  # enqueues what is due before children look, which --drain does but once
         if not self.signals.received:
             self.fill_pool()  # before we listen: behind a pooler it takes seconds to learn that nothing is heard
         while not self.is_done:
             self.tick()
         self.shut_down()
-        logger.info("stopped · %s in %.0fs", self.summary(), monotonic() - self.began)
+        logger.info("stopped · %s in %.0fs", self.stats.summary(), monotonic() - self.began)
         return self.exit_code
 
     @property
     def is_done(self) -> bool:
-        is_stopping = self.stop_by is not None or self.pool.wanted <= 0
-        return is_stopping and not self.pool.children
+        return (self.stop_by is not None or self.pool.wanted <= 0) and not self.pool.children
 
     def tick(self) -> None:
-        """One round of all duties. Each is done whatever happens to the others."""
-        for duty in (
+        """Do one round of all steps. An error in one keeps none of the others from running."""
+        for step in (
             self.wait_for_events,
             self.reap_children,
             self.process_signals,
@@ -108,30 +100,30 @@ class Supervisor:
             self.watch_children,
             self.maintain,
             self.send_heartbeat,
-            self.arrivals.poll,
-            self.tell_outage,
+            self.dispatcher.poll,
+            self.send_outage,
             self.stats.tick,
             self.finished_signals.tick,
             self.staff_or_stop,
         ):
-            self.perform(duty)
+            self.perform(step)
 
-    def perform(self, duty: Callable[[], None]) -> None:
+    def perform(self, step: Callable[[], None]) -> None:
         try:
-            duty()
+            step()
         except Exception:
             level = logging.ERROR if self.complaining.is_due() else logging.DEBUG
-            said = duty.__name__.replace("_", " ")
-            log_exception(logger, "the supervisor could not %s; it goes on", said, level=level)
+            name = step.__name__.replace("_", " ")
+            log_exception(logger, "the supervisor could not %s; it goes on", name, level=level)
             sleep(TICK_SECONDS)
 
-    # Duties
+    # Steps
 
     def recover_orphans(self) -> None:
         self.wake_children(self.orphans.tick())
         if self.orphans.has_crashed:
             self.orphans.has_crashed = False
-            self.isolation.looking.hurry()
+            self.isolation.looking.soon()
 
     def renew_leases(self) -> None:
         self.leases.tick(self.pool.children)
@@ -145,38 +137,34 @@ class Supervisor:
     def send_heartbeat(self) -> None:
         self.heartbeat.touch_file()
         listening = self.listener.connection is not None
-        alive = self.heartbeat.beat(self.count_running, listening=listening)
+        alive = self.heartbeat.beat(self.pool.count_running, listening=listening)
         if alive is not None:
-            self.arrivals.learn(alive, listening=listening)
-            self.maintenance.share_with(len(alive), is_pruner=self.arrivals.peers.is_first)
+            self.dispatcher.learn(alive, listening=listening)
+            self.maintenance.share_with(len(alive), is_elected=self.dispatcher.ring.is_first)
             if any(peer.id == self.id and peer.stop_asked_at for peer in alive):
                 self.stop("asked by an operator")
 
-    def tell_outage(self) -> None:
-        """Once for each outage: idle children then look for the database as we do, and claim when it is back."""
-        has_told, self.has_told_outage = self.has_told_outage, self.database.is_away
-        if self.has_told_outage and not has_told:
+    def send_outage(self) -> None:
+        """Send each outage once: idle children then try the database too, and claim when it is back."""
+        had_sent, self.has_sent_outage = self.has_sent_outage, self.database.is_away
+        if self.has_sent_outage and not had_sent:
             for child in self.pool.children:
                 child.send(DatabaseAway())
-
-    def count_running(self) -> int:
-        return sum(len(child.running()) for child in self.pool.children)
 
     def staff_or_stop(self) -> None:
         if self.stop_by is not None:
             if monotonic() > self.stop_by:
-                self.kill_children()
+                self.pool.kill()
             return
         self.fill_pool()
         self.register_child(self.isolation.tick())
         if self.is_out_of_time:
             self.stop("--max-time is over")
-        changed = self.autoreloader.changed_file()
-        if changed is not None:
+        if (changed := self.autoreloader.changed_file()) is not None:
             self.restart(f"{changed.name} changed")
 
     def restart(self, why: str) -> None:
-        """With the code as it stands now, once running tasks have ended."""
+        """Restart with the code as it stands now, once running tasks have ended."""
         if self.stop_by is None:
             self.stop(why)
             self.autoreloader.must_restart = True
@@ -217,7 +205,7 @@ class Supervisor:
         if self.maintenance.is_pruning:
             return 0.0
         longest = REST_SECONDS if self.is_at_rest else TICK_SECONDS
-        next_look = min(self.arrivals.polling.next, self.maintenance.next_slot_look)
+        next_look = min(self.dispatcher.polling.next, self.maintenance.next_schedule_check)
         return min(longest, max(0.0, next_look - monotonic()))
 
     @property
@@ -237,16 +225,16 @@ class Supervisor:
     def handle_message(self, child: ChildProcess, message: Message) -> None:
         match message:
             case MoreDue():
-                self.arrivals.note_more()
+                self.dispatcher.note_more()
             case Leaving(reason):
                 child.stop_reason = child.stop_reason or reason
             case Goodbye(drained):
-                child.said_goodbye, child.has_drained = True, drained
+                child.sent_goodbye, child.has_drained = True, drained
 
     def read_stats(self, child: ChildProcess) -> None:
         for message in child.stats_channel.receive_all():
-            if isinstance(message, Counted | LaneCounted):
-                self.stats.receive(message)
+            if isinstance(message, Stat):
+                self.stats.count(message)
 
     def read_wakeups(self) -> None:
         descriptor = self.listener.fileno()
@@ -255,12 +243,12 @@ class Supervisor:
             self.selector.unregister(descriptor)
         if any(message.kind is Kind.CANCELLED for message in messages):
             # Which task it is does not matter: renewal is how a lost lease is learnt, and the message only hurries it.
-            self.leases.renewing.hurry()
-        self.arrivals.hear(messages)
+            self.leases.renewing.soon()
+        self.dispatcher.receive(messages)
 
     def wake_children(self, tasks: int) -> None:
         if tasks:
-            self.arrivals.wake(1)
+            self.dispatcher.wake(1)
 
     # Signals: the first asks, the second insists
 
@@ -281,31 +269,15 @@ class Supervisor:
         if self.stop_by is not None:
             return
         self.stop_by = monotonic() + self.options.grace
-        for child in self.pool.children:
-            child.ask_to_stop("the worker shut down")
-        logger.info(
-            "%s: stopping · %d running, waiting up to %gs (again to hand them back now)",
-            why,
-            self.count_running(),
-            self.options.grace,
-        )
-
-    def kill_children(self) -> None:
-        for child in self.pool.children:
-            child.stop_reason = child.stop_reason or "the worker shut down"
-            child.kill()
+        self.pool.ask_to_stop()
+        text = "%s: stopping · %d running, waiting up to %gs (again to hand them back now)"
+        logger.info(text, why, self.pool.count_running(), self.options.grace)
 
     # Beginning and end
 
     def register(self) -> None:
-        # With patience: these are many statements, and there are no children yet to be looked after.
-        patient = Heartbeat(self.id, self.options, DatabaseCaller(self.database.using, seconds=REGISTER_SECONDS))
-        while not self.signals.asks_to_stop and not self.is_out_of_time:
-            try:
-                patient.register()
-                return
-            except Unavailable:
-                sleep(max(0.0, patient.database.try_after - monotonic()))
+        while not self.signals.asks_to_stop and not self.is_out_of_time and not self.heartbeat.register():
+            pass
 
     def reap_children(self) -> None:
         ended = ended_processes()
@@ -324,11 +296,11 @@ class Supervisor:
             self.orphans.add(child, cause)
 
     def shut_down(self) -> None:
-        """What is left goes to the database before we end, as far as it lets us."""
+        """Write what is left to the database before the end, within a few seconds."""
         deadline = monotonic() + (SHUTDOWN_SECONDS if self.exit_code == 0 else 1.0)
         while (self.orphans.is_urgent or not self.finished_signals.is_done) and monotonic() < deadline:
-            for duty in (self.recover_orphans, self.reap_children, self.finished_signals.tick):
-                self.perform(duty)
+            for step in (self.recover_orphans, self.reap_children, self.finished_signals.tick):
+                self.perform(step)
             sleep(0.01)
         self.stats.add()
         self.heartbeat.deregister()
@@ -337,16 +309,9 @@ class Supervisor:
             self.autoreloader.restart(lambda: self.signals.asks_to_stop)
 
     def close_in_child(self) -> None:
-        """In a forked child: let go of what belongs to the supervisor."""
+        """Close what belongs to the supervisor, in a forked child."""
         self.selector.close()
         self.listener.close_in_child()
-        for end in (self.signals.socket, self.signals.sender):
-            end.close()
+        self.signals.close()
         for sibling in self.pool.children:
             sibling.close()
-
-    def summary(self) -> str:
-        tally = self.stats.tally
-        counted = [f"{tally[word]} {said}" for word, said in SUMMARY.items()]
-        others = [f"{tally[word]} {word}" for word in ("cancelled", "lost", "dropped") if tally[word]]
-        return ", ".join(counted + others)

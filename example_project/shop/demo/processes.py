@@ -20,7 +20,7 @@ class ManagePy:
 
     def __init__(self, *arguments: str) -> None:
         self.command = [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments]
-        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed where the block ends
+        self.log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed where the block ends
         self.process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from django.db import connections, transaction
 
 from django_tasks_retry import Retry, Snooze, retry
 from django_tasks_retry.compat import task
-from django_tasks_retry.signals import child_ending, child_started
 from tests.router import CurrentDatabase
 
 from .marks import gate, mark, marked
@@ -317,42 +318,15 @@ def look_at_session() -> list[Any]:
     return [timeout, locks, is_alone]
 
 
-# Hooks
-
-
-def note_start(**_: Any) -> None:
-    atexit.register(mark, "ran at exit")
-    mark("child started")
-
-
-def note_end(**_: Any) -> None:
-    mark("child ending")
-
-
-def hang_at_exit(**_: Any) -> None:
-    atexit.register(time.sleep, 3600)
-
-
-if "HANG_AT_EXIT" in os.environ:
-    child_started.connect(hang_at_exit)
-
-
-if "TELL_PROCESSES" in os.environ:
-    child_started.connect(note_start)
-    child_ending.connect(note_end)
+# Threads that are made at import
 
 
 class Workshop:
     threads = ThreadPoolExecutor(1)
 
-    @classmethod
-    def renew(cls, **_: Any) -> None:
-        cls.threads = ThreadPoolExecutor(1)
-
 
 if "POOL_AT_IMPORT" in os.environ:
     Workshop.threads.submit(square, 1).result()  # its thread stays behind, in the supervisor
-    child_started.connect(Workshop.renew)
 
 
 @task
@@ -377,3 +351,35 @@ def hang_the_main_thread() -> None:
     Outbox.write = hang  # type: ignore[method-assign,assignment]
     while not gate("never").exists():
         time.sleep(0.01)
+
+
+def overwrite_descriptors() -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in range(3, 100):
+        if number != nowhere:
+            with suppress(OSError):
+                os.fstat(number)
+                os.dup2(nowhere, number)
+
+
+def limit_for_good() -> None:
+    """As for a process without privileges, which cannot raise a hard limit again."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))
+    resource.setrlimit = refuse  # type: ignore[assignment]
+
+
+CRIPPLES: dict[str, Callable[[], Any]] = {
+    "no new files": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5)),
+    "no writes to files": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+    "descriptors overwritten": overwrite_descriptors,
+    "descriptors closed": lambda: os.closerange(3, 100),
+    "no new files for good": limit_for_good,
+}
+
+
+@task
+@retry(max_attempts=2)
+def cripple(how: str) -> None:
+    """Leave the process unable to work, and return as if nothing had happened."""
+    mark("cripple")
+    CRIPPLES[how]()

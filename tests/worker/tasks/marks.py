@@ -14,7 +14,7 @@ def mark(*words: object) -> None:
 
 
 def marked(line: str) -> int:
-    return Path(os.environ["EFFECTS"]).read_text().splitlines().count(line)
+    return Path(os.environ["EFFECTS"]).read_text(encoding="utf-8").splitlines().count(line)
 
 
 def gate(name: str) -> Path:

@@ -1,1 +1,0 @@
-"""Actions on many tasks: chosen by a signed selection, confirmed, run in batches."""

@@ -1,0 +1,125 @@
+"""The page of lanes: what is full, paused or tripped; pause, resume and limit."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from .. import taskqueue
+from ..display.actors import actor_names, describe_pauses
+from ..display.events import latest_operator_events
+from ..display.formatting import format_capped, format_duration, one_line
+from ..display.redact import visible_reason
+from ..display.scope import current_scope
+from ..models import FlowLimit
+from ..models.limits import FUNCTION, LANE, QUEUE, split
+from ..rules.lanes.limits import LONGEST_WINDOW, MOST, WINDOW
+from ..taskqueue.lanes.summaries import MOST_SHOWN, LaneSummary, summarize_lanes
+from .base import ConsoleAdmin, Verb
+
+MAX_LABEL = 264
+SEARCH_WORDS = {QUEUE: "queue", FUNCTION: "task", LANE: "lane"}
+"""The search word of the task list for each kind."""
+
+
+class LimitForm(forms.Form):
+    """Limits that an operator sets. Empty fields leave the limits of the settings and the code."""
+
+    concurrency = forms.IntegerField(label=gettext_lazy("Running at once"), min_value=1, max_value=MOST, required=False)
+    starts = forms.IntegerField(label=gettext_lazy("Starts"), min_value=1, max_value=MOST, required=False)
+    per = forms.FloatField(label=gettext_lazy("per (seconds)"), min_value=0.1, max_value=LONGEST_WINDOW, required=False)
+
+    @property
+    def rate(self) -> tuple[int, float] | None:
+        starts, per = self.cleaned_data["starts"], self.cleaned_data["per"]
+        return (starts, per or WINDOW) if starts or per else None
+
+
+@admin.register(FlowLimit)
+class LaneAdmin(ConsoleAdmin):
+    def get_post_urls(self) -> list[Any]:
+        return [
+            self.post_url("pause/", self.pause_view, "pause"),
+            self.post_url("resume/", self.resume_view, "resume"),
+            self.post_url("limit/", self.limit_view, "limit", "control_lane"),
+        ]
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        scope, search = current_scope(), request.GET.get("q", "")[:100]
+        visible = self.has_payload_permission(request)
+        lanes = summarize_lanes(scope.backend, search)
+        context = {
+            "lanes": [row_of(lane, can_see_payload=visible) for lane in lanes],
+            "is_cut": len(lanes) == MOST_SHOWN,
+            "search": one_line(search, 100),
+            "can_control": self.has_perm(request, "control_lane"),
+            "form": LimitForm(auto_id=False),
+            "urls": {name: self.url(name) for name in ("pause", "resume", "limit")},
+            "operator_events": latest_operator_events(scope, "lane.", can_see_payload=visible),
+            "now": scope.now,
+            "live": True,
+        }
+        return self.render_page(request, "lanes", _("Lanes"), context)
+
+    def pause_view(self, request: HttpRequest) -> HttpResponse:
+        return self.change_lane(request, "pause", partial(taskqueue.pause, kind=LANE))
+
+    def resume_view(self, request: HttpRequest) -> HttpResponse:
+        return self.change_lane(request, "resume", partial(taskqueue.resume, kind=LANE))
+
+    def limit_view(self, request: HttpRequest) -> HttpResponse:
+        form = LimitForm(request.POST)
+        if not form.is_valid():
+            messages.error(request, _("Enter whole numbers of 1 or more, and a window in seconds."))
+            return HttpResponseRedirect(self.url("changelist"))
+        limits = {"concurrency": form.cleaned_data["concurrency"], "rate": form.rate}
+        return self.change_lane(request, "limit", partial(taskqueue.limit_lane, **limits))
+
+    def change_lane(self, request: HttpRequest, action: str, verb: Verb) -> HttpResponse:
+        """Change the lane that the form names. Pausing a queue needs the permission for queues."""
+        label = request.POST.get("lane", "")[:MAX_LABEL].strip()
+        is_pause_of_queue = action != "limit" and split(label)[0] == QUEUE
+        if not self.has_perm(request, "pause_queue" if is_pause_of_queue else "control_lane"):
+            raise PermissionDenied
+        done = _("Lane %(lane)s was changed.") % {"lane": one_line(label, 100)}
+        refused = _("Lane %(lane)s was not paused.") % {"lane": one_line(label, 100)}
+        return self.decide(request, label, action, partial(verb, label), done, refused=refused)
+
+
+def row_of(lane: LaneSummary, *, can_see_payload: bool) -> dict[str, Any]:
+    state, limit = lane.state, lane.limit
+    pause = describe_pauses([state], can_see_payload=can_see_payload).get(state.name)
+    return {
+        "label": lane.label,
+        "name": one_line(lane.label, 100),
+        "search": f"{SEARCH_WORDS[state.kind]}:{state.name}",
+        "state": state_of(lane),
+        "running": str(lane.running) if limit.most_running is None else f"{lane.running} / {limit.most_running}",
+        "started": "" if limit.starts is None else f"{lane.started} / {limit.starts}",
+        "window": "" if limit.starts is None else format_duration(limit.per),
+        "waiting": format_capped(lane.waiting),
+        "is_queue": state.kind == QUEUE,
+        "pause": pause,
+        "decided_by": actor_names({state.decided_by})[state.decided_by] if state.is_decided else "",
+        "decided_for": visible_reason(state.decided_for, can_see_payload=can_see_payload) if state.is_decided else "",
+    }
+
+
+def state_of(lane: LaneSummary) -> tuple[str, str, str]:
+    """Return the colour, the shape and the label of a lane's badge."""
+    if lane.is_paused:
+        return ("failed", "✕", _("tripped")) if lane.state.probe_at else ("retrying", "‖", _("paused"))
+    if lane.trouble:
+        return "failed", "!", _("cannot be read")
+    if lane.state.probing_since:
+        return "retrying", "◷", _("probing")
+    if lane.is_throttled:
+        return "retrying", "◷", _("opens in %(time)s") % {"time": format_duration(lane.opens_in)}
+    return ("retrying", "▮", _("full")) if lane.is_full else ("success", "▶", _("open"))

@@ -1,1 +1,0 @@
-"""The other pages: overview, failures, queues and workers."""

@@ -1,0 +1,152 @@
+"""Attempts over time, from the workers' statistics, and charts of them as shapes for inline SVG."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from ...display.formatting import format_number
+from ...display.scope import Scope
+from ...taskqueue.operator.stats import sums_since
+
+WIDTH, HEIGHT = 1000.0, 120.0
+GAP = 0.18
+SPARK_HEIGHT = 20.0
+SPARK_BARS = 20
+KINDS = (("failed", "failed"), ("retried", "retried"), ("completed", "success"))
+"""The counts in the order in which they are stacked, from the bottom up, each with its colour."""
+
+Shape = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    label: str | Promise
+    step: timedelta
+    count: int
+    title: str | Promise
+
+
+SCALES = {
+    "1h": Scale(gettext_lazy("Last hour"), timedelta(minutes=1), 60, gettext_lazy("Attempts per minute")),
+    "24h": Scale(gettext_lazy("Last 24 hours"), timedelta(minutes=15), 96, gettext_lazy("Attempts per 15 minutes")),
+}
+
+
+@dataclass(slots=True)
+class Bucket:
+    start: datetime
+    completed: int = 0
+    retried: int = 0
+    failed: int = 0
+
+    @property
+    def attempts(self) -> int:
+        return self.completed + self.failures
+
+    @property
+    def failures(self) -> int:
+        return self.retried + self.failed
+
+
+@dataclass(slots=True)
+class Activity:
+    """All attempts, and those of each queue, in buckets from the oldest to the newest."""
+
+    scale: Scale
+    total: list[Bucket]
+    queues: dict[str, list[Bucket]] = field(default_factory=dict)
+
+    def for_queue(self, queue: str) -> list[Bucket]:
+        return self.queues.get(queue) or [Bucket(bucket.start) for bucket in self.total]
+
+
+def chosen_scale(request: HttpRequest) -> Scale:
+    return SCALES.get(request.GET.get("span", ""), SCALES["1h"])
+
+
+def read_activity(scope: Scope, scale: Scale, func_path: str = "") -> Activity:
+    """Read the attempts of one function, or of all."""
+    first = round_down(scope.now, scale.step) - scale.step * (scale.count - 1)
+    starts = [first + scale.step * n for n in range(scale.count)]
+    total = [Bucket(start) for start in starts]
+    queues: dict[str, list[Bucket]] = defaultdict(lambda: [Bucket(start) for start in starts])
+    for row in sums_since(first, scope.using, "minute", "queue", func_path=func_path):
+        index = int((row["minute"] - first) / scale.step)
+        if 0 <= index < scale.count:
+            for bucket in (total[index], queues[row["queue"]][index]):
+                bucket.completed += row["completed"]
+                bucket.retried += row["retried"]
+                bucket.failed += row["failed"]
+    return Activity(scale, total, dict(queues))
+
+
+def round_down(moment: datetime, step: timedelta) -> datetime:
+    day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    return day + (moment - day) // step * step
+
+
+def shape(x: float, y: float, width: float, height: float, kind: str, label: str = "") -> Shape:
+    """Return a rectangle. Coordinates are texts, so that no locale turns a point into a comma."""
+    sizes = {"x": x, "y": max(y, 0), "width": width, "height": height}
+    return {"kind": kind, "label": label, **{name: f"{size:.2f}" for name, size in sizes.items()}}
+
+
+def chart_context(activity: Activity) -> dict[str, Any]:
+    """Return a chart of all attempts, and the scales to choose from."""
+    buckets = activity.total
+    counts = {name: format_number(sum(getattr(bucket, name) for bucket in buckets)) for name, _kind in KINDS}
+    summary = _("%(completed)s completed, %(retried)s failed and will be retried, %(failed)s failed permanently.")
+    top = max(bucket.attempts for bucket in buckets)
+    chart = {
+        "shapes": [each for n, bucket in enumerate(buckets) for each in stacked_bars(bucket, n, len(buckets), top)],
+        "top": format_number(top),
+        "summary": summary % counts,
+        "rows": [bucket for bucket in reversed(buckets) if bucket.attempts],
+        "start": buckets[0].start,
+        "end": buckets[-1].start,
+    }
+    scales = [(name, scale.label, scale is activity.scale) for name, scale in SCALES.items()]
+    return {"chart": chart, "scale": activity.scale, "scales": scales}
+
+
+def stacked_bars(bucket: Bucket, n: int, count: int, top: int) -> Iterator[Shape]:
+    width, filled, label = WIDTH / count, 0.0, bar_label(bucket)
+    for name, kind in KINDS:
+        value = getattr(bucket, name)
+        if value:
+            height = max(value / top * HEIGHT, 2.0)
+            filled += height
+            yield shape((n + GAP / 2) * width, HEIGHT - filled, width * (1 - GAP), height, kind, label)
+
+
+def bar_label(bucket: Bucket) -> str:
+    start = timezone.localtime(bucket.start) if timezone.is_aware(bucket.start) else bucket.start
+    counts = {name: format_number(getattr(bucket, name)) for name, _kind in KINDS}
+    text = _("%(time)s: %(completed)s completed, %(retried)s to be retried, %(failed)s failed")
+    return text % {"time": f"{start:%H:%M}", **counts}
+
+
+def sparkline(buckets: Sequence[Bucket]) -> list[Shape]:
+    """Draw a small chart: attempts, the failed ones below and in red."""
+    size = max(len(buckets) // SPARK_BARS, 1)
+    parts = [buckets[i : i + size] for i in range(0, len(buckets), size)]
+    sums = [(sum(each.attempts for each in part), sum(each.failures for each in part)) for part in parts]
+    top, width = max(attempts for attempts, _failed in sums), 100 / len(sums)
+    shapes = []
+    for n, (attempts, failed) in enumerate(sums):
+        high = max(attempts / top * SPARK_HEIGHT, 1.0) if attempts else 0.0
+        red = max(failed / top * SPARK_HEIGHT, 1.0) if failed else 0.0
+        for kind, height, y in (("success", high - red, SPARK_HEIGHT - high), ("failed", red, SPARK_HEIGHT - red)):
+            if height > 0:
+                shapes.append(shape(n * width, y, width * 0.8, height, kind))
+    return shapes

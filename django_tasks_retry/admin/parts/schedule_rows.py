@@ -1,0 +1,122 @@
+"""Schedules as their pages show them: timing in words, the next instants, and the outcomes of the last runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db.models import BooleanField
+from django.db.models.expressions import RawSQL
+from django.utils.translation import gettext
+
+from ...display.display_status import badge, colour_of, display_status_of
+from ...display.explain_schedule import state_of
+from ...display.formatting import format_duration, format_elapsed, format_relative, one_line
+from ...display.scope import Scope
+from ...models import Schedule, Task
+from ...models.querysets import IS_UNFINISHED
+from ...rules.names import short_name
+from ...rules.schedules.timing import zone_of
+from ...taskqueue.database import UNREADABLE
+from ...taskqueue.reading import read_rows
+from .charts import SPARK_HEIGHT, Shape, shape
+
+RUNS = 30
+INSTANTS = 5
+RUN_COLUMNS = (
+    "id", "func_path", "status", "attempts", "refunds", "eta", "slot", "created_at", "last_attempt_at", "finished_at",
+)  # fmt: skip
+REPEATING = RawSQL("interval > 0.0", [], BooleanField())
+
+
+def schedule_row(schedule: Schedule, scope: Scope) -> dict[str, Any]:
+    tasks = runs_of(schedule.name, scope, "-slot")
+    description = one_line(schedule.timing.description, 200)
+    return {
+        "key": schedule.name,
+        "name": one_line(schedule.name, 128),
+        "task": one_line(short_name(schedule.func_path), 80),
+        # A project can translate its expressions in a catalogue of its own.
+        "description": gettext(description) if description else "",
+        "expression": one_line(schedule.cron or format_duration(schedule.every or 0), 100),
+        "timezone": one_line(schedule.timezone, 64) if schedule.cron else "",
+        "state": state_of(schedule, scope.now),
+        "next_in": format_relative(schedule.next_at, scope.now) if schedule.next_at else "",
+        "instants": next_instants(schedule, scope.now),
+        "last_run": run_of(tasks[0], scope.now) if tasks else None,
+        "spark": spark_of(tasks, scope.now),
+    }
+
+
+def next_instants(schedule: Schedule, now: datetime) -> list[dict[str, Any]]:
+    """Return the next instants; an empty list if the schedule does not run or its timing cannot be read."""
+    if schedule.paused_at or schedule.vanished_at or schedule.next_at is None:
+        return []
+    try:
+        return instants(schedule.timing.upcoming(now, INSTANTS), schedule.timezone)
+    except UNREADABLE:
+        return []
+
+
+def instants(moments: Sequence[datetime], timezone: str) -> list[dict[str, Any]]:
+    """Return the moments in the schedule's zone; `offset_changes` marks the first after a change of the clocks."""
+    local = [moment.astimezone(zone_of(timezone)) for moment in moments]
+    return [
+        {
+            "moment": moment,
+            "local": f"{there:%Y-%m-%d %H:%M:%S %Z}",
+            "offset_changes": there.utcoffset() != before.utcoffset(),
+        }
+        for moment, there, before in zip(moments, local, [*local[:1], *local], strict=False)
+    ]
+
+
+def runs_of(name: str, scope: Scope, order: str) -> list[Task]:
+    """Return the newest runs: of slots in the order of an index, `-slot`, or those that users asked for, `-id`."""
+    runs = Task.objects.using(scope.using).filter(schedule_id=name, slot__isnull=order != "-slot").order_by(order)
+    return read_rows(runs.only(*RUN_COLUMNS)[:RUNS], RUN_COLUMNS)
+
+
+def run_of(task: Task, now: datetime) -> dict[str, Any]:
+    began = task.last_attempt_at
+    return {
+        "pk": task.pk,
+        "badge": badge(display_status_of(task, now)),
+        "slot": task.slot,
+        "enqueued": task.created_at,
+        "duration": format_elapsed(began, task.finished_at or now) if began else "",
+    }
+
+
+def spark_of(tasks: Sequence[Task], now: datetime) -> list[Shape]:
+    """Draw a bar for each run, oldest first. Its height is the run's duration, its colour the outcome."""
+    lasted = [seconds_of(task, now) for task in reversed(tasks)]
+    longest, width = max(lasted, default=0.0) or 1.0, 100 / RUNS
+    heights = [max(3.0, seconds / longest * SPARK_HEIGHT) for seconds in lasted]
+    return [
+        shape(n * width, SPARK_HEIGHT - height, width * 0.8, height, colour_of(task))
+        for n, (task, height) in enumerate(zip(reversed(tasks), heights, strict=True))
+    ]
+
+
+def seconds_of(task: Task, now: datetime) -> float:
+    began = task.last_attempt_at
+    return max(0.0, ((task.finished_at or now) - began).total_seconds()) if began else 0.0
+
+
+def interval_series(scope: Scope, limit: int = 50) -> list[dict[str, Any]]:
+    """Return the series of `interval=` that continue, each by its next occurrence."""
+    columns = ("id", "func_path", "status", "attempts", "refunds", "eta", "interval", "queue")
+    series = Task.objects.using(scope.using).filter(IS_UNFINISHED, REPEATING).order_by("func_path", "id")[:limit]
+    return [
+        {
+            "pk": task.pk,
+            "name": one_line(short_name(task.func_path), 80),
+            "every": format_duration(task.interval),
+            "next": task.eta,
+            "badge": badge(display_status_of(task, scope.now)),
+            "queue": one_line(task.queue, 64),
+        }
+        for task in read_rows(series.only(*columns), columns)
+    ]

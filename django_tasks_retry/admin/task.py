@@ -1,0 +1,233 @@
+"""The page of one task: its facts, steps and events; retry, cancel or run it now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.admin.utils import unquote
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from ..conf import configured_backends
+from ..display.actors import actor_names
+from ..display.display_status import badge, display_status_of, task_facts
+from ..display.events import EVENT_NAMES, as_mapping, event_summary, format_traceback, log_of
+from ..display.explain import explain
+from ..display.explain_waiting import batch_counts
+from ..display.formatting import format_elapsed, one_line, printable
+from ..display.redact import redacted_arguments, redacted_json
+from ..display.scope import Scope, console_backend, console_database, current_scope
+from ..errors import IllegalMove
+from ..models import Step, Task, TaskEvent, TaskResult
+from ..rules.names import short_id
+from ..rules.redact import redact_text
+from ..rules.status import Status
+from ..rules.transitions import EventKind
+from ..selection.actions import ACTIONS, CANCEL, RETRY, Action
+from ..taskqueue.reading import read_row, read_rows, unreadable_columns
+from ..taskqueue.workflows.members import as_batch
+from ..taskqueue.workflows.steps import Kind
+from .base import ConsoleAdmin, reason_of
+from .batches import related_tasks, retries_of
+from .bulk import paused_warning, run_action
+from .parts import filters
+from .parts.selection import paused_queues_of
+from .parts.timeline import read_progress, retry_preview, timeline
+
+MAX_EVENTS = 100
+MAX_STEPS = 200
+KINDS: dict[str, str | Promise] = {
+    Kind.STEP: gettext_lazy("step"),
+    Kind.SLEEP: gettext_lazy("sleep"),
+    Kind.WAIT: gettext_lazy("deadline"),
+    Kind.SIGNAL: gettext_lazy("signal"),
+    Kind.BATCH: gettext_lazy("batch"),
+    Kind.MEMBERS: gettext_lazy("members"),
+}
+
+
+class SingleActionAdmin(ConsoleAdmin):
+    """Act on one task."""
+
+    def get_action_urls(self) -> list[Any]:
+        return [
+            self.post_url(f"<path:object_id>/{name}/", self.action_view(action), name, action.permission)
+            for name, action in ACTIONS.items()
+        ]
+
+    def get_task_or_404(self, object_id: str, scope: Scope | None = None) -> Task:
+        key = filters.parse_uuid(unquote(object_id))
+        task: Task | None = read_row(Task.objects.using((scope or current_scope()).using), key) if key else None
+        if task is None:
+            raise Http404
+        return task
+
+    def action_view(self, action: Action) -> Any:
+        """Return the view that runs an action on one task. A second retry asks first."""
+
+        def view(request: HttpRequest, object_id: str) -> HttpResponse:
+            task = self.get_task_or_404(object_id)
+            retries = retries_of(task, console_database()) if action is RETRY else None
+            if retries and "again" not in request.POST:
+                return self.ask_again_view(request, task, retries)
+            return HttpResponseRedirect(self.url("change", self.run_on_one(request, action, task)))
+
+        return view
+
+    def ask_again_view(self, request: HttpRequest, task: Task, retries: dict[str, Any]) -> HttpResponse:
+        """Show the outcome of the earlier retries and ask. This changes nothing."""
+        count = len(retries["tasks"])
+        question = ngettext(
+            "This task has already been retried:", "This task has already been retried %(count)s times:", count
+        )
+        context = {
+            "question": question % {"count": f"{count}+" if retries["more"] else count},
+            "retries": retries,
+            "reason": reason_of(request),
+            "resume": "resume" in request.POST,
+            "action_url": self.url("retry", task.pk),
+            "back_url": self.url("change", task.pk),
+        }
+        return self.render_page(request, "retry_again", _("Retry the task again?"), context)
+
+    def run_on_one(self, request: HttpRequest, action: Action, task: Task) -> Any:
+        """Run the action, report the outcome, and return the id of the task to show next."""
+        try:
+            wishes = {"resume": "resume" in request.POST} if action is RETRY else {}
+            done = run_action(action, [task.pk], request, reason_of(request), console_backend(), **wishes)
+        except IllegalMove as error:
+            messages.error(request, str(error))
+            return task.pk
+        if not done:
+            messages.warning(request, refusal(action, task))
+            return task.pk
+        messages.success(request, action.done_message(1))
+        if action is not CANCEL:
+            for queue in paused_queues_of([task.pk], console_database()):
+                messages.warning(request, paused_warning(queue))
+        copies = Task.objects.using(console_database()).filter(retry_of=task.pk).order_by("-pk")
+        return (copies.values_list("pk", flat=True).first() if action is RETRY else None) or task.pk
+
+
+def refusal(action: Action, task: Task) -> str:
+    """Say why nothing was changed."""
+    if action is RETRY and task.backend not in configured_backends():
+        return _("It cannot be retried: the backend %(backend)s is not in TASKS, so no worker would run it.") % {
+            "backend": one_line(task.backend, 64)
+        }
+    if action is RETRY and (columns := unreadable_columns(task)):
+        return _("It cannot be retried: %(columns)s cannot be read.") % {"columns": ", ".join(columns)}
+    return _("Nothing was changed: the task is %(why)s.") % {"why": action.skip_reason}
+
+
+def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_payload: bool) -> dict[str, Any]:
+    newest = read_rows(TaskEvent.objects.using(scope.using).filter(task_id=task.pk).order_by("-id")[: MAX_EVENTS + 1])
+    events, is_cut = newest[:MAX_EVENTS][::-1], len(newest) > MAX_EVENTS
+    steps = read_rows(Step.objects.using(scope.using).filter(task_id=task.pk).order_by("id")[:MAX_STEPS])
+    links = task_links(task, request.resolver_match.namespace if request.resolver_match else "admin")
+    return {
+        "task": task,
+        "schedule_name": task.schedule_id and one_line(task.schedule_id, 128),
+        "func_path": printable(task.func_path, 255),
+        "badge": badge(display_status_of(task, scope.now)),
+        "explanation": explain(task, events, scope, can_see_payload=can_see_payload),
+        "actions": [
+            action for action in ACTIONS.values() if action.is_possible(task.status) and action.is_allowed(request)
+        ],
+        "timeline": timeline(task, events, scope.now, steps, is_cut=is_cut),
+        "steps": step_rows(steps, events, request, scope.using, can_see_payload=can_see_payload),
+        "events": event_rows(task, events, can_see_payload=can_see_payload),
+        "events_cut": is_cut and MAX_EVENTS,
+        "facts": [
+            (label, short_id(value) if isinstance(value, UUID) else value, links.get(name, ""))
+            for name, label, value in task_facts(task, scope.now, can_see_payload=can_see_payload)
+        ],
+        "unreadable": unreadable_columns(task),
+        "preview": retry_preview(task, scope.now),
+        "retries": retries_of(task, scope.using),
+        "related": related_tasks(task, scope.using),
+        **(payload_context(task, scope, request) if can_see_payload else {}),
+    }
+
+
+def payload_context(task: Task, scope: Scope, request: HttpRequest) -> dict[str, Any]:
+    """Return the call, the outcome and the last error, which need a permission of their own."""
+    error = task.last_error or {}
+    outcome = read_row(TaskResult.objects.using(scope.using), task.pk) if task.is_finished else None
+    return {
+        "arguments": redacted_arguments(task, request),
+        "has_result": outcome is not None and task.status == Status.SUCCESS,
+        "result": redacted_json(outcome.result, request) if outcome else "",
+        "error_title": error and one_line(f"{error.get('exception') or error.get('code')}", 200),
+        "error_message": printable(redact_text(str(error.get("message") or "")), 4000),
+        "error_traceback": format_traceback(str(error.get("traceback") or "")),
+        "metadata": redacted_json(task.metadata, request) if task.metadata else "",
+        "progress": read_progress(task.progress),
+        "progress_text": redacted_json(task.progress, request) if task.progress else "",
+    }
+
+
+def event_rows(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool) -> list[dict[str, Any]]:
+    names = actor_names({event.actor for event in events})
+    rows, previous = [], task.created_at
+    for event in events:
+        if event.kind == EventKind.REQUEUED:
+            continue  # the failure before it says when the next attempt is due
+        error = as_mapping(as_mapping(event.data).get("error"))
+        row = {
+            "ts": event.ts,
+            "name": str(EVENT_NAMES.get(event.kind, one_line(event.kind))),
+            "kind": event.kind.partition(".")[2],
+            "attempt": event.attempt,
+            "actor": names[event.actor],
+            "elapsed": format_elapsed(previous, event.ts),
+            "summary": event_summary(event, error, can_see_payload=can_see_payload),
+        }
+        if can_see_payload:
+            row |= {"traceback": format_traceback(str(error.get("traceback") or "")), "log": log_of(event)}
+        rows.append(row)
+        previous = event.ts
+    return rows
+
+
+def task_links(task: Task, site: str) -> dict[str, str]:
+    """Map the names of facts to the pages of this admin site that show more."""
+    url = partial(reverse, current_app=site)
+    worker = (task.locked_by or "").rpartition("/")[0] or task.locked_by or ""
+    return {
+        "queue": f"{url('admin:django_tasks_retry_task_changelist')}?{urlencode({'queue': task.queue})}",
+        "worker": f"{url('admin:django_tasks_retry_worker_changelist')}#worker-{quote(worker, safe='')}",
+        "run": url("admin:django_tasks_retry_task_run", args=[task.run_id]),
+        "batch": url("admin:django_tasks_retry_task_batch", args=[task.batch]) if task.batch else "",
+    }
+
+
+def step_rows(
+    steps: list[Step], events: Sequence[TaskEvent], request: HttpRequest, using: str, *, can_see_payload: bool
+) -> list[dict[str, Any]]:
+    left = {name for event in events for name in as_mapping(event.data).get("left_behind") or ()}
+    rows = []
+    for step in steps:
+        batch = as_batch(as_mapping(step.result).get("batch")) if step.kind in (Kind.BATCH, Kind.MEMBERS) else None
+        row = {
+            "ts": step.ts,
+            "name": one_line(step.name, 220),
+            "kind": str(KINDS.get(step.kind, one_line(step.kind))),
+            "attempt": step.attempt,
+            "is_left_behind": step.name in left,
+        }
+        if batch is not None:
+            row |= {"batch": batch, "counts": batch_counts(batch, using)}
+        elif can_see_payload and step.result is not None:
+            row["result"] = redacted_json(step.result, request)
+        rows.append(row)
+    return rows

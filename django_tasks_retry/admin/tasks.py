@@ -1,0 +1,314 @@
+"""The list of tasks with its columns and actions: bounded, and never counted to the end."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.db.models import F
+from django.db.models.fields.json import KT
+from django.db.utils import OperationalError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from ..clock import Now
+from ..display.display_status import badge, display_status_of, error_line, timing
+from ..display.formatting import format_capped, format_number, one_line
+from ..display.scope import console_database, current_scope
+from ..models import Task
+from ..models.querysets import TaskQuerySet
+from ..rules.ids import time_of
+from ..rules.names import short_id, short_name
+from ..selection.actions import CANCEL, RETRY, RUN_NOW, Action
+from ..selection.grammar import HELP
+from ..selection.matching import matching
+from ..selection.payload import find_visible
+from ..taskqueue.operator import summaries
+from ..taskqueue.operator.summaries import CAP
+from ..taskqueue.reading import read_rows
+from ..taskqueue.timeouts import is_timeout, statement_timeout
+from .batches import WorkflowAdmin
+from .parts import filters
+from .parts.selection import selection_from_request, with_valid_selection
+from .task import SingleActionAdmin, detail_context
+
+LIST_COLUMNS = (
+    "id", "func_path", "queue", "status", "eta", "attempts", "refunds", "max_attempts", "last_attempt_at",
+    "finished_at", "waits_for",
+)  # fmt: skip
+ANNOTATIONS = ("seen_at", "error_class", "error_code", "error_message")
+
+
+# Only type checkers, and the backport's patches, let Django's Paginator take a parameter.
+class CappedPaginator(Paginator[Task] if TYPE_CHECKING else Paginator):  # type: ignore[misc]
+    """Count to CAP and no further, by reading ids in the order of the page, which an index serves."""
+
+    more = False
+
+    @cached_property
+    def count(self) -> int:
+        tasks: Any = self.object_list
+        count = len(tasks.values_list("pk", flat=True)[: CAP + 1])
+        self.more = count > CAP
+        return min(count, CAP)
+
+
+class TaskChangeList(ChangeList):
+    """A list that looks back a bounded number of tasks, within a time limit."""
+
+    paginator: CappedPaginator
+    too_broad = False
+    is_cut = False
+    looked_at = 0
+    floor: UUID | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.title = capfirst(str(self.opts.verbose_name_plural))
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> Any:
+        self.active_filters = filters.filter_params(self)
+        return super().get_queryset(request, exclude_parameters)
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Search the newest tasks, and more of them if none matches."""
+        every, self.floor = self.queryset, None
+        try:
+            with statement_timeout(self.root_queryset.db):
+                for self.looked_at in (summaries.LOOK_BACK, filters.LOOK_FURTHER_BACK):
+                    self.floor = filters.look_back_floor(self.active_filters, every.db, self.looked_at)
+                    self.queryset = every if self.floor is None else every.filter(pk__gte=self.floor)
+                    self.look_into_payload()
+                    super().get_results(request)
+                    if self.result_count or self.floor is None or self.is_cut:
+                        break
+                self.result_list = read_rows(self.result_list, LIST_COLUMNS, ANNOTATIONS)
+        except OperationalError as error:
+            if not is_timeout(error):
+                raise
+            self.too_broad, self.queryset = True, self.queryset.none()
+            super().get_results(request)
+            self.result_list = []
+
+    def look_into_payload(self) -> None:
+        """Search arguments or metadata: read a bounded number of the database's candidates."""
+        query = filters.parse_search(self.query)
+        if query.has_payload and not query.problems:
+            found = find_visible(self.queryset.order_by("-pk"), query, filters.MAX_CANDIDATES)
+            self.queryset = self.queryset.filter(pk__in=found.ids)
+            if found.reached is not None:
+                self.floor, self.is_cut = found.reached, True
+
+    @property
+    def is_empty(self) -> bool:
+        """True in a new install, which shows how to begin."""
+        return not (self.result_count or self.active_filters or self.too_broad)
+
+    @property
+    def count_text(self) -> str:
+        return format_capped(self.result_count + self.paginator.more, CAP)
+
+    @property
+    def older_query(self) -> str | None:
+        """Return the query string that continues after the last page of a capped list."""
+        last_page = self.page_num == self.paginator.num_pages
+        if not (self.paginator.more and last_page and self.result_list):
+            return None
+        return self.get_query_string({"older": str(self.result_list[-1].pk)}, ["p"])
+
+    @property
+    def further_query(self) -> str | None:
+        """Return the query string that searches further back, on the last page of a bounded search."""
+        is_complete = self.floor is None or self.too_broad or self.paginator.more
+        if is_complete or self.page_num != max(self.paginator.num_pages, 1):
+            return None
+        return self.get_query_string({"older": str(self.floor)}, ["p"])
+
+    @property
+    def retrying_query(self) -> str | None:
+        """Return the query string for retrying tasks: a search for an error shows failed tasks only."""
+        query = filters.parse_search(self.query)
+        if not query.errors or query.statuses or "status" in self.active_filters:
+            return None
+        return self.get_query_string({"status": "retrying"}, ["p", "older"])
+
+    @property
+    def notice(self) -> str:
+        if self.too_broad:
+            return _("The query took too long. Narrow the search: choose a status or a shorter period.")
+        if self.floor is None:
+            return ""
+        values = {"count": format_number(self.looked_at), "since": enqueued_time(self.floor)}
+        if self.is_cut:
+            return _("Searched tasks enqueued since %(since)s so far.") % values
+        below = filters.parse_uuid(self.active_filters.get("older", ""))
+        if below:
+            text = _("Searched %(count)s tasks, enqueued from %(since)s to %(until)s.")
+            return text % {**values, "until": enqueued_time(below)}
+        return _("Searched the newest %(count)s tasks, enqueued since %(since)s.") % values
+
+
+def enqueued_time(task_id: Any) -> str:
+    return f"{timezone.localtime(time_of(task_id)):%Y-%m-%d %H:%M}"
+
+
+@admin.register(Task)
+class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
+    list_display = ["short_id", "name", "display_status", "spent", "queue_name", "enqueued", "timing"]
+    list_display_links = ["short_id", "name"]
+    list_filter = filters.FILTERS
+    list_per_page = 25
+    list_max_show_all = 0
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    paginator = CappedPaginator
+    ordering = ["-id"]
+    sortable_by = ()
+    empty_value_display = ""
+    search_fields = ["id"]
+    search_help_text = HELP
+    actions = ["retry_selected", "cancel_selected", "run_now_selected"]
+
+    def get_urls(self) -> list[Any]:
+        return [
+            *self.get_workflow_urls(),
+            *super().get_urls(),
+            self.page_url("add/", self.add_view, "add"),
+            self.page_url("<path:object_id>/history/", self.change_view, "history", read_only=True),
+            self.page_url("<path:object_id>/delete/", self.delete_view, "delete"),
+            self.page_url("<path:object_id>/change/", self.change_view, "change", read_only=True),
+            self.page_url("<path:object_id>/", self.short_view, "short"),
+        ]
+
+    def get_post_urls(self) -> list[Any]:
+        bulk = self.post_url("bulk-action/", self.bulk_action_view, "bulk_action", in_batches=True)
+        return [bulk, *self.get_action_urls()]
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        return lookup in filters.PARAMETERS
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        """Read only the columns of the list, without arguments, results and tracebacks."""
+        tasks = Task.objects.using(console_database()).only(*LIST_COLUMNS)
+        tasks = tasks.annotate(
+            seen_at=Now(), error_class=KT("last_error__exception"), error_code=KT("last_error__code")
+        )
+        message = KT("last_error__message") if self.has_payload_permission(request) else F("error_code")
+        return tasks.annotate(error_message=message)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[TaskChangeList]:
+        return TaskChangeList
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        parsed = filters.parse_search(search_term)
+        visible = self.has_payload_permission(request)
+        if request.method == "GET":
+            for problem in filters.search_problems(parsed, can_see_payload=visible):
+                messages.warning(request, one_line(problem, 500))
+        has_status = bool(request.GET.get("status"))
+        return matching(queryset, parsed, has_status=has_status, can_see_payload=visible), False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if request.method == "POST":
+            request.POST = with_valid_selection(request.POST)
+        context = {"console_pages": self.console_pages(request), **(extra_context or {})}
+        return super().changelist_view(request, context)
+
+    # Columns
+
+    @admin.display(description=gettext_lazy("id"))
+    def short_id(self, task: Task) -> SafeString:
+        return format_html('<code title="{}">{}</code>', task.pk, short_id(task.pk))
+
+    @admin.display(description=gettext_lazy("task"))
+    def name(self, task: Any) -> SafeString:
+        """Return the function and below it the last error, in one line each."""
+        path, error = one_line(task.func_path, 255), error_line(visible_error(task))
+        name = format_html('<span class="dtr-name" title="{}">{}</span>', path, short_name(path))
+        if not error:
+            return name
+        return format_html('{}<span class="dtr-error dtr-one-line" title="{}">{}</span>', name, error, error)
+
+    @admin.display(description=gettext_lazy("status"))
+    def display_status(self, task: Any) -> SafeString:
+        return badge(display_status_of(task, task.seen_at))
+
+    @admin.display(description=gettext_lazy("attempts"))
+    def spent(self, task: Task) -> str:
+        return f"{task.spent}/{task.max_attempts}"
+
+    @admin.display(description=gettext_lazy("queue"))
+    def queue_name(self, task: Task) -> str:
+        return one_line(task.queue, 64)
+
+    @admin.display(description=gettext_lazy("enqueued"))
+    def enqueued(self, task: Any) -> SafeString:
+        """Return the time from the id, which can always be read."""
+        moment, full = time_of(task.pk), enqueued_time(task.pk)
+        return format_html('<time datetime="{}" title="{}">{}</time>', moment.isoformat(), full, full[5:])
+
+    @admin.display(description=gettext_lazy("due or duration"))
+    def timing(self, task: Any) -> str:
+        return timing(task, task.seen_at)
+
+    # Actions
+
+    def has_retry_permission(self, request: HttpRequest) -> bool:
+        return RETRY.is_allowed(request)
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return CANCEL.is_allowed(request)
+
+    @admin.action(description=gettext_lazy("Retry…"), permissions=["retry"])
+    def retry_selected(self, request: HttpRequest, queryset: TaskQuerySet) -> HttpResponse:
+        return self.confirm_selected(request, RETRY)
+
+    @admin.action(description=gettext_lazy("Cancel…"), permissions=["cancel"])
+    def cancel_selected(self, request: HttpRequest, queryset: TaskQuerySet) -> HttpResponse:
+        return self.confirm_selected(request, CANCEL)
+
+    @admin.action(description=gettext_lazy("Run now…"), permissions=["retry"])
+    def run_now_selected(self, request: HttpRequest, queryset: TaskQuerySet) -> HttpResponse:
+        return self.confirm_selected(request, RUN_NOW)
+
+    def confirm_selected(self, request: HttpRequest, action: Action) -> HttpResponse:
+        """Ask first. A signed selection replaces Django's queryset, because it outlives the request."""
+        params = {name: request.GET[name] for name in request.GET if name in filters.PARAMETERS}
+        floor = filters.look_back_floor(params, console_database())
+        visible = self.has_payload_permission(request)
+        selection = selection_from_request(request, action.name, params, floor, sees_payload=visible)
+        return self.confirmation_view(request, action, selection)
+
+    # The page of one task
+
+    def short_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return HttpResponseRedirect(self.url("change", self.get_task_or_404(object_id).pk))
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        raise PermissionDenied
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show one task. Its address is read-only for all users."""
+        scope = current_scope()
+        task = self.get_task_or_404(object_id, scope)
+        context = detail_context(task, scope, request, can_see_payload=self.has_payload_permission(request))
+        title = f"{one_line(short_name(task.func_path), 80)} {short_id(task.pk)}"
+        return self.render_page(request, "task", title, context)
+
+
+def visible_error(task: Any) -> dict[str, Any]:
+    """Return the last error as far as the user may see it: the code is read in place of a hidden message."""
+    message = task.error_message if task.error_message != task.error_code else ""
+    return {"exception": task.error_class, "code": task.error_code, "message": message}

@@ -1,1 +1,0 @@
-"""Tasks: the list, its filters and search, and the page of one task."""

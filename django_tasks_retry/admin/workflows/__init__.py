@@ -1,1 +1,0 @@
-"""Steps, batches and runs on the pages of the console."""

@@ -1,1 +1,0 @@
-"""Subcommands that change something, each through the service layer, with actor and reason."""

@@ -1,0 +1,277 @@
+"""How the whole queue stands: check for monitoring systems, stats, and top for people."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import select
+import shutil
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from ..display.formatting import (
+    format_capped,
+    format_decimal,
+    format_duration,
+    format_elapsed,
+    format_number,
+    format_percentage,
+    one_line,
+)
+from ..display.scope import Scope
+from ..durations import read_duration
+from ..metrics import scrape
+from ..models import Task, Worker
+from ..rules.names import short_id, short_name
+from ..rules.queues import matches
+from ..taskqueue.operator import summaries
+from ..taskqueue.operator.failure_groups import describe_groups, group_heads
+from ..taskqueue.reading import read_rows
+from ..worker.options import read_count, read_names
+from .failures import group_row
+from .output import aligned, counted, is_terminal
+from .queues import COUNTS, QueueRates, attempts_by, queue_row, read_queues, read_workers
+from .queues import HEADINGS as QUEUE_HEADINGS
+from .subcommand import Context, Exit, checked, command, option
+from .workers import NO_WORKER, worker_row
+
+DURATION = checked(read_duration)
+STATS = ("TASK", "QUEUE", "ATTEMPTS", "COMPLETED", "RETRIED", "FAILED", "FAILING", "PER MINUTE", "MEAN")
+ALTERNATE, NORMAL = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+HOME, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+MOST = {"running": 8, "failures": 5, "workers": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be."""
+
+    what: str
+    queue: str
+    text: str
+
+
+def percentage(text: str) -> float:
+    try:
+        value = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage. Write for example 20%.")
+    return value
+
+
+@command(
+    "check", "For monitoring: exit code 0 if all is well, 1 if it is not.",
+    option("--max-wait", type=DURATION, metavar="10m", help="how long the oldest due task may have waited"),
+    option("--workers", type=checked(read_count), default=1, metavar="N", help="how many must be alive (default: 1)"),
+    option("--max-failing", type=percentage, metavar="20%", help="share of the latest attempts that may fail"),
+    option("--queues", type=checked(read_names), default=("*",), metavar="a,b*", help="which to check (default: all)"),
+)  # fmt: skip
+def check(context: Context) -> Exit:
+    scope = context.scope
+    workers = read_workers(scope)
+    queues = [queue for queue in read_queues(scope, workers) if matches(queue.name, context["queues"])]
+    found = list(findings(context, scope, len(workers), queues))
+    well = f"OK: {counted(len(workers), 'worker')} alive, {counted(len(queues), 'queue')} checked."
+    text = "\n".join(context.output.paint(each.text, "bad") for each in found) or well
+    record = {"ok": not found, "workers": len(workers), "findings": [asdict(each) for each in found]}
+    context.output.answer(record, text)
+    return Exit.FAILED if found else Exit.OK
+
+
+def findings(context: Context, scope: Scope, alive: int, queues: Sequence[QueueRates]) -> Iterator[Finding]:
+    if alive < context["workers"]:
+        yield Finding("workers", "", f"{counted(alive, 'worker')} alive, {context['workers']} wanted.")
+    if expired := summaries.expired_leases(scope.using):
+        text = f"{format_capped(expired)} tasks lost their worker and nobody has recovered them."
+        yield Finding("expired_leases", "", text)
+    for queue in queues:
+        yield from queue_findings(context, queue)
+
+
+def queue_findings(context: Context, queue: QueueRates) -> Iterator[Finding]:
+    name, limit, share = f"Queue {one_line(queue.name, 64)}", context["max_wait"], context["max_failing"]
+    if queue.due and not queue.workers and not queue.is_paused:
+        text = f"{name}: {format_capped(queue.due)} tasks are due, no worker serves it."
+        yield Finding("unserved", queue.name, text)
+    if limit is not None and queue.due and queue.oldest_seconds > limit:
+        waited = format_duration(queue.oldest_seconds)
+        paused = ", and the queue is paused" if queue.is_paused else ""
+        text = f"{name}: the oldest due task has waited {waited}, more than {format_duration(limit)}{paused}."
+        yield Finding("wait", queue.name, text)
+    if share is not None and queue.failing is not None and queue.failing > share:
+        text = f"{name}: {queue.failing:.0%} of the attempts of the last ten minutes failed, more than {share:.0%}."
+        yield Finding("failing", queue.name, text)
+
+
+@command(
+    "stats", "Attempts per function and queue, from the workers' statistics.",
+    option("--since", type=DURATION, default=3600.0, metavar="1h", help="how far back (default: 1h, most: 8d)"),
+    option("--prometheus", action="store_true", help="all metrics, in the text format of Prometheus"),
+)  # fmt: skip
+def stats(context: Context) -> None:
+    if context["prometheus"]:
+        context.output.stdout.write(scrape(context.backend), ending="")
+        return
+    span = timedelta(seconds=context["since"])
+    rows = [stat_record(row, span) for row in attempts_by(context.scope, span, "func_path", "queue")]
+    rows.sort(key=lambda row: -row["attempts"])
+    context.output.listing(rows, dict, STATS, stat_row)
+    if not rows and not context.output.as_json:
+        context.output.say("No attempt has ended in this time.")
+
+
+def stat_record(row: dict[str, Any], span: timedelta) -> dict[str, Any]:
+    attempts = sum(row[name] for name in COUNTS)
+    return {
+        "task": row["func_path"],
+        "queue": row["queue"],
+        "attempts": attempts,
+        **{name: row[name] for name in COUNTS},
+        "failing": (row["retried"] + row["failed"]) / attempts if attempts else None,
+        "per_minute": attempts / (span.total_seconds() / 60),
+        "mean_seconds": row["seconds"] / attempts if attempts else None,
+    }
+
+
+def stat_row(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        one_line(row["task"], 120),
+        one_line(row["queue"], 64),
+        *(format_number(row[name]) for name in ("attempts", *COUNTS)),
+        format_percentage(row["retried"] + row["failed"], row["attempts"]),
+        format_decimal(row["per_minute"]),
+        format_duration(row["mean_seconds"] or 0),
+    )
+
+
+@command(
+    "top", "The queue, live; q quits.",
+    option("--once", action="store_true", help="one frame, without colours or keys"),
+    option("--interval", type=DURATION, default=2.0, metavar="2s", help="default: 2s"),
+)  # fmt: skip
+def top(context: Context) -> None:
+    if context["once"] or not context.output.is_terminal:
+        for line in frame(context.scope):
+            context.output.line(line)
+        return
+    with screen(context), keys() as next_key:
+        while True:
+            draw(context, frame(context.scope))
+            if next_key(context["interval"]) in {"q", "Q", "\x03"}:
+                return
+
+
+def frame(scope: Scope) -> list[str]:
+    workers = read_workers(scope)
+    queues = read_queues(scope, workers)
+    return [
+        heading(scope, queues, workers),
+        "",
+        *aligned([QUEUE_HEADINGS, *map(queue_row, queues)]),
+        "",
+        *running_lines(scope),
+        *failure_lines(scope),
+        *worker_lines(scope, workers),
+    ]
+
+
+def heading(scope: Scope, queues: Sequence[QueueRates], workers: Sequence[Worker]) -> str:
+    oldest = max((queue.oldest_seconds for queue in queues if queue.due), default=0.0)
+    running, slots = sum(queue.running for queue in queues), sum(worker.slots for worker in workers)
+    parts = (
+        f"tasks top  {timezone.localtime(scope.now):%H:%M:%S}",
+        f"oldest wait {format_duration(oldest) if oldest else '—'}",
+        f"ready {format_capped(sum(queue.due for queue in queues))}",
+        f"running {running}/{slots}",
+        f"{sum(queue.per_minute for queue in queues):.1f} per minute",
+        f"{len(workers)} workers",
+    )
+    return " │ ".join(parts)
+
+
+def running_lines(scope: Scope) -> list[str]:
+    """The tasks that have run for longest."""
+    names = ("id", "func_path", "queue", "locked_by", "last_attempt_at")
+    some = read_rows(Task.objects.using(scope.using).running().order_by("locked_by").only(*names)[:1000], names)
+    longest = sorted(some, key=lambda task: task.last_attempt_at or scope.now)[: MOST["running"]]
+    rows = [
+        (
+            short_id(task.pk),
+            one_line(short_name(task.func_path), 40),
+            one_line(task.queue, 30),
+            format_elapsed(task.last_attempt_at or scope.now, scope.now),
+            one_line(task.locked_by or "", 60),
+        )
+        for task in longest
+    ]
+    return [*aligned([("RUNNING LONGEST", "TASK", "QUEUE", "FOR", "WORKER"), *rows]), ""] if rows else []
+
+
+def failure_lines(scope: Scope) -> list[str]:
+    groups = describe_groups(group_heads(scope.using)[: MOST["failures"]], scope.using)
+    rows = [("NEWEST FAILURES", "TASK", "OPEN", "HOUR", "LAST", "MESSAGE")]
+    for group in groups:
+        _failure, error, task, unretried, hour, _day, _retrying, last, message = group_row(group, scope.now)
+        rows.append((error, task, unretried, hour, last, message))
+    return [*aligned(rows), ""] if groups else []
+
+
+def worker_lines(scope: Scope, workers: Sequence[Worker]) -> list[str]:
+    if not workers:
+        return [NO_WORKER]
+    rows = [("WORKER", "RUNNING", "UP", "LAST SEEN")]
+    for worker in workers[: MOST["workers"]]:
+        name, _state, running, _queues, _tasks, _version, up, seen = worker_row(worker, scope.now)
+        rows.append((name, running, up, seen))
+    return aligned(rows)
+
+
+def draw(context: Context, lines: Sequence[str]) -> None:
+    """Draw over the last frame, so that nothing flickers."""
+    size = shutil.get_terminal_size()
+    shown = [line[: size.columns] for line in lines[: size.lines - 2]]
+    shown += [""] * (size.lines - 2 - len(shown)) + ["q quits"]
+    painted = [context.output.paint(line, "strong") if n == 0 else line for n, line in enumerate(shown)]
+    text = HOME + "\n".join(f"{line}{REST_OF_LINE}" for line in painted) + REST_OF_SCREEN
+    context.output.stdout.write(text, ending="")
+    context.output.stdout.flush()
+
+
+@contextlib.contextmanager
+def screen(context: Context) -> Iterator[None]:
+    context.output.stdout.write(ALTERNATE, ending="")
+    try:
+        yield
+    finally:
+        context.output.stdout.write(NORMAL, ending="")
+        context.output.stdout.flush()
+
+
+@contextlib.contextmanager
+def keys() -> Iterator[Callable[[float], str]]:
+    """A function that waits for a key, or for so many seconds."""
+    if not is_terminal(sys.stdin):
+        yield no_key
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    try:
+        yield lambda seconds: sys.stdin.read(1) if select.select([descriptor], [], [], seconds)[0] else ""
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def no_key(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""

@@ -1,0 +1,138 @@
+"""Schedules: when each runs next, pause, resume, run once, import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+
+from .. import taskqueue
+from ..contrib.schedule_import import SOURCES, Found, carry_out, plan_import
+from ..display.explain_schedule import explain_schedule, state_of
+from ..display.formatting import format_relative, one_line
+from ..display.redact import redact_value
+from ..display.scope import Scope
+from ..models import Schedule
+from ..rules.names import short_name
+from ..rules.redact import redact_text
+from ..taskqueue.operator.control import SCHEDULE
+from ..taskqueue.reading import read_row, read_rows
+from .queues import switch
+from .records import local
+from .subcommand import REASON, WHY_IT_WAITS, CliError, Context, Exit, actor, command, option
+
+HEADINGS = ("SCHEDULE", "STATE", "TASK", "WHEN", "TIME ZONE", "NEXT", "LAST", "LAST OUTCOME")
+COLUMNS = (
+    "name", "func_path", "args", "kwargs", "queue", "priority", "cron", "every", "timezone", "overlap", "misfire_grace",
+    "starts_at", "ends_at", "source", "paused_at", "paused_by", "vanished_at", "next_at", "last_at", "last_outcome",
+)  # fmt: skip
+NAME = option("name", metavar="NAME")
+
+
+@command("schedules", "Schedules: when each runs next, or why it does not.")
+def schedules(context: Context) -> None:
+    print_schedules(context, read_rows(stored(context).order_by("name")))
+
+
+@command("schedules show", "One schedule, and why it does or does not run.", NAME)
+def show_schedule(context: Context) -> None:
+    schedule = named(context)
+    print_schedules(context, [schedule])
+    if not context.output.as_json:
+        context.output.line(why(schedule, context.scope))
+
+
+def stored(context: Context) -> QuerySet[Schedule]:
+    found: QuerySet[Schedule] = Schedule.objects.using(context.using).filter(backend=context.backend)
+    return found
+
+
+def named(context: Context) -> Schedule:
+    schedule = read_row(stored(context), context["name"])
+    if schedule is None:
+        raise CliError(f"There is no schedule {one_line(context['name'], 128)}.", Exit.NOT_FOUND)
+    return schedule
+
+
+def print_schedules(context: Context, found: list[Schedule]) -> None:
+    scope = context.scope
+    if not found:
+        raise CliError("There is no schedule.", Exit.NOT_FOUND)
+    context.output.listing(found, lambda each: record_of(each, scope), HEADINGS, lambda each: row_of(each, scope))
+
+
+def why(schedule: Schedule, scope: Scope) -> str:
+    return explain_schedule(schedule, scope, can_see_payload=True).sentence
+
+
+def row_of(schedule: Schedule, scope: Scope) -> tuple[str, ...]:
+    return (
+        one_line(schedule.name, 128),
+        state_of(schedule, scope.now).label,
+        one_line(short_name(schedule.func_path), 60),
+        one_line(schedule.cron, 60) or (f"every {schedule.every:g} s" if schedule.every else ""),
+        one_line(schedule.timezone, 40),
+        format_relative(schedule.next_at, scope.now) if schedule.next_at else "",
+        local(schedule.last_at),
+        schedule.last_outcome,
+    )
+
+
+def record_of(schedule: Schedule, scope: Scope) -> dict[str, Any]:
+    columns = {name: getattr(schedule, name) for name in COLUMNS}
+    hidden = {name: redact_value("", columns[name], None) for name in ("args", "kwargs")}
+    state = {"state": state_of(schedule, scope.now).label, "why": why(schedule, scope)}
+    return {**columns, **hidden, **state, "reason": redact_text(schedule.reason)}
+
+
+@command(
+    "schedules pause", "Enqueue nothing for a schedule, until it is resumed.", NAME, WHY_IT_WAITS,
+    also=("pause-schedule",),
+)  # fmt: skip
+def pause_schedule(context: Context) -> None:
+    switch(context, taskqueue.pause, SCHEDULE, named(context).name)
+
+
+@command("schedules resume", "Go on with the next slot of a paused schedule.", NAME, REASON, also=("resume-schedule",))
+def resume_schedule(context: Context) -> None:
+    switch(context, taskqueue.resume, SCHEDULE, named(context).name)
+
+
+@command(
+    "schedules run", "Enqueue the call of a schedule once, beside its plan.", NAME, REASON,
+    also=("run-schedule", "trigger", "run"),
+)  # fmt: skip
+def run_schedule(context: Context) -> None:
+    named(context)
+    task = taskqueue.run_schedule_now(context["name"], **context.decision)
+    record = {"action": context["subcommand"], "schedule": context["name"], "task": task.pk, "done": 1}
+    context.output.answer(record, str(task.pk))
+
+
+@command(
+    "schedules import", "Bring along schedules of another queue; a dry run first.",
+    option("--from", dest="source", required=True, choices=sorted(SOURCES), help="the queue they are in"),
+    option("--apply", action="store_true", help="make them; without it nothing is written"),
+    also=("import-schedules",),
+)  # fmt: skip
+def import_schedules(context: Context) -> None:
+    plan = plan_import(context["source"], backend=context.backend)
+    for one in plan.importable:
+        announce(context, one.name, "import", described(one))
+    for other in plan.not_importable:
+        announce(context, other.name, "leave out", other.problem)
+    if context["apply"]:
+        made = carry_out(plan, by=actor(), backend=context.backend)
+        context.output.say(f"{len(made)} schedules made, {len(plan.not_importable)} left out.")
+    else:
+        context.output.say(f"Dry run: {len(plan.importable)} would be made. Add --apply to make them.")
+
+
+def announce(context: Context, name: str, action: str, text: str) -> None:
+    line = f"{'+' if action == 'import' else '-'} {one_line(name, 128)}: {one_line(text, 300)}"
+    context.output.answer({"action": action, "schedule": name, "text": text}, line)
+
+
+def described(one: Found) -> str:
+    when = one.asked.get("cron") or f"every {one.asked.get('every'):g} s"
+    return f"{one.task} · {when}{' · paused' if one.is_paused else ''}"

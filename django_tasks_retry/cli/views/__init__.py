@@ -1,1 +1,0 @@
-"""Subcommands that change nothing."""

@@ -1,0 +1,221 @@
+"""Schedules of other queues, read from their tables: a plan first, which says what cannot come along."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from django.db import DatabaseError, connections, transaction
+from django.utils import timezone
+
+from ..clock import now
+from ..errors import InvalidSchedule, TaskQueueError
+from ..models import Schedule
+from ..taskqueue import create_schedule, database, pause
+from ..taskqueue.database import run
+from ..taskqueue.schedules.edit import declaration, define
+
+ACTOR = "import"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A schedule as its source holds it. `problem` says why it cannot come along, and what to do about it."""
+
+    name: str
+    task: str = ""
+    asked: dict[str, Any] = field(default_factory=dict)
+    is_paused: bool = False
+    problem: str = ""
+
+
+def rows_of(sql: str, table: str, using: str) -> list[dict[str, Any]]:
+    """From the tables themselves: the other package may have been uninstalled before."""
+    with connections[using].cursor() as cursor:
+        if table not in connections[using].introspection.table_names(cursor):
+            raise InvalidSchedule(f"The database {using!r} has no table {table}. Is it in another database?")
+    try:
+        with transaction.atomic(using=using):
+            return run(sql, {}, using)
+    except DatabaseError as error:
+        raise InvalidSchedule(f"{table} is not as expected: {error}. Is it of another version?") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    importable: list[Found] = field(default_factory=list)
+    not_importable: list[Found] = field(default_factory=list)
+
+
+def plan_import(source: str, *, backend: str = "default") -> ImportPlan:
+    """Read a source and check each schedule as if it were made by hand."""
+    if source not in SOURCES:
+        raise InvalidSchedule(f"{source!r} is not a source. Give one of {', '.join(SOURCES)}.")
+    plan, using = ImportPlan(), database(backend)
+    taken = set(Schedule.objects.using(using).values_list("name", flat=True))
+    for found in SOURCES[source](using):
+        try:
+            check(found, taken, using)
+            plan.importable.append(found)
+        except TaskQueueError as error:
+            plan.not_importable.append(replace(found, problem=str(error)))
+        taken.add(found.name)
+    return plan
+
+
+def check(found: Found, taken: set[str], using: str) -> None:
+    if found.problem:
+        raise InvalidSchedule(found.problem)
+    if found.name in taken:
+        raise InvalidSchedule("A schedule of this name exists already.")
+    define(found.task, declaration(found.asked), moment=now(using))
+
+
+def carry_out(plan: ImportPlan, *, by: Any = ACTOR, backend: str = "default") -> list[str]:
+    """Make the schedules, all from now on; those that were switched off come paused. Returns their names."""
+    for one in plan.importable:
+        create_schedule(name=one.name, task=one.task, by=by, reason="imported", backend=backend, **one.asked)
+        if one.is_paused:
+            why = "it was switched off in its source"
+            pause(one.name, kind="schedule", by=by, reason=why, backend=backend)
+    return [one.name for one in plan.importable]
+
+
+# django-celery-beat
+
+BEAT_TABLE = "django_celery_beat_periodictask"
+BEAT_SQL = """\
+SELECT p.name, p.task, p.args, p.kwargs, p.queue, p.priority, p.enabled, p.one_off, p.start_time,
+    p.interval_id, i.every, i.period,
+    p.crontab_id, c.minute, c.hour, c.day_of_month, c.month_of_year, c.day_of_week, c.timezone
+FROM django_celery_beat_periodictask AS p
+LEFT JOIN django_celery_beat_intervalschedule AS i ON i.id = p.interval_id
+LEFT JOIN django_celery_beat_crontabschedule AS c ON c.id = p.crontab_id
+ORDER BY p.name\
+"""
+PERIODS = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0, "microseconds": 1e-6}
+
+
+def read_beat(using: str) -> Iterator[Found]:
+    for row in rows_of(BEAT_SQL, BEAT_TABLE, using):
+        if row["task"] != "celery.backend_cleanup":  # Celery's own
+            yield beat_found(row)
+
+
+def beat_found(row: dict[str, Any]) -> Found:
+    name = str(row["name"])[:128]
+    if row["one_off"]:
+        return Found(name, problem="It runs once. Enqueue it with an eta instead.")
+    if row["interval_id"] is None and row["crontab_id"] is None:
+        return Found(
+            name, problem="It is neither an interval nor a crontab (solar and clocked ones have no counterpart)."
+        )
+    try:
+        args, kwargs = json.loads(row["args"] or "[]"), json.loads(row["kwargs"] or "{}")
+    except ValueError:
+        return Found(name, problem="Its arguments are not JSON.")
+    asked = {
+        "args": args,
+        "kwargs": kwargs,
+        "queue": row["queue"] or None,
+        "starts_at": row["start_time"],
+        **beat_timing(row),
+    }
+    return Found(name, row["task"], asked, is_paused=not row["enabled"])
+
+
+def beat_timing(row: dict[str, Any]) -> dict[str, Any]:
+    if row["interval_id"] is not None:
+        return {"every": row["every"] * PERIODS[row["period"]]}
+    fields = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+    # Celery allows blanks between the values of a field.
+    cron = " ".join(str(row[field]).replace(" ", "") for field in fields)
+    return {"cron": cron, "timezone": str(row["timezone"])}
+
+
+# django-q2
+
+Q2_TABLE = "django_q_schedule"
+Q2_SQL = """\
+SELECT id, name, func, args, kwargs, schedule_type, minutes, repeats, next_run, cron
+FROM django_q_schedule
+ORDER BY id\
+"""
+TWO_WEEKS = 14 * 86400
+
+
+def read_q2(using: str) -> Iterator[Found]:
+    for row in rows_of(Q2_SQL, Q2_TABLE, using):
+        yield q2_found(row)
+
+
+def q2_found(row: dict[str, Any]) -> Found:
+    name = str(row["name"] or f"{row['func']} {row['id']}")[:128]
+    if row["schedule_type"] == "O":
+        return Found(name, problem="It runs once. Enqueue it with an eta instead.")
+    if row["repeats"] > 0:
+        return Found(
+            name, problem=f"It ends after {row['repeats']} more runs; a schedule ends at a time. Give ends_at."
+        )
+    try:
+        args, kwargs = read_args(row["args"]), read_kwargs(row["kwargs"])
+    except (SyntaxError, ValueError, TypeError):
+        return Found(name, problem="Its arguments are not plain values.")
+    planned = q2_timing(row)
+    if not planned:
+        return Found(name, problem=f"The type {row['schedule_type']!r} has no counterpart.")
+    return Found(name, row["func"], {"args": args, "kwargs": kwargs, **planned}, is_paused=row["repeats"] == 0)
+
+
+def read_args(text: str | None) -> list[Any]:
+    """As django-q2 reads them: a tuple, or one value."""
+    if not text:
+        return []
+    value = ast.literal_eval(text)
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def read_kwargs(text: str | None) -> dict[str, Any]:
+    """A dictionary, or keywords as in a call."""
+    if not text:
+        return {}
+    if text.strip().startswith("{"):
+        return dict(ast.literal_eval(text))
+    call = ast.parse(f"f({text})", mode="eval").body
+    if not isinstance(call, ast.Call) or call.args:
+        raise ValueError(text)
+    return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+
+
+def q2_timing(row: dict[str, Any]) -> dict[str, Any]:
+    """Days, weeks and months keep the local time of the next run, also when the clocks change."""
+    kind, run = row["schedule_type"], local(row["next_run"])
+    at = f"{run.minute} {run.hour}"
+    months = {step: ",".join(str(m) for m in range(1, 13) if (m - run.month) % step == 0) for step in (2, 3)}
+    timings: dict[str, dict[str, Any]] = {
+        "C": {"cron": row["cron"] or ""},
+        "I": {"every": (row["minutes"] or 0) * 60},
+        "H": {"cron": f"{run.minute} * * * *"},
+        "D": {"cron": f"{at} * * *"},
+        "W": {"cron": f"{at} * * {run.isoweekday() % 7}"},
+        "BW": {"every": TWO_WEEKS, "starts_at": row["next_run"]},
+        "M": {"cron": f"{at} {run.day} * *"},
+        "BM": {"cron": f"{at} {run.day} {months[2]} *"},
+        "Q": {"cron": f"{at} {run.day} {months[3]} *"},
+        "Y": {"cron": f"{at} {run.day} {run.month} *"},
+    }
+    return timings.get(kind, {})
+
+
+def local(moment: datetime) -> datetime:
+    return moment.astimezone(timezone.get_default_timezone())
+
+
+SOURCES: dict[str, Callable[[str], Iterable[Found]]] = {
+    "django-celery-beat": read_beat,
+    "django-q2": read_q2,
+}

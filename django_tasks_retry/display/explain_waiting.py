@@ -1,0 +1,159 @@
+"""Explains what a task waits for, or what holds it back in its lane, queue or function: a pause, a limit, an order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db.models import Count
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from ..models import FlowLimit, Queue, Task
+from ..rules.backoff import MAX_DELAY
+from ..rules.status import UNFINISHED, Status
+from ..taskqueue.claim.limiter import awaited_by, begun_in
+from ..taskqueue.lanes.summaries import LaneSummary, running_in, summarize
+from ..taskqueue.operator import summaries
+from ..taskqueue.operator.control import pause_of
+from ..taskqueue.reading import read_rows
+from ..taskqueue.workflows.members import SIGNAL, batch_of
+from .actors import describe_pauses
+from .formatting import NO_VALUE, format_capped, format_duration, format_moment, format_number, one_line
+from .scope import Scope
+
+ENDLESS_SECONDS = MAX_DELAY / 2
+
+
+class BatchCounts(NamedTuple):
+    """How the members of a batch stand. Retries count beside what they retry."""
+
+    open: int
+    done: int
+    failed: int
+    cancelled: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+def batch_counts(batch: UUID, using: str) -> BatchCounts:
+    """By the index of the batch, which holds its members alone."""
+    members = Task.objects.using(using).filter(batch=batch).order_by()
+    found = dict(members.values_list("status").annotate(Count("pk")))
+    return BatchCounts(
+        sum(found.get(status, 0) for status in UNFINISHED),
+        found.get(Status.SUCCESS, 0),
+        found.get(Status.FAILED, 0),
+        found.get(Status.CANCELLED, 0),
+    )
+
+
+def explain_waiting(task: Task, now: datetime, using: str) -> str:
+    """Of a task that waits for a batch or a signal."""
+    key = task.waits_for or ""
+    batch = batch_of(key)
+    if batch is not None:
+        counts = batch_counts(batch, using)
+        text = ngettext(
+            "It waits for %(open)s of %(total)s task.", "It waits for %(open)s of %(total)s tasks.", counts.total
+        )
+        return text % {"open": format_number(counts.open), "total": format_number(counts.total)}
+    name = one_line(key.removeprefix(SIGNAL), 200)
+    if (task.eta - now).total_seconds() > ENDLESS_SECONDS:
+        return _("It waits for the signal %(name)s.") % {"name": name}
+    return _("It waits for the signal %(name)s until %(time)s.") % {"name": name, "time": format_moment(task.eta)}
+
+
+def labels_of(task: Task) -> list[str]:
+    own = [task.lane] if task.lane else []
+    return [*own, f"queue:{task.queue}", f"function:{task.func_path}"]
+
+
+def explain_pause(task: Task, scope: Scope, *, can_see_payload: bool) -> str:
+    """Return nothing unless its queue, lane or function is paused."""
+    row = pause_of(task, scope.using)
+    if row is None:
+        return ""
+    name, pause = one_line(row.name, 100), describe_pauses([row], can_see_payload=can_see_payload)[row.name]
+    if isinstance(row, Queue):
+        text = _(
+            "Queue %(queue)s was paused by %(by)s at %(time)s (%(reason)s). The task waits until the queue is resumed."
+        )
+        return text % {"queue": name, **pause.values}
+    if row.probe_at is not None:
+        wait = format_duration(max(0.0, (row.probe_at - scope.now).total_seconds()))
+        text = _("The circuit breaker paused %(lane)s at %(time)s (%(reason)s). It lets one task try in %(next)s.")
+        return text % {"lane": one_line(row.label, 100), "next": wait, **pause.values}
+    if row.kind == "function":
+        return _("Function %(lane)s was paused by %(by)s at %(time)s (%(reason)s). The task waits.") % {
+            "lane": name,
+            **pause.values,
+        }
+    return _("Lane %(lane)s was paused by %(by)s at %(time)s (%(reason)s). The task waits.") % {
+        "lane": name,
+        **pause.values,
+    }
+
+
+def explain_limit(task: Task, scope: Scope) -> str:
+    """Nothing where there is room for it, as far as limits go."""
+    states = read_rows(FlowLimit.objects.using(scope.using).among(labels_of(task)))
+    for summary in summarize(states, scope.backend):
+        if summary.trouble:
+            return unreadable_sentence(summary)
+        if summary.is_full:
+            return full_sentence(task, summary, scope)
+        if summary.is_throttled:
+            return rate_sentence(summary)
+        if task.lane == summary.label and summary.limit.order == "strict":
+            return order_sentence(task, scope)
+    return ""
+
+
+def full_sentence(task: Task, summary: LaneSummary, scope: Scope) -> str:
+    values = {
+        "lane": one_line(summary.label, 100),
+        "running": summary.running,
+        "most": summary.limit.most_running,
+    }
+    if summary.state.probing_since:
+        return _("The circuit breaker lets %(lane)s try one task at a time until one succeeds.") % values
+    if summary.label != task.lane:
+        return _("%(lane)s runs %(running)s of %(most)s.") % values
+    full = _("Lane %(lane)s runs %(running)s of %(most)s: %(tasks)s.") % (
+        values | {"tasks": names_of(running_in(task.lane, scope.using))}
+    )
+    before = summaries.ahead_of(task, scope.using)
+    text = ngettext("%(count)s waits before it.", "%(count)s wait before it.", before)
+    return f"{full} {text % {'count': format_capped(before)}}"
+
+
+def names_of(tasks: Sequence[UUID]) -> str:
+    return ", ".join(map(str, tasks)) or NO_VALUE
+
+
+def unreadable_sentence(summary: LaneSummary) -> str:
+    values = {"lane": one_line(summary.label, 100)}
+    return _("The limits of %(lane)s cannot be read, so none of its tasks starts. Decide or clear them.") % values
+
+
+def rate_sentence(summary: LaneSummary) -> str:
+    values = {
+        "lane": one_line(summary.label, 100),
+        "count": summary.started,
+        "window": format_duration(summary.limit.per),
+        "time": format_duration(summary.opens_in),
+    }
+    return _("Of lane %(lane)s %(count)s started in the last %(window)s; the next may start in %(time)s.") % values
+
+
+def order_sentence(task: Task, scope: Scope) -> str:
+    begun = begun_in(task.lane, scope.using)
+    if begun is None or begun.pk == task.pk or (task.batch and awaited_by(begun) == task.batch):
+        return ""
+    values = {"lane": one_line(task.lane, 100), "task": begun.pk}
+    return _("Lane %(lane)s keeps its order: %(task)s was begun before it and has not finished.") % values

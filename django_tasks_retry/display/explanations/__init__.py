@@ -1,1 +1,0 @@
-"""Parts of why a task is not running: what its lane does, and what it waits for."""

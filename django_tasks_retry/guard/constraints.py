@@ -1,0 +1,63 @@
+"""CHECK constraints: half of the contract. One that somebody dropped is found and restored, as a trigger is."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from django.apps import apps
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import CheckConstraint, Model
+
+from ..models import Task
+
+SHORT: dict[tuple[str, str], str] = import_module("django_tasks_retry.migrations.0016_short_checks").SHORT
+"""Checks that PostgreSQL has in fewer words than the models."""
+
+ON_POSTGRESQL = """
+SELECT c.relname, k.conname
+FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid
+WHERE k.contype = 'c' AND c.relnamespace = quote_ident(current_schema())::regnamespace
+"""
+ON_SQLITE = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
+
+Checks = dict[tuple[str, str], tuple[type[Model], CheckConstraint]]
+
+
+def declared() -> Checks:
+    """Table and name → model and constraint."""
+    models = apps.get_app_config(Task._meta.app_label).get_models()
+    return {
+        (model._meta.db_table, check.name): (model, check)
+        for model in models
+        for check in model._meta.constraints
+        if isinstance(check, CheckConstraint)
+    }
+
+
+def dropped(connection: BaseDatabaseWrapper) -> Checks:
+    """Return the declared checks that the database does not have."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute(ON_SQLITE)
+            tables = dict(cursor.fetchall())
+            found = {(table, name) for table, name in declared() if f'"{name}" CHECK' in tables.get(table, "")}
+        else:
+            cursor.execute(ON_POSTGRESQL)
+            found = set(cursor.fetchall())
+    return {key: value for key, value in declared().items() if key not in found}
+
+
+def restore(connection: BaseDatabaseWrapper) -> None:
+    """Add checks that were dropped. On SQLite that remakes their tables, so no trigger may name one meanwhile."""
+    absent = dropped(connection)
+    if not absent:
+        return
+    with connection.schema_editor() as editor:
+        for (table, name), (model, check) in absent.items():
+            if connection.vendor == "sqlite":
+                editor.add_constraint(model, check)
+            else:
+                # Rows that were written meanwhile must not keep `migrate` from ending: it holds for those to come.
+                short = SHORT.get((table, name))
+                add = f"ALTER TABLE {table} ADD CONSTRAINT {name} CHECK ({short})" if short else None
+                editor.execute(f"{add or check.create_sql(model, editor)} NOT VALID", params=None)

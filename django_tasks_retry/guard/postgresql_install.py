@@ -1,0 +1,176 @@
+"""Install the guard on PostgreSQL, seal its triggers, and find those that are missing or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from ..clock import FUNCTION, create_clock, known_clocks
+from .conditions import PARTITIONED, TASK
+from .postgresql import (
+    ARCHIVED,
+    KNOWN,
+    ROWS,
+    definitions,
+    guard_version,
+    postgresql_functions,
+    postgresql_triggers,
+    triggers_of,
+)
+
+CHILDREN = """
+SELECT parent.relname, child.relname, child.relispartition
+FROM pg_inherits AS i
+JOIN pg_class AS parent ON parent.oid = i.inhparent
+JOIN pg_class AS child ON child.oid = i.inhrelid
+WHERE parent.relnamespace = quote_ident(current_schema())::regnamespace AND parent.relname = ANY (%s)
+    AND parent.relkind IN ('r', 'p')
+"""
+# By what a trigger does, not by how the server prints it: that changes with search_path, with its version, and once it
+# was dumped and restored, by which brackets and casts it writes.
+SEALS = r"""
+SELECT c.relname, t.tgname, %s || ':' || md5(concat_ws(
+        '|', t.tgtype, t.tgoldtable, t.tgnewtable, t.tgdeferrable, t.tginitdeferred,
+        (SELECT string_agg(a.attname, ',' ORDER BY a.attname)
+            FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (t.tgattr::int2[])),
+        regexp_replace(
+            substring(pg_get_triggerdef(t.oid) FROM ' WHEN \((.*)\) EXECUTE '), '::[a-z ]+(\[\])?|[()\s]', '', 'g'
+        ),
+        p.proname, p.prosrc, p.provolatile, p.proconfig, p.prosecdef, l.lanname
+    )), obj_description(t.oid, 'pg_trigger')
+FROM pg_trigger t
+JOIN pg_class c ON c.oid = t.tgrelid
+JOIN pg_proc p ON p.oid = t.tgfoid
+JOIN pg_language l ON l.oid = p.prolang
+WHERE c.relnamespace = quote_ident(current_schema())::regnamespace
+    AND (NOT t.tgisinternal OR t.tgparentid <> 0) AND t.tgenabled IN ('O', 'A')
+"""
+FUNCTIONS = """
+SELECT p.oid::regprocedure::text
+FROM pg_proc AS p
+WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
+    AND p.proname ~ '^dtr_(guard_[a-z_]+|[a-z_]+_[0-9a-f]{12})$'
+"""
+CLOCK = """
+SELECT p.prosrc
+FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname = %s AND p.pronargs = 0
+    AND p.prorettype = 'timestamptz'::regtype AND l.lanname = 'sql' AND p.provolatile = 's'
+    AND p.proconfig IS NULL AND NOT p.prosecdef
+"""
+
+
+def install_on_postgresql(connection: BaseDatabaseWrapper) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT quote_ident(current_schema()), current_setting('search_path')")
+        schema, search_path = cursor.fetchone()
+        children = read_children(cursor)
+        # Whoever may create operators in a schema of the path must not lend them to the conditions.
+        cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+        create(cursor, schema)
+        for parent, child in children:
+            create_triggers(cursor, schema, child, triggers_of(parent))
+        if TASK in dict(children):
+            create_triggers(cursor, schema, TASK, definitions(KNOWN))
+        cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
+        seal(cursor, schema)
+
+
+def guard_parent(cursor: Any, table: str) -> None:
+    """For a table that takes the place of another one. In a transaction."""
+    guard_table(cursor, table, {name: sql for name, (its, sql) in postgresql_triggers().items() if its == table})
+
+
+def guard_known_ids(cursor: Any) -> None:
+    """For the table of tasks, once some are elsewhere. In a transaction."""
+    guard_table(cursor, TASK, definitions(KNOWN))
+
+
+def guard_child(cursor: Any, parent: str, child: str) -> None:
+    """For a new partition, or a new table of finished tasks. In a transaction."""
+    guard_table(cursor, child, triggers_of(parent))
+
+
+def guard_table(cursor: Any, table: str, triggers: Mapping[str, str]) -> None:
+    cursor.execute("SELECT quote_ident(current_schema()), current_setting('search_path')")
+    schema, search_path = cursor.fetchone()
+    cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+    create_triggers(cursor, schema, table, triggers)
+    cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
+
+
+def seal(cursor: Any, schema: str, tables: Collection[str] = ()) -> None:
+    """Write on each trigger what it must be; on those of some tables, or on all."""
+    for table, name, text, comment in postgresql_seals(cursor):
+        if name in {*ROWS, *ARCHIVED, *KNOWN} and text != comment and (not tables or table in tables):
+            cursor.execute(f"COMMENT ON TRIGGER {name} ON {schema}.\"{table}\" IS '{text}'")
+
+
+def remove_from_postgresql(connection: BaseDatabaseWrapper) -> None:
+    with connection.cursor() as cursor:
+        there = set(connection.introspection.table_names(cursor))
+        for name, (table, _) in postgresql_triggers().items():
+            if table in there:
+                cursor.execute(f'DROP TRIGGER IF EXISTS {name} ON "{table}"')
+
+
+def remove_functions(connection: BaseDatabaseWrapper) -> None:
+    """Drop the functions of triggers and of kept statements. Their tables are gone."""
+    with connection.cursor() as cursor:
+        cursor.execute(FUNCTIONS)
+        for (name,) in cursor.fetchall():
+            cursor.execute(f"DROP FUNCTION {name}")
+
+
+def create(cursor: Any, schema: str) -> None:
+    cursor.execute(create_clock(f"{schema}."))
+    for sql in postgresql_functions():
+        cursor.execute(sql.format(schema=schema))
+    for name, (table, sql) in postgresql_triggers().items():
+        create_triggers(cursor, schema, table, {name: sql})
+
+
+def create_triggers(cursor: Any, schema: str, table: str, triggers: Mapping[str, str]) -> None:
+    for name, sql in triggers.items():
+        qualified = f'{schema}."{table}"'
+        cursor.execute(f"DROP TRIGGER IF EXISTS {name} ON {qualified}")
+        cursor.execute(sql.format(schema=schema, table=qualified))
+
+
+def missing_on_postgresql(connection: BaseDatabaseWrapper) -> set[str]:
+    with connection.cursor() as cursor:
+        sealed = {(table, name) for table, name, seal, comment in postgresql_seals(cursor) if seal == comment}
+        clock = set() if clock_is_whole(cursor) else {FUNCTION}
+        children = read_children(cursor)
+    absent = {name for name, (table, *_) in ROWS.items() if (table, name) not in sealed}
+    return clock | absent | {f"{name} on {child}" for child, name in required(children) - sealed}
+
+
+def required(children: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Child and trigger, those for each row included."""
+    of_table = {parent: [name for name, (table, *_) in ROWS.items() if table == parent] for parent, _ in children}
+    needed = {
+        (child, name) for parent, child in children for name in (ARCHIVED if parent == TASK else of_table[parent])
+    }
+    return needed | ({(TASK, name) for name in KNOWN} if TASK in dict(children) else set())
+
+
+def postgresql_seals(cursor: Any) -> list[tuple[str, str, str, str | None]]:
+    """Table and name of each trigger that is on, the seal it should bear, and its comment, where the seal is kept."""
+    cursor.execute(SEALS, [guard_version()])
+    return list(cursor.fetchall())
+
+
+def clock_is_whole(cursor: Any) -> bool:
+    """Whether the queue's clock is there and tells the server's time, or what this process has shifted it to."""
+    cursor.execute(CLOCK, [FUNCTION])
+    found = cursor.fetchone()
+    return found is not None and found[0] in known_clocks()
+
+
+def read_children(cursor: Any) -> list[tuple[str, str]]:
+    """Parent and child: partitions of results, events and steps; tables of finished tasks."""
+    cursor.execute(CHILDREN, [[TASK, *PARTITIONED]])
+    return [(parent, child) for parent, child, _ in cursor.fetchall()]

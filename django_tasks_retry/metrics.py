@@ -1,0 +1,151 @@
+"""Metrics in the text format of Prometheus, version 0.0.4: `scrape()` asks the database, `render()` only writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isinf, isnan
+
+from .taskqueue.operator.histogram import BOUNDS
+from .taskqueue.operator.queue_figures import QueueFigures
+from .taskqueue.operator.snapshot import Holder, Snapshot, Total, snapshot
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PREFIX = "django_tasks_"
+LONG_SECONDS = 60.0
+"""From here on the holder of the horizon is named. Who holds it for a moment changes with every scrape."""
+
+OUTCOMES = ("completed", "retried", "failed")
+OF_QUEUES: tuple[tuple[str, str, Callable[[QueueFigures], float]], ...] = (
+    ("due", "Tasks that could run now; counted up to 1001 in each lane.", lambda queue: queue.due),
+    ("oldest_due_seconds", "How long the task that is due for the longest time waits.", lambda q: q.oldest_seconds),
+    ("running", "Tasks that are running.", lambda queue: queue.running),
+    ("queue_paused", "1 while an operator has paused the queue.", lambda queue: queue.is_paused),
+    ("queue_workers", "Workers alive that serve the queue.", lambda queue: queue.workers),
+    ("queue_slots", "Tasks that these workers can run at once.", lambda queue: queue.slots),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+    suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric: its name, what it tells, and its samples. `kind` is counter, gauge or histogram."""
+
+    name: str
+    kind: str
+    help: str
+    samples: list[Sample]
+
+
+def histogram(bounds: Iterable[float], counts: Iterable[int], total: float, labels: Mapping[str, str]) -> list[Sample]:
+    """The samples of one histogram, from counts that each hold their own bucket alone."""
+    samples, seen = [], 0
+    for bound, count in zip((*bounds, inf), counts, strict=True):
+        seen += count
+        samples.append(Sample(seen, {**labels, "le": number(bound)}, "_bucket"))
+    return [*samples, Sample(total, labels, "_sum"), Sample(seen, labels, "_count")]
+
+
+def scrape(backend: str = "default") -> str:
+    """The metrics of the backend's database, now."""
+    return render(snapshot(backend))
+
+
+def render(taken: Snapshot) -> str:
+    """A snapshot in the text format."""
+    return written(metrics_of(taken))
+
+
+def written(metrics: Iterable[Family]) -> str:
+    return "".join(f"{line}\n" for family in metrics if family.samples for line in lines_of(family))
+
+
+def lines_of(family: Family) -> Iterator[str]:
+    yield f"# HELP {family.name} {escaped(family.help)}"
+    yield f"# TYPE {family.name} {family.kind}"
+    for sample in family.samples:
+        labels = ",".join(f'{name}="{quoted(value)}"' for name, value in sample.labels.items())
+        yield f"{family.name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {number(sample.value)}"
+
+
+def escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def quoted(text: str) -> str:
+    return escaped(text).replace('"', '\\"')
+
+
+def number(value: float) -> str:
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+def metrics_of(taken: Snapshot) -> Iterator[Family]:
+    parts: dict[str, Iterable[Family]] = {
+        "totals": counters(taken.totals),
+        "queues": queue_gauges(taken.queues),
+        "retrying": [gauge("retrying", "Tasks that wait for another attempt; counted up to 1001.", taken.retrying)],
+        "expired": [gauge("expired_leases", "Tasks whose lease expired a minute ago, not recovered.", taken.expired)],
+        "late_schedules": late_schedules(taken.late_schedules),
+        "holder": horizon(taken.holder),
+    }
+    for part, families in parts.items():
+        if part not in taken.unanswered:
+            yield from families
+    yield gauge("workers", "Workers alive.", taken.workers)
+    yield gauge("slots", "Tasks that the workers alive can run at once.", taken.slots)
+    help_text = "Parts of this scrape that are missing because the database took too long."
+    yield gauge("scrape_timeouts", help_text, len(taken.unanswered))
+
+
+def queue_gauges(queues: Sequence[QueueFigures]) -> Iterator[Family]:
+    for name, help_text, value in OF_QUEUES:
+        yield Family(PREFIX + name, "gauge", help_text, [Sample(value(each), {"queue": each.name}) for each in queues])
+
+
+def late_schedules(late: int | None) -> Iterator[Family]:
+    if late is not None:
+        yield gauge("schedules_late", "Schedules whose time has come and that did not fire.", late)
+
+
+def gauge(name: str, help_text: str, value: float) -> Family:
+    return Family(PREFIX + name, "gauge", help_text, [Sample(value)])
+
+
+def counters(totals: Sequence[Total]) -> Iterator[Family]:
+    attempts = [
+        Sample(getattr(total, outcome), {**labels_of(total), "outcome": outcome})
+        for total in totals
+        for outcome in OUTCOMES
+    ]
+    yield Family(
+        PREFIX + "attempts_total", "counter", "Attempts that ended; retried ones are followed by another.", attempts
+    )
+    ran = [each for t in totals for each in histogram(BOUNDS, t.ran, t.seconds, labels_of(t))]
+    yield Family(PREFIX + "run_seconds", "histogram", "How long attempts ran.", ran)
+    waited = [each for t in totals for each in histogram(BOUNDS, t.waited, t.wait_seconds, labels_of(t))]
+    yield Family(PREFIX + "wait_seconds", "histogram", "From due to claimed.", waited)
+
+
+def labels_of(total: Total) -> dict[str, str]:
+    return {"queue": total.queue, "task": total.func_path}
+
+
+def horizon(holder: Holder | None) -> Iterator[Family]:
+    help_text = "Age of the oldest transaction that keeps dead rows from being cleaned up."
+    yield gauge("horizon_held_seconds", help_text, holder.seconds if holder else 0)
+    if holder is not None and holder.seconds >= LONG_SECONDS:
+        labels = {
+            "pid": holder.pid, "application": holder.application, "state": holder.state, "query": holder.query,
+        }  # fmt: skip
+        yield Family(PREFIX + "horizon_holder_info", "gauge", "Whose transaction it is.", [Sample(1, labels)])

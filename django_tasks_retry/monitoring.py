@@ -1,0 +1,151 @@
+"""Views for monitoring: `metrics`, `live` and `ready`. None of them needs a session, and none may be cached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pkgutil import iter_modules
+from typing import Any
+
+from django.db import Error, connections
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.transaction import non_atomic_requests
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.crypto import constant_time_compare
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from . import guard, migrations
+from .clock import Now
+from .compat import DEFAULT_TASK_BACKEND_ALIAS
+from .conf import configured_backends, options, queues
+from .errors import GuardMissing
+from .metrics import CONTENT_TYPE, scrape
+from .models import Worker
+from .taskqueue import database
+from .taskqueue.operator.control import paused_queues
+from .taskqueue.operator.queue_figures import serving
+from .taskqueue.operator.summaries import depths
+from .taskqueue.timeouts import statement_timeout
+from .taskqueue.workers import ALIVE_SECONDS, sound_workers
+
+LONGEST_WITHIN = 86_400.0
+SCHEME = "bearer "
+APP = "django_tasks_retry"
+
+
+@non_atomic_requests
+@never_cache
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """404 where metrics are not offered, 403 where they are and the caller may not read them."""
+    backend = backend_of(request)
+    if not is_open(backend):
+        raise Http404
+    if not may_read(request, backend):
+        return plain("Give the token of OPTIONS['METRICS_TOKEN'] as Authorization: Bearer …\n", 403)
+    return HttpResponse(scrape(backend), content_type=CONTENT_TYPE)
+
+
+@non_atomic_requests
+@never_cache
+@require_safe
+def live(request: HttpRequest) -> HttpResponse:
+    """Whether this process answers. Asks nobody else: a database that is gone is no reason to restart it."""
+    return plain("live\n")
+
+
+@non_atomic_requests
+@never_cache
+@require_safe
+def ready(request: HttpRequest) -> HttpResponse:
+    """Answer whether tasks can be stored and are being run, with details for those who may read the metrics."""
+    backend = backend_of(request)
+    wrong = problems(backend, within_of(request))
+    if not wrong:
+        return plain("ready\n")
+    details = "".join(f"{each}\n" for each in wrong) if may_read(request, backend) else ""
+    answer = plain(f"not ready\n{details}", 503)
+    answer._has_been_logged = True  # type: ignore[attr-defined] # by Django, as an error that it mails: at each probe
+    return answer
+
+
+def within_of(request: HttpRequest) -> float:
+    """`?within=60`: seconds; as long as a worker counts as alive, where it is not given or makes no sense."""
+    try:
+        seconds = float(request.GET.get("within", ALIVE_SECONDS))
+    except ValueError:
+        return ALIVE_SECONDS
+    return seconds if 0 < seconds <= LONGEST_WITHIN else ALIVE_SECONDS
+
+
+def plain(text: str, status: int = 200) -> HttpResponse:
+    return HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
+
+
+def backend_of(request: HttpRequest) -> str:
+    """The backend that is asked about; 404 where it is none of ours."""
+    alias = request.GET.get("backend", DEFAULT_TASK_BACKEND_ALIAS)
+    if alias not in configured_backends():
+        raise Http404
+    return alias
+
+
+def is_open(backend: str) -> bool:
+    """Whether anybody may read at all."""
+    chosen = options(backend)
+    return bool(chosen.metrics_token or chosen.metrics_permission)
+
+
+def may_read(request: HttpRequest, backend: str) -> bool:
+    chosen = options(backend)
+    if chosen.metrics_token and constant_time_compare(given_token(request), chosen.metrics_token):
+        return True
+    return bool(chosen.metrics_permission and has_permission(request, chosen.metrics_permission))
+
+
+def given_token(request: HttpRequest) -> str:
+    """Of the header `Authorization: Bearer …`; never of the address, which servers log."""
+    header = request.headers.get("Authorization", "")
+    return header[len(SCHEME) :].strip() if header.lower().startswith(SCHEME) else ""
+
+
+def has_permission(request: HttpRequest, permission: str) -> bool:
+    user: Any = getattr(request, "user", None)
+    return user is not None and user.is_active and user.has_perm(permission)
+
+
+def problems(backend: str, within: float) -> list[str]:
+    """What keeps tasks of this backend from being run. Workers must have been heard of `within` so many seconds."""
+    using = database(backend)
+    try:
+        with statement_timeout(using):
+            return [*wrong_schema(using)] or [*unserved_queues(backend, using, within)]
+    except Error as error:
+        return [f"the database {using!r} does not answer: {type(error).__name__}"]
+
+
+def wrong_schema(using: str) -> Iterator[str]:
+    wanted = {name for _, name, is_package in iter_modules(migrations.__path__) if not is_package}
+    applied = {name for app, name in MigrationRecorder(connections[using]).applied_migrations() if app == APP}
+    if missing := sorted(wanted - applied):
+        yield f"migrations are not applied: {', '.join(missing)}"
+        return
+    try:
+        guard.ensure(using)
+    except GuardMissing as error:
+        yield str(error)
+
+
+def unserved_queues(backend: str, using: str, within: float) -> Iterator[str]:
+    """Queues that no worker alive serves: those of the settings, else those with due tasks. Paused ones are excused."""
+    heard = Worker.objects.using(using).filter(
+        backend=backend, stopped_at__isnull=True, heartbeat_at__gte=Now() - timedelta(seconds=within)
+    )
+    workers = sound_workers(heard.only("queues", "exclude"))
+    wanted = set(queues(backend)) or {lane.queue for lane in depths(using) if lane.due}
+    for queue in sorted(wanted - paused_queues(using).keys()):
+        if not serving(queue, workers):
+            yield f"no worker heard of within {within:g} s serves the queue {queue!r}"
+    if not wanted and not workers:
+        yield f"no worker was heard of within {within:g} s"

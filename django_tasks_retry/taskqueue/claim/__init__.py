@@ -1,0 +1,1 @@
+"""Claiming: which due tasks a worker gets, how many of them, and when it asks again."""

@@ -1,0 +1,213 @@
+"""Limits: what the settings say about a lane, else the code; a person's decision, in a row, wins over both.
+
+A row is created for what is limited, locked while it is claimed from, and deleted when nothing needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+from django.core.signals import setting_changed
+from django.db.models import Count, OuterRef, Subquery
+from django.db.models.functions import Coalesce
+
+from ... import registry
+from ...clock import Now, now
+from ...conf import options
+from ...errors import InvalidLane
+from ...models import FlowLimit, OperatorEvent, Task
+from ...models.limits import FUNCTION, LANE, QUEUE, UNDECIDED, split
+from ...rules.lanes import window
+from ...rules.lanes.limits import NO_LIMIT, Declaration, Limit, declaration_of
+from ...rules.lanes.templates import RESERVED, matcher
+from ..database import UNREADABLE, database
+from ..reading import log_once, read_rows, unreadable_columns
+
+
+def limit_of(label: str, backend: str) -> Limit:
+    """Of a lane by its name, or of `queue:…` or `function:…` as a whole."""
+    return known_limit(label, backend, registry.size())
+
+
+@lru_cache(maxsize=10_000)
+def known_limit(label: str, backend: str, _registered: int) -> Limit:
+    """Remembered until more functions are registered."""
+    configured: dict[str, Limit] = options(backend).limits
+    if label in configured:
+        return configured[label]
+    for pattern, limit in configured.items():
+        if fnmatchcase(label, pattern) and kind_of(label) == kind_of(pattern):
+            return limit
+    for declared in () if kind_of(label) else declarations():
+        if matcher(declared.template).fullmatch(label):
+            return declared.limit
+    return NO_LIMIT
+
+
+def kind_of(label: str) -> str:
+    """`queue:` or `function:`, which `*` does not mean; nothing for a lane."""
+    return next((kind for kind in RESERVED if label.startswith(kind)), "")
+
+
+@lru_cache(maxsize=100)
+def has_wholes(backend: str) -> bool:
+    """Whether the settings limit whole queues or functions."""
+    return any(map(kind_of, options(backend).lanes))
+
+
+def has_breaker(label: str, backend: str) -> bool:
+    return limit_of(label, backend).failure_threshold is not None
+
+
+def has_breakers(backend: str) -> bool:
+    """Whether any function or lane has a circuit breaker."""
+    return knows_breakers(backend, registry.size())
+
+
+@lru_cache(maxsize=100)
+def knows_breakers(backend: str, _registered: int) -> bool:
+    limits = [*options(backend).limits.values(), *(declared.limit for declared in declarations())]
+    return any(limit.failure_threshold is not None for limit in limits)
+
+
+def declarations() -> list[Declaration]:
+    """Of all functions that this process knows."""
+    return [declared for task in registry.registered() if (declared := declaration_of(task.func))]
+
+
+def decided(state: FlowLimit, limit: Limit) -> Limit:
+    """The limit with what a person decided in its place. Raises InvalidLane if the row holds no limit to be kept."""
+    if columns := unreadable_columns(state):
+        raise InvalidLane(f"{', '.join(columns)} of its row cannot be read.")
+    decisions: dict[str, Any] = {} if state.weight is None else {"weight": state.weight}
+    if state.running is not None and limit.order != "strict":
+        decisions["concurrency"] = state.running
+    if state.starts is not None or state.per is not None:
+        starts = limit.starts if state.starts is None else state.starts
+        decisions["rate"] = starts, limit.per if state.per is None else state.per
+    limit = replace(limit, **decisions) if decisions else limit
+    if limit.starts is not None:
+        window.check_buckets(state.recent)
+    return limit
+
+
+def is_usable(state: FlowLimit, backend: str) -> bool:
+    """Whether tasks of this lane, queue or function may start as soon as there is room."""
+    try:
+        decided(state, limit_of(state.label, backend))
+    except InvalidLane:
+        return False
+    return state.paused_at is None
+
+
+def largest_limit(lane: str, backend: str) -> Limit:
+    """For an audit of the past: without what somebody decided otherwise, for however long."""
+    limit, using = limit_of(lane, backend), database(backend)
+    events = OperatorEvent.objects.using(using).filter(kind="lane.limited", subject=lane)
+    changed = {name for event in read_rows(events) if isinstance(event.data, dict) for name in event.data}
+    if limit.order == "strict":
+        changed.discard("concurrency")
+    lifted: dict[str, Any] = dict.fromkeys(changed & {"concurrency", "rate"})
+    return replace(limit, **lifted)
+
+
+def forget(*, setting: str, **_: Any) -> None:
+    if setting == "TASKS":
+        known_limit.cache_clear()
+        has_wholes.cache_clear()
+        knows_breakers.cache_clear()
+
+
+setting_changed.connect(forget, dispatch_uid="django_tasks_retry.lanes")
+
+
+KEEP = timedelta(days=31)
+PAGE = 1000
+COLUMNS = {LANE: "lane", QUEUE: "queue", FUNCTION: "func_path"}
+"""Where a task tells which lane, queue and function it is of."""
+
+
+def create(labels: Collection[str], using: str) -> None:
+    """Create rows for those that have none. In one order, so that two that create the same cannot deadlock."""
+    moment = now(using)
+    rows = [FlowLimit(kind=kind, name=name, created_at=moment) for kind, name in sorted(map(split, labels))]
+    FlowLimit.objects.using(using).bulk_create(rows, ignore_conflicts=True)
+
+
+def lock(labels: Collection[str], using: str) -> dict[str, FlowLimit]:
+    """Lock these rows until the transaction ends, but those that others have locked or nobody can read. By label."""
+    states = FlowLimit.objects.using(using).among(labels).order_by("kind", "name").annotate(locked_at=Now())
+    try:
+        return {state.label: state for state in states.select_for_update(skip_locked=True)}
+    except UNREADABLE as error:
+        if len(labels) > 1:
+            return {label: state for each in labels for label, state in lock([each], using).items()}
+        set_aside(next(iter(labels)), str(error))
+        return {}
+
+
+def set_aside(label: str, why: str) -> None:
+    """Log that nothing starts in a lane whose row cannot be used."""
+    advice = "Reset its limits with `manage.py tasks limit LANE --clear --reason TEXT`."
+    log_once("the lane %r is set aside, and none of its tasks starts: %.200s %s", label, why, advice)
+
+
+def count_running(labels: Collection[str], using: str) -> dict[str, int]:
+    """The permits that are out: leases, expired or not, until they are taken back.
+
+    A statement of its own, after the lock: one snapshot for both would be older than the lock.
+    """
+    running: dict[str, int] = dict.fromkeys(labels, 0)
+    for kind, column in COLUMNS.items():
+        names = [name for of_kind, name in map(split, labels) if of_kind == kind]
+        if names:
+            prefix = "" if kind == LANE else f"{kind}:"
+            for name, count in leases_by(column, names, using):
+                running[f"{prefix}{name}"] = count
+    return running
+
+
+def leases_by(column: str, names: Sequence[str], using: str) -> Iterable[tuple[str, int]]:
+    leases = Task.objects.using(using).running().order_by()
+    if column == "lane":
+        # Lane by lane, in the index of their leases. Asked for all at once, a planner without statistics took the one
+        # of all leases, by bitmap: that reads every dead entry again, and leaves it there for the next one to read.
+        in_lane = leases.filter(lane=OuterRef("name"), lane__gt="").values("lane").annotate(count=Count("pk"))
+        states = FlowLimit.objects.using(using).filter(kind=LANE, name__in=names)
+        found: Iterable[tuple[str, int]] = states.values_list("name", Coalesce(Subquery(in_lane.values("count")), 0))
+        return found
+    counted: Iterable[tuple[str, int]] = (
+        leases.filter(**{f"{column}__in": names}).values_list(column).annotate(Count("pk"))
+    )
+    return counted
+
+
+def forget_idle(backend: str = "default") -> int:
+    """Delete rows that nothing was decided about, whose tasks are gone and whose starts have left every window."""
+    using = database(backend)
+    moment = now(using)
+    old = FlowLimit.objects.using(using).filter(UNDECIDED, kind=LANE, created_at__lt=moment - KEEP)
+    idle = [
+        state.pk
+        for state in old.order_by("pk")[:PAGE]
+        if not has_started_since(moment - KEEP, state) and not has_tasks(state.name, using)
+    ]
+    return FlowLimit.objects.using(using).filter(UNDECIDED, pk__in=idle).delete()[0] if idle else 0
+
+
+def has_started_since(moment: datetime, state: FlowLimit) -> bool:
+    """Whether starts may count that are as recent. Starts that cannot be read are."""
+    try:
+        window.check_buckets(state.recent)
+    except InvalidLane:
+        return True
+    return any(end > moment.timestamp() for end, _ in state.recent)
+
+
+def has_tasks(lane: str, using: str) -> bool:
+    return bool(Task.objects.using(using).unfinished().filter(lane=lane, lane__gt="").exists())

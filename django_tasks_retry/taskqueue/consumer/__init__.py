@@ -1,1 +1,0 @@
-"""Verbs of workers: claim, report under the fence, renew, recover."""

@@ -1,0 +1,214 @@
+"""Record: what workers report about their leases, many at once, each under its fence.
+
+A report is accepted only while its lease holds: same task, same worker, same attempt, not expired. Whatever arrives
+late changes nothing, and the answer says why. A task whose row somebody else keeps locked holds up no other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from ...errors import InvalidPayload, LeaseLost, LostReason
+from ...models import TaskEvent
+from ...rules.failure import Failure
+from ...rules.status import Status
+from ...rules.transitions import RELEASE, EventKind
+from ..database import database
+from ..engines import engine_for
+from ..engines.base import RecoverRequest
+from ..enqueue.notify import notify_cancelled
+from ..lease import Fence, Lease, why_lost
+from ..operator.task_actions import Cancellation, cancel_below
+from ..workflows.members import keys_of
+from ..workflows.wake import wake_after, wake_later, wake_waiters
+from .renew import outlasts
+from .report import Completed, Failed, Outcome, Receipt, Released, Report, report_of
+
+REPORTED = (EventKind.COMPLETED, EventKind.FAILED, EventKind.RELEASED)
+WARN_AFTER_RELEASES = 5
+"""After so many releases in a row operators are told, and again after as many: a deploy releases a task but once."""
+MOST_RELEASES = 100
+PAUSES = (0.01, 0.03, 0.06)
+"""Seconds between the tries of `finish`: most locks are another verb's, and gone in a moment."""
+
+
+def finish(outcomes: Sequence[Outcome]) -> list[Receipt]:
+    """Write the outcomes, in one statement on PostgreSQL, and answer each. Tries again what is locked for a moment."""
+    reports = [report_of(outcome) for outcome in outcomes]
+    receipts = record(reports)
+    for pause in PAUSES:
+        busy = [n for n, receipt in enumerate(receipts) if receipt.is_busy]
+        if not busy:
+            break
+        time.sleep(pause)
+        for n, receipt in zip(busy, record([reports[n] for n in busy]), strict=True):
+            receipts[n] = receipt
+    return receipts
+
+
+def record(reports: Sequence[Report]) -> list[Receipt]:
+    """Write reports that were made before, and answer each; `is_busy` are those whose row others keep locked."""
+    # In the order of their ids, so that two that write about the same tasks cannot deadlock.
+    order = sorted(range(len(reports)), key=lambda n: reports[n].lease.id.int)
+    receipts = dict(zip(order, answers([reports[n] for n in order]), strict=True)) if reports else {}
+    return [receipts[n] for n in range(len(reports))]
+
+
+def answers(reports: Sequence[Report], *, wait: bool = False) -> list[Receipt]:
+    using = database(reports[0].lease.backend)
+    moved = engine_for(using).record(reports, wait=wait)
+    lost = why_lost([report.lease for n, report in enumerate(reports) if n not in moved], using)
+    receipts = [
+        Receipt(report.lease, report.move.target, *moved[n], error=report.error, next_id=report.next_id)
+        if n in moved
+        else rejected(report.lease, lost.get(report.lease.fence))
+        for n, report in enumerate(reports)
+    ]
+    receipts = [
+        with_releases(receipt, using) if report.move is RELEASE else receipt
+        for report, receipt in zip(reports, receipts, strict=True)
+    ]
+    wake_after(reports, receipts, using)
+    return receipts
+
+
+def rejected(lease: Lease, lost: LostReason | None) -> Receipt:
+    """A lease that is not lost was passed over, for somebody else keeps the task's row locked."""
+    return Receipt(lease, None, lost=lost, is_busy=lost is None)
+
+
+# One task, for callers that have nothing else to do: these wait where somebody else keeps its row locked.
+
+
+def complete_task(lease: Lease, result: Any = None) -> Receipt:
+    """Record the success and its result; raise `LeaseLost` if the lease no longer holds."""
+    return record_one(report_of(Completed(lease, result)))
+
+
+def fail_task(lease: Lease, error: BaseException | Failure) -> Receipt:
+    """Record the failure. The receipt says whether and when the task is tried again."""
+    return record_one(report_of(Failed(lease, error)))
+
+
+def complete_within(lease: Lease, result: Any) -> Receipt:
+    """Complete inside the caller's transaction, or raise so that it rolls back: nothing else is recorded."""
+    report = report_of(Completed(lease, result))
+    if report.error is not None:
+        raise InvalidPayload(report.error["message"])
+    try:
+        return record_one(report)
+    except LeaseLost as lost:
+        if lost.reason is not LostReason.EXPIRED or not outlasts(lease):
+            raise
+        return record_one(report)
+
+
+def release_task(lease: Lease, reason: str, delay: float | None = None) -> Receipt:
+    """Return the task to the queue with its attempt refunded, due at once or after `delay` seconds."""
+    return record_one(report_of(Released(lease, reason, delay)))
+
+
+def record_one(report: Report) -> Receipt:
+    [receipt] = answers([report], wait=True)
+    if not receipt.accepted:
+        raise LeaseLost(receipt.lost or LostReason.RECLAIMED, report.lease.id)
+    return receipt
+
+
+# What was recorded
+
+
+def releases_in_a_row(task_id: UUID, using: str) -> tuple[int, str]:
+    """How often its last attempts were released though it did not ask for that, up to a hundred; and why last."""
+    ends = TaskEvent.objects.using(using).filter(task_id=task_id, kind__in=(*REPORTED, EventKind.LEASE_LOST))
+    row = takewhile(is_unasked_release, ends.order_by("-pk").values_list("kind", "data")[:MOST_RELEASES])
+    reasons = [str(data.get("reason", "")) for _, data in row]
+    return len(reasons), reasons[0] if reasons else ""
+
+
+def is_unasked_release(event: tuple[str, Any]) -> bool:
+    kind, data = event
+    return kind == EventKind.RELEASED and isinstance(data, dict) and not data.get("by_task")
+
+
+def with_releases(receipt: Receipt, using: str) -> Receipt:
+    """Only a task with so many refunds can have been released so often, and few have: the others cost no question."""
+    if not receipt.accepted or receipt.lease.refunds + 1 < WARN_AFTER_RELEASES:
+        return receipt
+    count, _ = releases_in_a_row(receipt.lease.id, using)
+    return receipt if count % WARN_AFTER_RELEASES else receipt._replace(releases=count)
+
+
+def recorded_receipts(leases: Sequence[Lease], backend: str = "default") -> dict[Fence, Receipt]:
+    """Return the results that were recorded under these leases: reading resolves a COMMIT whose answer was lost."""
+    by_fence = {lease.fence: lease for lease in leases}
+    events = TaskEvent.objects.using(database(backend)).filter(task_id__in=[lease.id for lease in leases])
+    receipts: dict[Fence, Receipt] = {}
+    for event in events.filter(kind__in=REPORTED):
+        fence = (event.task_id, event.actor, event.attempt)
+        if fence in by_fence:
+            receipts[fence] = receipt_of(event, by_fence[fence])
+    return receipts
+
+
+def receipt_of(event: TaskEvent, lease: Lease) -> Receipt:
+    if event.kind == EventKind.COMPLETED:
+        status = Status.SUCCESS
+    else:
+        status = Status.FAILED if event.data.get("terminal") else Status.PENDING
+    return Receipt(lease, status, ts=event.ts, error=event.data.get("error"))
+
+
+EXPIRED = "expired: it was not started in time"
+EXPIRED_AT_ONCE = 500
+"""Tasks at once: on SQLite others wait for it, and a supervisor has other work."""
+
+
+def recover(
+    *,
+    backend: str = "default",
+    actor: str = "queue",
+    dead: str | None = None,
+    cause: str = "",
+    limit: int = 1000,
+    crashed: bool = False,
+    facts: Mapping[str, Any] | None = None,
+) -> list[Receipt]:
+    """Take back expired leases, or all leases of the worker `dead`, for which `actor` must be its supervisor.
+
+    `crashed` says that the process died by itself, so that each of the tasks may be why; `facts` tell how.
+    """
+    loss = RecoverRequest(actor, dead, cause or ("worker died" if dead else "lease expired"), crashed, facts or {})
+    using = database(backend)
+    receipts = engine_for(using).recover(loss, limit)
+    wake_later(keys_of({r.lease.batch for r in receipts if r.lease.batch and r.final_status is not None}), using)
+    return receipts
+
+
+def expire(*, backend: str = "default", actor: str = "queue", limit: int = EXPIRED_AT_ONCE) -> list[UUID]:
+    """Cancel tasks that nobody began in time, the oldest first. Claims leave them alone, whether or not this ran."""
+    using = database(backend)
+    expired = engine_for(using).expire(actor, EXPIRED, limit)
+    if expired:
+        cancel_below(expired, Cancellation(using, actor, EXPIRED, notify_cancelled))
+        wake_waiters(expired, using)
+    return expired
+
+
+class PendingMaintenance(NamedTuple):
+    lost: bool = False
+    """Leases have expired."""
+    expired: bool = False
+    """Tasks have expired before their first attempt began."""
+    waiting: bool = False
+    """Tasks wait for a batch or a signal."""
+    scheduled: bool = False
+    """There are schedules, due or not."""
+
+
+def find_pending_maintenance(*, backend: str = "default") -> PendingMaintenance:
+    return PendingMaintenance(*engine_for(database(backend)).pending_maintenance())

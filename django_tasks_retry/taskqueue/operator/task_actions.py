@@ -1,0 +1,256 @@
+"""Actions on tasks: cancel, retry, reschedule, by people and by code.
+
+Acting on many, rows in the wrong status are skipped and counted, never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import count, islice
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from ...clock import Now
+from ...errors import IllegalMove
+from ...models import Task, TaskEvent
+from ...rules.payload import noted
+from ...rules.status import Status
+from ...rules.transitions import EventKind
+from ..database import database
+from ..engines import engine_for
+from ..enqueue.checks import checked_delay, checked_eta, checked_priority, checked_queue
+from ..enqueue.insert import insert_with_middleware
+from ..enqueue.notify import notify_cancelled_on_commit, notify_work_on_commit, send_enqueued
+from ..events import RESCHEDULED, actor_of, event, write_events, write_rescheduled
+from ..new_tasks import same_call
+from ..reading import readable, repeatable
+from ..timeouts import locked, until_free
+from ..workflows.members import unfinished_below
+from ..workflows.steps import copy_steps
+from ..workflows.wake import wake_waiters
+
+CHUNK = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What became of the tasks that were named."""
+
+    done: list[UUID] = field(default_factory=list)
+    skipped: int = 0
+
+
+def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> Changed:
+    """Cancel tasks, pending or running. A running one loses its lease here; its worker learns it and stops.
+
+    What somebody else keeps locked is skipped after a while, and holds up no other.
+    """
+    return cancel_all(ids, Cancellation(database(backend), actor_of(by), noted(reason)))
+
+
+class Cancellation(NamedTuple):
+    """By whom, why, and how the workers are told that run what was cancelled."""
+
+    using: str
+    actor: str
+    reason: str
+    notify: Callable[[Iterable[UUID], str], None] = notify_cancelled_on_commit
+
+
+def cancel_all(ids: Iterable[UUID], order: Cancellation) -> Changed:
+    changed, unfinished = Changed(), Task.objects.using(order.using).unfinished()
+    for chunk in chunks(ids):
+        done = until_free(unfinished, chunk, partial(cancel_free, order=order))
+        changed = tally(changed, chunk, done)
+        cancel_below(done, order)
+        wake_waiters(done, order.using)
+    return changed
+
+
+def cancel_below(ids: Sequence[UUID], order: Cancellation) -> None:
+    """What these waited for was done for them alone; level by level, each told the same.
+
+    Looked up until there are no others: a member that still ran meanwhile may have added some.
+    """
+    before: list[UUID] = []
+    while (members := unfinished_below(ids, order.using)) != before:
+        cancel_all(members, order)
+        before = members
+
+
+def cancel_free(ids: Sequence[UUID], *, wait: bool, order: Cancellation) -> list[UUID]:
+    ended = engine_for(order.using).cancel(ids, order.actor, order.reason, wait=wait)
+    order.notify({task_id for task_id, was_running in ended.items() if was_running}, order.using)
+    return list(ended)
+
+
+def retry(  # noqa: PLR0913 - each is a wish of its own
+    ids: Iterable[UUID],
+    *,
+    eta: datetime | None = None,
+    step: timedelta = timedelta(0),
+    queue: str | None = None,
+    priority: int | None = None,
+    by: Any = None,
+    reason: str = "",
+    resume: bool = False,
+    backend: str = "default",
+) -> list[Task]:
+    """Do finished tasks again, each as a new task with the same call. The old rows stay as they were.
+
+    With `resume` they go on from the steps that were remembered; without, they begin anew.
+    They are due at once; with an eta the first is due then, and each of the others a `step` after the one before.
+    They go into the queue, and have the priority, of the task before, unless others are given.
+    A task whose row cannot be read cannot be copied: it is skipped.
+    """
+    using, actor, reason = database(backend), actor_of(by), noted(reason)
+    fresh: list[Task] = []
+    due, place = due_times(eta, step), place_wished(queue, priority, backend)
+    for chunk in chunks(ids):
+        with transaction.atomic(using=using):
+            finished = repeatable(Task.objects.using(using).finished(), chunk)
+            ended = ended_series(finished, using)
+            copies = [copy_of(task, ({} if task.pk in ended else ONCE) | next(due) | place) for task in finished]
+            written = [task for task in insert_with_middleware(copies, using) if not task.already_enqueued]
+            write_events([retried(task, actor, reason) for task in written], using)
+            copy_steps({task.retry_of_id: task.pk for task in written if task.retry_of_id}, using, resume=resume)
+        send_enqueued(written)
+        fresh += written
+    return fresh
+
+
+def due_times(eta: datetime | None, step: timedelta) -> Iterator[dict[str, Any]]:
+    """The place in line of one retry after another."""
+    for n in count():
+        yield {} if eta is None else {"eta": checked_eta(eta + n * step)}
+
+
+ONCE: dict[str, Any] = {"interval": 0, "slot": None}
+
+
+def copy_of(task: Task, changes: dict[str, Any]) -> Task:
+    return same_call(task, retry_of_id=task.pk, schedule_id=task.schedule_id, batch=task.batch, **changes)
+
+
+def ended_series(tasks: Sequence[Task], using: str) -> set[UUID]:
+    """Those with which a series ended: a retry resumes it. Else a next occurrence or an earlier retry carries it on."""
+    ended = {task.pk for task in tasks if task.interval and task.status != Status.SUCCESS}
+    if not ended:
+        return ended
+    carried_on = Task.objects.using(using).filter(retry_of__in=ended, interval__gt=0)
+    return ended - set(carried_on.values_list("retry_of", flat=True))
+
+
+def retried(task: Task, actor: str, reason: str) -> TaskEvent:
+    """The one event that tells where a task comes from, not of a move."""
+    data = {"retry_of": task.retry_of_id, "reason": reason}
+    return event(task, EventKind.RETRIED, actor, task.created_at, data)
+
+
+def reschedule(
+    ids: Iterable[UUID],
+    *,
+    eta: datetime | timedelta | None = None,
+    queue: str | None = None,
+    priority: int | None = None,
+    by: Any = None,
+    reason: str = "",
+    backend: str = "default",
+) -> Changed:
+    """Change when, where and how urgently PENDING tasks run. Without any wish: run now.
+
+    What somebody else keeps locked is skipped after a while, and holds up no other.
+    """
+    using, actor, reason, changed = database(backend), actor_of(by), noted(reason), Changed()
+    place = partial(place_free, using=using, actor=actor, reason=reason, wishes=wished(eta, queue, priority, backend))
+    for chunk in chunks(ids):
+        try:
+            done = until_free(Task.objects.using(using).pending(), chunk, place)
+        except IntegrityError as error:
+            if "unique_key" not in str(error):
+                raise
+            raise IllegalMove(
+                f"Queue {queue!r} holds an unfinished task with the same unique key. Finish or cancel that one first."
+            ) from error
+        changed = tally(changed, chunk, done)
+    return changed
+
+
+def place_free(
+    ids: Sequence[UUID], *, wait: bool, using: str, actor: str, reason: str, wishes: dict[str, Any]
+) -> list[UUID]:
+    ids = locked(Task.objects.using(using).pending(), ids, wait=wait)
+    update(ids, using, actor, **wishes)
+    moved = readable(Task.objects.using(using).only(*RESCHEDULED), ids)
+    write_rescheduled(moved, actor, reason, using)
+    notify_work_on_commit({task.queue for task in moved}, using)
+    return ids
+
+
+def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:
+    wishes = place_wished(queue, priority, backend)
+    if isinstance(eta, timedelta):
+        wishes["eta"] = Now() + timedelta(seconds=checked_delay(eta))
+    elif eta is not None:
+        wishes["eta"] = checked_eta(eta)
+    elif not wishes:
+        wishes["eta"] = Now()
+    # A new time is a decision: what it waited for must not overrule it. It looks again when it runs.
+    return wishes | {"waits_for": None} if "eta" in wishes else wishes
+
+
+def place_wished(queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:
+    """Another queue or priority, where one is wished for."""
+    wishes: dict[str, Any] = {}
+    if queue is not None:
+        wishes["queue"] = checked_queue(queue, backend)
+    if priority is not None:
+        wishes["priority"] = checked_priority(priority)
+    return wishes
+
+
+def cancel_one(task: Task, *, by: Any = None, reason: str = "") -> None:
+    """Cancel, and bring the instance up to date; IllegalMove where the task has finished."""
+    changed = cancel([task.pk], by=by, reason=reason, backend=task.backend)
+    task.refresh_from_db(using=database(task.backend), fields=CHANGED_BY_CANCEL)
+    if not changed.done and not task.is_finished:
+        raise IllegalMove(f"Somebody else keeps the {task.status} task {task.pk} locked. Try again.")
+    if not changed.done:
+        raise IllegalMove(f"A {task.status} task cannot become CANCELLED.")
+
+
+CHANGED_BY_CANCEL = ["status", "locked_by", "lock_expires_at", "moved_by", "updated_at", "finished_at", "attempts"]
+
+
+def retry_one(task: Task, *, by: Any = None, reason: str = "", resume: bool = False) -> Task:
+    fresh = retry([task.pk], by=by, reason=reason, resume=resume, backend=task.backend)
+    if fresh:
+        return fresh[0]
+    tasks = Task.objects.using(database(task.backend))
+    task.refresh_from_db(using=tasks.db, fields=["status"])
+    if task.is_finished and not repeatable(tasks, [task.pk]):
+        raise IllegalMove(f"The row of task {task.pk} cannot be read, so its call cannot be repeated. Enqueue it anew.")
+    if task.is_finished:
+        raise IllegalMove(
+            f"Another unfinished task holds the unique key {task.unique_key!r}. It already does the work."
+        )
+    raise IllegalMove(f"A {task.status} task cannot be retried: it has not finished. Cancel it first, or let it run.")
+
+
+def chunks(ids: Iterable[UUID]) -> Iterator[list[UUID]]:
+    rest = iter(ids)
+    while chunk := list(islice(rest, CHUNK)):
+        yield chunk
+
+
+def update(ids: Sequence[UUID], using: str, actor: str, **changes: Any) -> None:
+    Task.objects.using(using).filter(pk__in=ids).update(**{"updated_at": Now(), "moved_by": actor, **changes})
+
+
+def tally(changed: Changed, asked: Sequence[UUID], done: list[UUID]) -> Changed:
+    return Changed(changed.done + done, changed.skipped + len(asked) - len(done))

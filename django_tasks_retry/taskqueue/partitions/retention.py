@@ -1,0 +1,201 @@
+"""Retention: drop partitions whose tasks are all past it, and find the rest to be pruned row by row.
+
+An archive holds only tasks that succeeded by the end of the period after its own, so its age is known without reading
+its rows. Tasks that were not archived (unfinished, failed, cancelled, late) lose nothing: their results, events and
+steps are copied to the default partitions first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError
+
+from ...clock import now
+from ...conf import configured_backends, options
+from ...guard.conditions import PARTITIONED, RESULT, TASK
+from ...rules.status import Status
+from ..database import fetch
+from ..engines.statements import read_sql
+from ..operator.export import PeriodExport
+from .layout import Layout, Partition, read_layout, tables_of
+from .premake import missing_partitions, short_locks
+
+logger = logging.getLogger("django_tasks_retry")
+MOST_CARRIED = 20_000
+"""Tasks whose history is copied while nobody can write. A partition with more is pruned by rows."""
+
+UNARCHIVED = f"""
+SELECT count(*) FROM (SELECT FROM ONLY {TASK} WHERE id >= %(first)s AND id < %(end)s LIMIT %(most)s) AS t
+"""
+NEEDED = read_sql("needed_members")
+ESTIMATE = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(table)s)"
+SIZES = """
+SELECT COALESCE(sum(pg_total_relation_size(oid)), 0)::bigint,
+    COALESCE(max(reltuples) FILTER (WHERE relname = %(archive)s), 0)::bigint
+FROM pg_class
+WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relname = ANY (%(tables)s)
+"""
+NIL = UUID(int=0)
+Page = list[tuple[UUID, str, datetime]]
+
+
+def longest_retention(layout: Layout) -> timedelta | None:
+    """Return the longest KEEP_SUCCESS of all backends; None if one keeps tasks for ever, or TASKS does not name it."""
+    if not set(layout.backends) <= set(configured_backends()):
+        return None
+    kept = [options(backend).keep_success for backend in layout.backends]
+    return None if None in kept else timedelta(seconds=max(seconds for seconds in kept if seconds is not None))
+
+
+def past_partitions(layout: Layout, moment: datetime) -> list[Partition]:
+    """Return partitions that hold nothing within its retention, the oldest first."""
+    kept = longest_retention(layout)
+    if kept is None:
+        return []
+    return [partition for partition in layout.partitions if partition.end + partition.period.length + kept <= moment]
+
+
+def drop_past(layout: Layout, using: str, export: Path | None = None) -> Iterator[int]:
+    """Drop past partitions, and yield about how many tasks each held. One that fails is left to the next call.
+
+    With an export, no partition is dropped before it is written; yields 0 after each page of that.
+    """
+    for partition in past_partitions(layout, now(using)):
+        try:
+            if is_free(partition, using):
+                if export is not None:
+                    yield from export_whole(written := PeriodExport(partition, export, using))
+                yield drop(partition, using, None if export is None else written)
+        except (DatabaseError, OSError) as error:
+            logger.warning("history of %s is not dropped yet: %s", partition.name, " ".join(str(error).split())[:200])
+            yield 0
+
+
+def export_whole(export: PeriodExport) -> Iterator[int]:
+    """Write the period, unless a file holds all of it."""
+    export.rows = export.count()
+    if export.rows and not export.is_whole(export.rows):
+        export.rows = 0
+        yield from (0 for _ in export.pages())
+
+
+def is_free(partition: Partition, using: str) -> bool:
+    """Whether only the history of a few tasks is still needed."""
+    return count_unarchived(partition, using) <= MOST_CARRIED and not has_needed_members(partition, using)
+
+
+def count_unarchived(partition: Partition, using: str) -> int:
+    asked = {"first": partition.first_id, "end": partition.end_id, "most": MOST_CARRIED + 1}
+    return int(fetch(UNARCHIVED, asked, using)[0][0])
+
+
+def has_needed_members(partition: Partition, using: str) -> bool:
+    return bool(fetch(NEEDED.format(archive=f"{TASK}_{partition.name}"), {}, using))
+
+
+def drop(partition: Partition, using: str, export: PeriodExport | None = None) -> int:
+    [[held]] = fetch(ESTIMATE, {"table": f"{TASK}_{partition.name}"}, using)
+    with short_locks(using) as cursor:
+        if export is not None:
+            cursor.execute(f"LOCK TABLE {export.archive} IN SHARE MODE")
+            if (rows := export.count()) != export.rows:
+                raise OSError(f"{export.rows} of its {rows} tasks are exported")
+        cursor.execute(f"LOCK TABLE {', '.join(PARTITIONED)} IN ACCESS EXCLUSIVE MODE")
+        for table in PARTITIONED:
+            cursor.execute(f"ALTER TABLE {table} DETACH PARTITION {table}_{partition.name}")
+            carry_over(cursor, table, partition)
+        cursor.execute(f"DROP TABLE {', '.join(tables_of(partition))}")
+    logger.info("dropped the history of %s: about %d tasks", partition.name, max(held, 0))
+    return max(int(held), 0)
+
+
+def carry_over(cursor: Any, table: str, partition: Partition) -> None:
+    """Copy the history of unarchived tasks, under the lock. The guard would refuse it as forged."""
+    default, name = f"{table}_kept", f"{table}_{partition.name}"
+    whose = f"SELECT p.* FROM ONLY {TASK} AS t JOIN {name} AS p ON p.task_id = t.id WHERE t.id >= %s AND t.id < %s"
+    cursor.execute(f"SELECT EXISTS ({whose})", [partition.first_id, partition.end_id])
+    if cursor.fetchone()[0]:
+        cursor.execute(f"ALTER TABLE {default} DISABLE TRIGGER USER")
+        cursor.execute(f"INSERT INTO {default} {whose}", [partition.first_id, partition.end_id])
+        cursor.execute(f"ALTER TABLE {default} ENABLE TRIGGER USER")
+
+
+def row_pages(
+    backend: str, keep: Mapping[Status, float | None], before: datetime, size: int, using: str
+) -> Iterator[Page] | None:
+    """Return pages of tasks in the order of their ids, finished or not; None if history is not partitioned.
+
+    The table of tasks is read to its end: it is small, and ids may lie in the future.
+    """
+    layout = read_layout(using)
+    if layout is None:
+        return None
+    return walk_tables(pruned_by_rows(layout, backend, keep, now(using)), before, size, using)
+
+
+def walk_tables(partitions: list[Partition], before: datetime, size: int, using: str) -> Iterator[Page]:
+    yield from walk(f"ONLY {TASK}", size, using)
+    for partition in partitions:
+        if partition.start < before:
+            yield from walk(f"{TASK}_{partition.name}", size, using)
+
+
+def pruned_by_rows(
+    layout: Layout, backend: str, keep: Mapping[Status, float | None], moment: datetime
+) -> list[Partition]:
+    """Return partitions with tasks that this backend keeps for a shorter time than others, and those not dropped."""
+    longest, own = longest_retention(layout), keep.get(Status.SUCCESS, options(backend).keep_success)
+    is_shorter = own is not None and (longest is None or timedelta(seconds=own) < longest)
+    return list(layout.partitions) if is_shorter else past_partitions(layout, moment)
+
+
+def walk(table: str, size: int, using: str) -> Iterator[Page]:
+    sql = f"SELECT id, status, finished_at FROM {table} WHERE id > %s ORDER BY id LIMIT %s"
+    page = fetch(sql, [NIL, size], using)
+    while page:
+        yield page
+        page = fetch(sql, [page[-1][0], size], using)
+
+
+def summarize(using: str) -> list[dict[str, Any]]:
+    layout = read_layout(using)
+    return [summary(partition, layout, using) for partition in layout.partitions] if layout else []
+
+
+def summary(partition: Partition, layout: Layout, using: str) -> dict[str, Any]:
+    asked = {"archive": f"{TASK}_{partition.name}", "tables": list(tables_of(partition))}
+    [[size, tasks]] = fetch(SIZES, asked, using)
+    kept = longest_retention(layout)
+    return {
+        "name": partition.name,
+        "from": partition.start,
+        "until": partition.end,
+        "tasks": max(tasks, 0),
+        "bytes": size,
+        "dropped_from": None if kept is None else partition.end + partition.period.length + kept,
+    }
+
+
+def partition_problems(using: str) -> list[str]:
+    """Return sentences for operators; none if history is not partitioned, or all is well."""
+    layout = read_layout(using)
+    if layout is None:
+        return []
+    problems = []
+    if longest_retention(layout) is None:
+        problems.append(
+            f"No period is ever dropped: KEEP_SUCCESS of one of the backends {', '.join(layout.backends)} is None, or "
+            "TASKS does not name it."
+        )
+    moment = now(using)
+    soon = moment + layout.period.length
+    late = [partition.name for partition in missing_partitions(layout, moment) if partition.start <= soon]
+    if late:
+        problems.append(f"There is no partition for {', '.join(late)}: rows go to {RESULT}_kept and its like.")
+    return problems

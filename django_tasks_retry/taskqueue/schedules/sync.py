@@ -1,0 +1,154 @@
+"""Sync the rows of schedules with code and settings: what this process lists, and what no live worker lists."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db import transaction
+
+from ... import registry
+from ...clock import now
+from ...conf import options
+from ...errors import InvalidSchedule, TaskQueueError
+from ...models import Schedule
+from ...rules.schedules.declarations import Declaration, declarations_of
+from ...utc import as_instant
+from ..database import database
+from ..operator.operator_log import write_operator_event
+from ..reading import read_rows, unreadable_columns
+from ..workers import alive_workers, sound_workers
+from .edit import checked_schedule_name, declaration, define, locked_schedule, planned, rewrite
+
+logger = logging.getLogger("django_tasks_retry")
+ACTOR = "code"
+LONG_AGO = timedelta(days=3660)
+
+
+class Listed(NamedTuple):
+    """One schedule that this process lists, unchecked. `where` tells where it stands."""
+
+    name: str
+    task: Any
+    asked: Any
+    source: str
+    where: str
+
+
+def listed_schedules(backend: str = "default") -> Iterator[Listed]:
+    """Yield them unchecked, with duplicate names."""
+    for path in registry.known_paths():
+        task = registry.find(path)
+        for declared in declarations_of(task.func) if task and task.backend == backend else ():
+            yield Listed(declared.name or path, task, declared, "code", f"@schedule on {path}")
+    for name, asked in options(backend).schedules.items():
+        task = asked.get("task") if isinstance(asked, Mapping) else None
+        yield Listed(name, task, asked, "settings", f"TASKS[{backend!r}]['OPTIONS']['SCHEDULES'][{name!r}]")
+
+
+def listed_names(backend: str = "default") -> list[str]:
+    """Return the names of the schedules that this process lists."""
+    return sorted({str(listed.name) for listed in listed_schedules(backend)})
+
+
+def definition_in_code(listed: Listed, backend: str, moment: datetime) -> dict[str, Any]:
+    """Return the columns it asks for, or raise an error that says what to write instead."""
+    checked_schedule_name(listed.name)
+    asked = listed.asked if isinstance(listed.asked, Declaration) else in_settings(listed)
+    if isinstance(asked.ends_at, datetime):
+        # One that has ended is no error in the code: deploys go on.
+        moment = min(moment, as_instant(asked.ends_at) - LONG_AGO)
+    return define(listed.task, asked, moment=moment, backend=backend)
+
+
+def in_settings(listed: Listed) -> Declaration:
+    if listed.task is None:
+        raise InvalidSchedule("Give a dictionary with 'task', the path of a registered task, and 'cron' or 'every'.")
+    return declaration({key: value for key, value in listed.asked.items() if key != "task"})
+
+
+def problems(backend: str, moment: datetime) -> Iterator[tuple[str, str]]:
+    """Yield where a schedule is wrong, and what to do."""
+    places: dict[str, str] = {}
+    for listed in listed_schedules(backend):
+        if listed.name in places:
+            yield (
+                listed.where,
+                f"The name {listed.name!r} is taken by {places[listed.name]}. Give each a name=… of its own.",
+            )
+        places.setdefault(listed.name, listed.where)
+        try:
+            definition_in_code(listed, backend, moment)
+        except TaskQueueError as error:
+            yield listed.where, str(error)
+
+
+def sync_schedules(*, backend: str = "default") -> None:
+    """Write the schedules that this process lists. Others are left alone: another worker may list them."""
+    using = database(backend)
+    moment, listed = now(using), {one.name: one for one in listed_schedules(backend)}
+    stored = read_rows(Schedule.objects.using(using).filter(pk__in=[str(name) for name in listed]))
+    rows = {row.name: row for row in stored}
+    for name, one in listed.items():
+        try:
+            definition = definition_in_code(one, backend, moment)
+            if is_behind(rows.get(name), one, definition):
+                follow(one, definition, moment, using)
+        except TaskQueueError as error:
+            logger.error("the schedule %r is left as it was: %s", name, error)
+
+
+def is_behind(row: Schedule | None, listed: Listed, definition: Mapping[str, Any]) -> bool:
+    wanted = {"vanished_at": None, "source": listed.source, **definition}
+    return (
+        row is None
+        or bool(unreadable_columns(row))
+        or any(getattr(row, column) != value for column, value in wanted.items())
+    )
+
+
+def follow(listed: Listed, definition: Mapping[str, Any], moment: datetime, using: str) -> None:
+    with transaction.atomic(using=using):
+        fresh = Schedule(
+            name=listed.name, source=listed.source, updated_at=moment, **definition, **planned(definition, moment)
+        )
+        # If another worker was quicker, its row stays.
+        Schedule.objects.using(using).bulk_create([fresh], ignore_conflicts=True)
+        row = locked_schedule(listed.name, using)
+        if row.is_editable:
+            raise InvalidSchedule(
+                f"{listed.where} has the name of a schedule in the database. Rename one of them, or delete that one."
+            )
+        changed = rewrite(row, definition, moment, using)
+        if row.vanished_at is not None or row.source != listed.source:
+            row.vanished_at, row.source = None, listed.source
+            row.next_at = row.timing.after(moment)
+            row.save(using=using, update_fields=["vanished_at", "source", "next_at"])
+            changed.append("source")
+        kind = "schedule.changed" if changed else "schedule.created"
+        data = {"changed": changed} if changed else None
+        write_operator_event(kind, listed.name, ACTOR, listed.where, using, data)
+
+
+def stop_vanished(*, backend: str = "default") -> list[str]:
+    """Stop schedules of code that no live worker lists any more, and name them. Rolling deploys end in this."""
+    using = database(backend)
+    rows = Schedule.objects.using(using).filter(backend=backend, vanished_at__isnull=True).exclude(source="database")
+    names = set(rows.values_list("name", flat=True))
+    if not names:
+        return []
+    alive = sound_workers(alive_workers(backend).filter(backend=backend).only("schedules"))
+    gone = sorted(names - {name for worker in alive for name in worker.schedules or ()})
+    return [name for name in gone if stop_one(name, using)]
+
+
+def stop_one(name: str, using: str) -> bool:
+    with transaction.atomic(using=using):
+        moment = now(using)
+        stopped = Schedule.objects.using(using).filter(pk=name, vanished_at__isnull=True).update(vanished_at=moment)
+        if stopped:
+            why = "no live worker has it in its code any more"
+            write_operator_event("schedule.vanished", name, ACTOR, why, using)
+    return bool(stopped)

@@ -1,0 +1,42 @@
+-- Awaiting: as suspended.sql, tasks that wait for one of these.
+-- A batch is known by its key as members.batch_key() writes it: a cast of any other text would fail for the whole page.
+-- Members are asked for by ranges of an index and in its order: asked by the batch alone, a planner who believes it to be
+-- common walks the table instead, for each that waits.
+SELECT w.id, w.waits_for,
+    CASE
+        WHEN w.waits_for LIKE 'signal:_%%'
+        THEN EXISTS (SELECT 1 FROM django_tasks_retry_signal AS s WHERE s.name = substr(w.waits_for, 8))
+        WHEN w.waits_for ~ '^batch:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:fail_fast)?\Z'
+        THEN COALESCE((
+            SELECT m.batch <> substr(w.waits_for, 7, 36)::uuid
+            FROM django_tasks_retry_task AS m
+            WHERE m.status IN ('PENDING', 'RUNNING') AND m.batch IS NOT NULL
+                AND (m.batch, m.id) >= (substr(w.waits_for, 7, 36)::uuid, '00000000-0000-0000-0000-000000000000')
+            ORDER BY m.batch, m.id
+            LIMIT 1
+        ), TRUE) OR (w.waits_for LIKE '%%:fail_fast' AND EXISTS (
+            SELECT 1
+            FROM (
+                SELECT m.id, m.batch, m.retry_of_id
+                FROM django_tasks_retry_task AS m
+                WHERE m.status IN ('FAILED', 'CANCELLED') AND m.batch IS NOT NULL
+                    AND (m.batch, m.id) >= (substr(w.waits_for, 7, 36)::uuid, '00000000-0000-0000-0000-000000000000')
+                    AND (m.batch, m.id) <= (substr(w.waits_for, 7, 36)::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+                ORDER BY m.batch, m.id
+                LIMIT (SELECT 1000000000)
+            ) AS failed
+            WHERE NOT EXISTS (
+                SELECT 1
+                FROM django_tasks_retry_task AS r
+                WHERE r.batch = failed.batch
+                    AND (r.retry_of_id = failed.id OR (r.retry_of_id = failed.retry_of_id AND r.id > failed.id))
+            )
+        ))
+    END AS is_ready
+FROM (
+    SELECT t.id, t.waits_for
+    FROM django_tasks_retry_task AS t
+    WHERE t.status = 'PENDING' AND t.waits_for IS NOT NULL AND t.waits_for = ANY (%(keys)s::text[])
+    ORDER BY t.waits_for, t.id
+    LIMIT %(limit)s
+) AS w

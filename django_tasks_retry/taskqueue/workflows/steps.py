@@ -1,0 +1,131 @@
+"""The steps of a task: named results, written under the fence of the attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
+
+from ...clock import now
+from ...conf import options
+from ...errors import InvalidCall, InvalidPayload, UnstorableResult
+from ...models import Step
+from ...models.results import MAX_NAME
+from ...rules.payload import Budget, canonical, check_size, checked_name, dump
+from ..database import database
+from ..engines import engine_for
+from ..finish.renew import open_transactions, outlasts, raise_lost
+from ..lease import Lease
+
+CALLBACK = "then"
+"""The step that names the batch of a callback."""
+
+UNTIL = ":until"
+"""Suffix of the step that holds the deadline of a wait for a signal."""
+
+
+class Kind(StrEnum):
+    STEP = "step"
+    SLEEP = "sleep"
+    WAIT = "wait"
+    SIGNAL = "signal"
+    BATCH = "batch"
+    MEMBERS = "members"
+
+
+@dataclass(slots=True)
+class StepStore:
+    """The recorded steps of a task, and those that this attempt has entered."""
+
+    lease: Lease
+    transactions: int = 0
+    """Atomic blocks that were open when the attempt began."""
+    entered: set[str] = field(default_factory=set)
+    loaded: dict[str, tuple[str, Any]] | None = None
+
+    @property
+    def recorded(self) -> dict[str, tuple[str, Any]]:
+        """Kind and result by name. Read once: nobody else can add to them while this lease holds."""
+        if self.loaded is None:
+            steps = Step.objects.using(database(self.lease.backend)).filter(task_id=self.lease.id)
+            self.loaded = {name: (kind, result) for name, kind, result in steps.values_list("name", "kind", "result")}
+        return self.loaded
+
+    def enter(self, name: str, kind: Kind) -> bool:
+        """Return whether the step is recorded. Each name may come once in an attempt."""
+        checked_name(name.removesuffix(UNTIL) if kind is Kind.WAIT else name, "name", MAX_NAME)
+        self.check_transaction(name)
+        if name in self.entered:
+            raise InvalidCall(
+                f"Step {name!r} comes twice in one attempt, so its result would be taken for the other's. "
+                "Give each a name of its own; in a loop, number them."
+            )
+        self.entered.add(name)
+        known = self.recorded.get(name)
+        if known is not None and known[0] != kind:
+            raise InvalidCall(
+                f"Step {name!r} was recorded as a {known[0]} and is a {kind} in the code now. "
+                "Give it another name, and it runs anew."
+            )
+        return known is not None
+
+    def check_transaction(self, name: str) -> None:
+        if open_transactions(self.lease.backend) > self.transactions:
+            raise InvalidCall(
+                f"Step {name!r} stands in a transaction, which would roll it back or keep its task locked. Do without "
+                "@retry(atomic=True) and transaction.atomic(), and use step(…, atomic=True) for what commits together."
+            )
+
+    @property
+    def unused(self) -> list[str]:
+        """Names of recorded steps that this attempt did not enter."""
+        given = {CALLBACK, *self.entered}
+        return [name for name, (kind, _) in (self.loaded or {}).items() if name not in given and kind != Kind.WAIT]
+
+    def result(self, name: str) -> Any:
+        return self.recorded[name][1]
+
+    def save(self, name: str, kind: Kind, result: Any) -> Any:
+        """Record the result and return it as it will be read; LeaseLost if this attempt may not write."""
+        self.recorded[name] = (kind, save_step(self.lease, name, kind, result))
+        return self.recorded[name][1]
+
+
+def save_step(lease: Lease, name: str, kind: Kind, result: Any) -> Any:
+    budget = Budget(options(lease.backend).max_result_size, f"The result of step {name!r}")
+    try:
+        stored = canonical(result, budget.what, budget)
+        text = check_size(dump(stored), budget.limit, budget.what)
+    except InvalidPayload as unfit:
+        raise UnstorableResult(str(unfit)) from unfit
+    remember = partial(engine_for(database(lease.backend)).remember, lease, name, kind, text)
+    if remember() is None and not (outlasts(lease) and remember()):
+        raise_lost(lease)
+    return stored
+
+
+NOT_COPIED = Q(kind=Kind.WAIT) | Q(kind=Kind.SIGNAL, result__isnull=True)
+"""A retry waits anew for a signal that did not come in time."""
+
+
+def insert_steps(steps: Iterable[tuple[UUID, str, str, Any]], using: str) -> None:
+    """Give new tasks steps before their first attempt."""
+    moment = now(using)
+    Step.objects.using(using).bulk_create(
+        Step(task_id=task_id, name=name, kind=kind, attempt=0, actor="queue", ts=moment, result=result)
+        for task_id, name, kind, result in steps
+    )
+
+
+def copy_steps(retries: Mapping[UUID, UUID], using: str, *, resume: bool) -> None:
+    """Copy steps to retries: all if they resume, else only the batch of a callback."""
+    steps = Step.objects.using(using).filter(task_id__in=list(retries)).exclude(NOT_COPIED).order_by("pk")
+    if not resume:
+        steps = steps.filter(name=CALLBACK, kind=Kind.BATCH, attempt=0)
+    rows = steps.values_list("task_id", "name", "kind", "result")
+    insert_steps([(retries[task_id], name, kind, result) for task_id, name, kind, result in rows], using)

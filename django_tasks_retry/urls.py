@@ -1,0 +1,14 @@
+"""For monitoring: `path("tasks/", include("django_tasks_retry.urls"))`."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from . import monitoring
+
+app_name = "django_tasks_retry"
+urlpatterns = [
+    path("metrics", monitoring.metrics, name="metrics"),
+    path("live", monitoring.live, name="live"),
+    path("ready", monitoring.ready, name="ready"),
+]

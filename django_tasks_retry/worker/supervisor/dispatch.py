@@ -1,0 +1,187 @@
+"""Dispatches notifications, and work that polling found, to children and to other workers.
+
+A wake-up reaches every worker, but is for two of them. The first wakes one child; the second looks a moment later
+whether the task is still there, in case the first is held up. A child that claimed as many as it could says so, and two
+more are woken. If none is left with room, the message is forwarded to twice as many workers, which wake a child each.
+So a lone task makes one child claim, however many there are, and a burst soon has them all.
+
+Polling is the truth: each supervisor polls by itself, whether or not it is asked, and wakes another child each time
+that it finds work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from hashlib import blake2b
+from time import monotonic
+from typing import NamedTuple
+
+from ...rules.queues import serves
+from ...taskqueue import ClaimMemory, Peer, is_work_due
+from ...taskqueue.enqueue.notify import Kind, WakeUp, notify_more
+from ..options import WorkerOptions
+from ..shared.database import DatabaseCaller, Unavailable
+from ..shared.inflight import Room
+from ..shared.interval import Interval
+from ..shared.messages import ClaimNow
+from .child_process import ChildProcess
+from .pool import ChildPool
+
+WORKERS_ASKED = 2
+CHILDREN_MORE = 2
+BACKUP_SECONDS = 0.05
+"""How long the first worker has to claim what the second would find."""
+FORWARD_SECONDS, LONGEST_FORWARD = 0.2, 3.2
+MOST_POLLS = 4
+
+
+class Asked(NamedTuple):
+    """How many workers a message asks, about which queue; and whether this one is to act, or to see that others do."""
+
+    workers: int
+    queue: str
+    at_once: bool
+
+
+class Dispatcher:
+    def __init__(self, worker_id: str, options: WorkerOptions, database: DatabaseCaller, pool: ChildPool) -> None:
+        self.options, self.database, self.pool = options, database, pool
+        self.ring = Ring(worker_id)
+        self.memory = ClaimMemory(options.queues, options.exclude)
+        self.polling = Interval(options.poll)
+        self.forwarding = Interval(FORWARD_SECONDS)
+        self.queue, self.asked = "", WORKERS_ASKED
+        self.claims, self.has_skipped = 0, False
+
+    def learn(self, alive: list[Peer], *, listening: bool) -> None:
+        """Take over the workers that are alive. A worker that hears no notifications polls more often."""
+        self.ring.learn(alive)
+        self.polling.seconds = self.options.poll / (1 if listening else min(MOST_POLLS, self.options.processes))
+
+    # Notifications
+
+    def receive(self, messages: Iterable[WakeUp]) -> None:
+        ours = [found for message in messages if (found := self.read(message))]
+        if ours:
+            self.asked, self.queue, _ = max(ours)
+            if not any(asked.at_once for asked in ours):
+                self.check_soon()
+            elif not self.wake(1):
+                self.forward()
+
+    def check_soon(self) -> None:
+        """Poll soon, also if the poll before was skipped."""
+        self.has_skipped = True
+        self.polling.soon(BACKUP_SECONDS)
+
+    def read(self, message: WakeUp) -> Asked | None:
+        """Return what the message asks if it is for this worker."""
+        asked, queue = WORKERS_ASKED, message.subject
+        if message.kind is Kind.MORE:
+            number, _, queue = message.subject.partition(":")
+            asked = int(number) if number.isdecimal() else 0
+        elif message.kind is not Kind.WORK:
+            return None
+        rank = self.ring.rank(queue, message.sender)
+        if rank >= asked or not serves(queue, self.options.queues, self.options.exclude):
+            return None
+        return Asked(asked, queue, at_once=rank == 0 or message.kind is Kind.MORE)
+
+    def note_more(self) -> None:
+        """Wake others, as a child claimed as many tasks as it could."""
+        if not self.wake(CHILDREN_MORE, fresh=True):
+            self.forward()
+
+    def wake(self, count: int, *, fresh: bool = False) -> bool:
+        has_room = wake_children(self.pool.working, count, fresh=fresh)
+        if has_room:
+            self.forwarding.seconds = FORWARD_SECONDS
+        return has_room
+
+    def forward(self) -> None:
+        """Notify more workers, if there are more; the less often, the longer there is no room here."""
+        if not self.queue or self.asked > len(self.ring.others(self.queue)) or not self.forwarding.is_due():
+            return
+        self.forwarding.seconds = min(LONGEST_FORWARD, self.forwarding.seconds * 2)
+        with suppress(Unavailable):
+            self.database.call(lambda: notify_more(self.asked * 2, self.queue, self.database.using))
+
+    # Polling
+
+    def poll(self) -> None:
+        """Poll if it is due; every other time while children claim, which report what they leave."""
+        if not self.database.is_available or not self.polling.is_due():
+            return
+        claims = sum(child.inflight.claims for child in self.pool.working)
+        claimed, self.claims = claims != self.claims, claims
+        self.has_skipped = claimed and not self.has_skipped
+        if self.has_skipped:
+            return
+        with suppress(Unavailable):
+            self.wake_for_found(is_due=self.database.call(lambda: is_work_due(self.memory, self.options.backend)))
+
+    def wake_for_found(self, *, is_due: bool) -> None:
+        """Wake another child each time: the last one may be held up."""
+        if is_due:
+            self.queue, self.asked = self.memory.cursor.ranges[0].queue, WORKERS_ASKED
+            self.wake(1, fresh=True)
+
+
+def wake_children(children: Sequence[ChildProcess], count: int, *, fresh: bool = False) -> bool:
+    """Ask so many children to claim, `fresh` ones for whom the last wake-up is longest ago. False if none has room.
+
+    Otherwise those that were woken last, as they know best where the work is. If none has room, each of them claims
+    once it has.
+    """
+    ready = [child for child in children if child.inflight.room is Room.ALL]
+    if ready:
+        ready.sort(key=lambda child: (child.inflight.load, child.woken_at if fresh else -child.woken_at))
+        chosen = ready[:count]
+    else:
+        chosen = [child for child in children if child.inflight.room] or list(children)
+    for child in chosen:
+        child.woken_at = monotonic()
+        child.send(ClaimNow())
+    return any(child.inflight.room for child in chosen)
+
+
+SILENT = timedelta(seconds=12)
+"""A worker that has missed two heartbeats is not counted on, though it is not called dead yet."""
+
+
+class Ring:
+    def __init__(self, worker_id: str) -> None:
+        self.worker_id = worker_id
+        self.alive: list[Peer] = []
+        self.counted_on: list[Peer] = []
+
+    def learn(self, alive: Sequence[Peer]) -> None:
+        """Take over the workers that are alive by one reading of the database's clock, this one included."""
+        self.alive = list(alive)
+        latest = max((peer.heartbeat_at for peer in alive), default=None)
+        self.counted_on = [
+            peer
+            for peer in alive
+            if latest and latest - peer.heartbeat_at <= SILENT
+            if peer.id != self.worker_id and peer.listening and peer.stop_asked_at is None
+        ]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this worker does what one of them must do for all: the one that started first."""
+        return bool(self.alive) and self.alive[0].id == self.worker_id
+
+    def rank(self, queue: str, sender: int) -> int:
+        """Return this worker's rank for a message: 0 is the first. Each sender's messages begin elsewhere."""
+        mine = score(self.worker_id, sender)
+        return sum(score(other, sender) > mine for other in self.others(queue))
+
+    def others(self, queue: str) -> set[str]:
+        """Return the other workers that would answer for this queue."""
+        return {peer.id for peer in self.counted_on if serves(queue, peer.queues, peer.exclude)}
+
+
+def score(worker_id: str, sender: int) -> bytes:
+    return blake2b(f"{sender}:{worker_id}".encode(), digest_size=8).digest()

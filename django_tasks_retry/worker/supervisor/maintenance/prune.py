@@ -1,0 +1,75 @@
+"""Prunes finished tasks, old statistics, signals and idle rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from time import monotonic
+
+from ....taskqueue import forget_idle, forget_signals, forget_skipped, forget_stats, prune_pages
+from ...shared.database import DatabaseCaller, Unavailable
+from ...shared.interval import Interval
+
+logger = logging.getLogger(__name__)
+SECONDS = 3600.0
+AGAIN_SECONDS = 30.0
+RUN_SECONDS = 0.2
+"""How long one run goes on with pages."""
+
+
+class Prune:
+    def __init__(self, backend: str, database: DatabaseCaller) -> None:
+        self.backend, self.database = backend, database
+        self.interval, self.is_elected = Interval(SECONDS), False
+        self.pages = Pages(database, "pruned %d finished tasks")
+
+    def is_due(self) -> bool:
+        return self.pages.is_open or (self.is_elected and self.interval.is_due())
+
+    def run(self) -> int:
+        if not self.pages.is_open:
+            self.pages.begin(prune_pages(backend=self.backend))
+            for forget in (forget_stats, forget_skipped, forget_signals, forget_idle):
+                self.database.call(lambda forget=forget: forget(backend=self.backend))  # type: ignore[misc]
+        try:
+            self.pages.advance()
+        except Unavailable:
+            self.interval.soon(AGAIN_SECONDS)
+            raise
+        return 0
+
+
+class Pages:
+    """Work that is done page by page, over many ticks: leases are renewed and children heard in between."""
+
+    def __init__(self, database: DatabaseCaller, message: str) -> None:
+        self.database, self.message = database, message
+        self.pages: Iterator[int] | None = None
+        self.empty_seconds = 0.0
+        """Time spent on pages with nothing to do."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.pages is not None
+
+    def begin(self, pages: Iterator[int]) -> None:
+        self.pages, self.empty_seconds = pages, 0.0
+
+    def advance(self) -> None:
+        """Do as many pages as fit into a run. Unavailable closes them: an iterator that has raised is at its end."""
+        pages, self.pages = self.pages, None
+        if pages is None:
+            return
+        done, began = 0, monotonic()
+        end = began + RUN_SECONDS
+        while began < end:
+            page = self.database.call(lambda: next(pages, None))
+            if page is None:
+                break
+            done += page
+            last, began = began, monotonic()
+            self.empty_seconds += 0.0 if page else began - last
+        else:
+            self.pages = pages
+        if done:
+            logger.debug(self.message, done)

@@ -1,0 +1,97 @@
+"""Sends signals about tasks that the supervisor has ended or enqueued, from a process forked for that purpose.
+
+Receivers are the project's code, which must not run in the supervisor. If the process fails or takes too long, the log
+says for which tasks the signal is missing; if the supervisor dies before, it is not sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from time import monotonic
+from uuid import UUID
+
+from django.db import connections
+
+from ... import bridge
+from ...middleware import SIGNAL_PROCESS
+from ...models import Task
+from ...taskqueue import Receipt, database
+from ...taskqueue.enqueue.notify import is_enqueue_heard, send_enqueued
+from ..child.pipeline import is_finish_heard, send_result
+from ..child.process import run_child
+from ..logs import log_exception
+
+logger = logging.getLogger(__name__)
+LONGEST_SECONDS = 30.0
+MOST_AT_ONCE = 1000
+
+
+class SignalProcess:
+    """At most one at a time; what is recorded meanwhile is gathered for the next."""
+
+    def __init__(self, backend: str, close_in_child: Callable[[], None]) -> None:
+        self.backend, self.close_in_child = backend, close_in_child
+        self.waiting: list[Receipt | UUID] = []
+        self.sending: list[Receipt | UUID] = []
+        self.pid: int | None = None
+        self.kill_at = 0.0
+
+    def send(self, receipt: Receipt) -> None:
+        if is_finish_heard(receipt):
+            self.waiting.append(receipt)
+
+    def send_enqueued(self, tasks: Sequence[UUID]) -> None:
+        """Send signals for tasks of schedules, which no caller enqueues."""
+        if is_enqueue_heard():
+            self.waiting.extend(tasks)
+
+    @property
+    def is_done(self) -> bool:
+        return self.pid is None and not self.waiting
+
+    def tick(self) -> None:
+        if self.pid is None and self.waiting:
+            self.start()
+        elif self.pid is not None and monotonic() > self.kill_at:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def start(self) -> None:
+        self.sending, self.waiting = self.waiting[:MOST_AT_ONCE], self.waiting[MOST_AT_ONCE:]
+        connections.close_all()
+        supervisor_pid = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            self.sending, self.waiting = [], self.sending + self.waiting
+            return
+        if pid == 0:
+            self.close_in_child()
+            run_child(lambda: send_all(self.sending, self.backend), SIGNAL_PROCESS, self.backend, supervisor_pid)
+        self.pid, self.kill_at = pid, monotonic() + LONGEST_SECONDS
+
+    def note_exit(self, status: int) -> None:
+        if status != 0:
+            ids = ", ".join(str(id_of(about)) for about in self.sending[:20])
+            logger.error("signals may not have been sent for %d tasks: %s", len(self.sending), ids)
+        self.pid, self.sending = None, []
+
+
+def id_of(about: Receipt | UUID) -> UUID:
+    return about if isinstance(about, UUID) else about.lease.id
+
+
+def send_all(subjects: Sequence[Receipt | UUID], backend: str) -> None:
+    """Send `task_finished` for each receipt, `task_enqueued` for each id."""
+    for about in subjects:
+        try:
+            if isinstance(about, UUID):
+                send_enqueued(Task.objects.using(database(backend)).filter(pk=about))
+            else:
+                send_result(bridge.read_result(str(about.lease.id), about.lease.backend), about.error)
+        except Exception:
+            log_exception(logger, "signals of %s could not be sent", id_of(about))

@@ -1,0 +1,173 @@
+"""Odd rows: each is sound but for one column, and is written past the service layer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from django.apps import apps
+from django.db import DatabaseError, connections, models, transaction
+
+from django_tasks_retry.clock import now
+from django_tasks_retry.models import (
+    FlowLimit,
+    LaneStat,
+    OperatorEvent,
+    Queue,
+    Schedule,
+    Signal,
+    Step,
+    Task,
+    TaskEvent,
+    TaskResult,
+    TaskStat,
+    TaskTotal,
+    Worker,
+)
+from django_tasks_retry.rules.transitions import EventKind
+from django_tasks_retry.taskqueue.new_tasks import new_id
+from django_tasks_retry.taskqueue.workflows.steps import CALLBACK, Kind
+from tests import tasks
+from tests.rows.values import OTHER, SELF, Odd
+from tests.schedules.steps import plan
+from tests.workflows.tasks import approval, nap, publish
+
+
+@cache
+def tables() -> list[type[models.Model]]:
+    found = apps.get_app_config("django_tasks_retry").get_models()
+    return [model for model in found if not model._meta.proxy]
+
+
+class Planter:
+    """Writes odd rows into one table."""
+
+    def __init__(self, model: type[models.Model], using: str) -> None:
+        self.model, self.using, self.count = model, using, 0
+        self.moment, self.template = now(using), Task.objects.enqueue(tasks.noop)
+        self.schedule = Schedule.objects.filter(name="template").first() or plan("template")
+
+    def plant(self, field: models.Field[Any, Any], odd: Odd) -> bool:
+        """Return whether the database took the value, in a new row or in one that was there."""
+        return any(self.is_taken(way, field, odd) for way in (self.insert, self.update))
+
+    def is_taken(self, way: Callable[..., None], field: models.Field[Any, Any], odd: Odd) -> bool:
+        try:
+            with transaction.atomic(using=self.using):
+                way(field, odd)
+                if connections[self.using].vendor == "postgresql":
+                    self.execute("SET CONSTRAINTS ALL IMMEDIATE", [])
+                    self.execute("SET CONSTRAINTS ALL DEFERRED", [])
+        except (DatabaseError, OverflowError, ValueError):
+            return False
+        return True
+
+    def insert(self, field: models.Field[Any, Any], odd: Odd) -> None:
+        self.write(self.sound(), {field.column: odd})
+
+    def update(self, field: models.Field[Any, Any], odd: Odd) -> None:
+        row = self.sound()
+        self.write(row, {})
+        key = self.model._meta.pk
+        changed = f'UPDATE {self.model._meta.db_table} SET "{field.column}" = {odd.sql} WHERE "{key.column}" = %s'
+        self.execute(changed, [self.value(odd, row), self.stored(key, row)])
+
+    def write(self, row: models.Model, odds: dict[str, Odd]) -> None:
+        columns, values = [], []
+        for field in self.model._meta.concrete_fields:
+            odd = odds.get(field.column)
+            value = self.value(odd, row) if odd else self.stored(field, row)
+            if value is not None or odd or not field.primary_key:
+                columns.append((field.column, odd.sql if odd else "%s"))
+                values.append(value)
+        names, places = (", ".join(part) for part in zip(*((f'"{name}"', sql) for name, sql in columns), strict=True))
+        self.execute(f"INSERT INTO {self.model._meta.db_table} ({names}) VALUES ({places})", values)
+        if isinstance(self.model._meta.pk, models.BigAutoField) and row.pk is None:
+            row.pk = self.model._default_manager.using(self.using).order_by("-pk").values_list("pk", flat=True)[0]
+
+    def stored(self, field: models.Field[Any, Any], row: models.Model) -> Any:
+        value = field.get_db_prep_save(getattr(row, field.attname), connections[self.using])
+        return value.hex if isinstance(value, UUID) and connections[self.using].vendor == "sqlite" else value
+
+    def value(self, odd: Odd, row: models.Model) -> Any:
+        if odd.value not in (SELF, OTHER):
+            return odd.value
+        meant = row if odd.value == SELF and row.pk is not None else self.template
+        return self.stored(meant._meta.pk, meant)
+
+    def execute(self, sql: str, values: list[Any]) -> None:
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(sql, values)
+
+    def sound(self) -> models.Model:
+        """Return a row that is not written yet, as different from the others as its keys demand."""
+        self.count += 1
+        return SOUND[self.model](self, self.count)
+
+
+def task(planter: Planter, number: int) -> Task:
+    row = copy.copy(planter.template)
+    row.pk = row.run_id = new_id()
+    return row
+
+
+def result(planter: Planter, number: int) -> TaskResult:
+    pk = Task.objects.enqueue(tasks.noop).pk
+    return TaskResult(task_id=pk, status="CANCELLED", attempts=0, finished_at=planter.moment)
+
+
+def event(planter: Planter, number: int) -> TaskEvent:
+    told = Task.objects.enqueue(tasks.noop)
+    told = Task.objects.get(pk=told.pk)
+    return TaskEvent(task_id=told.pk, kind=EventKind.RETRIED, ts=told.updated_at, attempt=0, actor="odd", data={})
+
+
+def step(planter: Planter, number: int) -> Step:
+    """Make a step of a callback that reads a batch, or of a task that sleeps."""
+    called, args, name, kind = [(publish, ["x"], CALLBACK, Kind.BATCH), (nap, [], "nap", Kind.SLEEP)][number % 2]
+    pk = Task.objects.enqueue(called, args).pk
+    return Step(task_id=pk, name=name, kind=kind, attempt=0, actor="queue", ts=planter.moment)
+
+
+def sent(planter: Planter, number: int) -> Signal:
+    Task.objects.enqueue(approval, [f"odd-{number}"])
+    return Signal(name=f"odd-{number}", payload=1, ts=planter.moment, actor="odd")
+
+
+def lane(planter: Planter, number: int) -> FlowLimit:
+    Task.objects.enqueue(tasks.sync, [1000 + number])
+    return FlowLimit(kind="lane", name=f"tenant-{1000 + number}", running=2, created_at=planter.moment)
+
+
+def schedule(planter: Planter, number: int) -> Schedule:
+    row = copy.copy(planter.schedule)
+    row.pk = f"odd-{number}"
+    return row
+
+
+def worker(planter: Planter, number: int) -> Worker:
+    facts = {"host": "h", "pid": 1, "version": "1", "processes": 1, "slots": 3, "threads": 1, "listening": True}
+    moments = {"started_at": planter.moment, "heartbeat_at": planter.moment}
+    return Worker(id=f"odd-{number}", queues=["*"], tasks=["tests.tasks.noop"], schedules=[], **facts, **moments)
+
+
+SOUND: dict[type[models.Model], Callable[[Planter, int], models.Model]] = {
+    Task: task,
+    TaskResult: result,
+    TaskEvent: event,
+    Step: step,
+    Signal: sent,
+    FlowLimit: lane,
+    Schedule: schedule,
+    Worker: worker,
+    Queue: lambda planter, number: Queue(name=f"odd-{number}", paused_at=planter.moment, paused_by="odd"),
+    TaskStat: lambda planter, number: TaskStat(minute=planter.moment, queue="default", func_path=f"odd.n{number}"),
+    TaskTotal: lambda planter, number: TaskTotal(queue="default", func_path=f"odd.n{number}"),
+    LaneStat: lambda planter, number: LaneStat(minute=planter.moment, lane=f"tenant-{number}"),
+    OperatorEvent: lambda planter, number: OperatorEvent(
+        kind="queue.paused", subject="default", ts=planter.moment, actor="odd"
+    ),
+}

@@ -1,0 +1,134 @@
+"""How many tasks a child may claim: by free slots, ahead of short functions, one at a time after a crash."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from django_tasks_retry.worker.child.claim_budget import (
+    CAREFUL_SECONDS,
+    CAREFUL_TASKS,
+    LONGEST_LOOP_REST,
+    LOOP_REST,
+    MOST_AHEAD,
+    ClaimBudget,
+    Prefetch,
+)
+from django_tasks_retry.worker.options import WorkerOptions
+
+OPTIONS = WorkerOptions(threads=4, async_slots=10)
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def running(functions: int, coroutines: int = 0) -> set[Any]:
+    """Attempts; a namespace has no hash."""
+    return {Running(is_async=n >= functions) for n in range(functions + coroutines)}
+
+
+class Running(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
+def limits(budget: ClaimBudget, *, ahead: bool = True) -> tuple[int, int]:
+    return budget.limit(coroutines=False, ahead=ahead), budget.limit(coroutines=True, ahead=ahead)
+
+
+def test_each_kind_has_its_own_slots(clock):
+    assert limits(ClaimBudget(OPTIONS, running(1, 3), clock=clock)) == (3, 7)
+    assert limits(ClaimBudget(OPTIONS, running(4, 10), clock=clock)) == (0, 0)
+
+
+def test_short_functions_are_claimed_ahead_unless_some_must_start_at_once(clock):
+    budget = ClaimBudget(OPTIONS, running(1), clock=clock)
+    budget.prefetch.learn(0.01, clock.now)
+    assert limits(budget) == (3 + 10, 10)
+    assert limits(budget, ahead=False) == (3, 10)
+    assert budget.free_slots(coroutines=False) == 3
+
+
+def test_after_a_crash_it_is_one_task_at_a_time_for_a_few_tasks_or_a_moment(clock):
+    attempts = running(0)
+    budget = ClaimBudget(OPTIONS, attempts, careful=True, clock=clock)
+    assert limits(budget) == (1, 1)
+    attempts |= running(1)
+    assert limits(budget) == (0, 0)
+    clock.now += CAREFUL_SECONDS
+    assert limits(budget) == (3, 10)
+    clock.now = 1000.0
+    for _ in range(CAREFUL_TASKS):
+        budget.note_answered()
+    assert limits(budget) == (3, 10)
+
+
+def test_no_more_are_claimed_than_the_worker_is_told_to_run(clock):
+    budget = ClaimBudget(WorkerOptions(threads=4, max_tasks=5), running(0), clock=clock)
+    budget.note_claimed(3)
+    assert limits(budget) == (2, 2)
+
+
+def test_a_loop_that_was_blocked_claims_no_coroutines_for_longer_and_longer(clock):
+    budget = ClaimBudget(OPTIONS, running(0), clock=clock)
+    rests = []
+    for _ in range(6):
+        budget.rest_loop()
+        assert limits(budget) == (4, 0)
+        rests.append(budget.loop_rests_until - clock.now)
+        clock.now = budget.loop_rests_until
+        assert limits(budget) == (4, 10)
+    assert rests == [LOOP_REST * 2**n for n in range(5)] + [LONGEST_LOOP_REST]
+
+
+# Claiming ahead
+
+
+def learnt(slots: int, run_time: float, at_once: int, seconds: float = 2.0) -> Prefetch:
+    """Return what functions of that length teach, so many of which always run side by side."""
+    prefetch, now = Prefetch(slots), 0.0
+    while now <= seconds:
+        prefetch.learn(run_time, now)
+        now += run_time / at_once
+    return prefetch
+
+
+@pytest.mark.parametrize(
+    ("slots", "run_time", "at_once", "ahead"),
+    [(1, 0.02, 1, 5), (16, 0.02, 16, 80), (16, 0.001, 1, 100), (16, 0.08, 16, 20), (16, 0.0001, 16, MOST_AHEAD)],
+    ids=["one thread", "threads that wait", "threads that compute", "preempted", "shortest"],
+)
+def test_a_tenth_of_a_second_of_work_is_claimed_ahead(slots, run_time, at_once, ahead):
+    assert learnt(slots, run_time, at_once).ahead(2.0) == pytest.approx(ahead, rel=0.08, abs=1)
+
+
+def test_a_lone_function_does_not_tell_that_others_would_run_beside_it():
+    prefetch = Prefetch(slots=16)
+    for second in range(10):
+        prefetch.learn(0.005, now=float(second))
+    assert prefetch.ahead(10.0) == 20
+
+
+def test_a_function_longer_than_the_work_ahead_ends_claiming_ahead_at_once():
+    """Sixteen that end in step would keep what was claimed ahead waiting for all of their time."""
+    prefetch = learnt(16, 0.02, 16)
+    prefetch.learn(0.2, now=2.0)
+    assert prefetch.ahead(2.0) == 0
+
+
+def test_claims_stay_large_while_much_is_claimed_ahead():
+    prefetch = learnt(16, 0.02, 16)
+    ahead = prefetch.ahead(2.0)
+    assert prefetch.room(16 + ahead, now=2.0) == 0
+    assert prefetch.room(16 + ahead * 3 // 4, now=2.0) == 0
+    assert prefetch.room(16 + ahead // 2, now=2.0) == ahead - ahead // 2

@@ -1,0 +1,48 @@
+"""A task that leaves its process unable to work costs itself alone: its neighbours run to their end, or anew."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from django_tasks_retry.models import Task
+
+from . import tasks
+from .harness import event_of, story, wait_until_finished
+
+
+def spent(task: Task) -> int:
+    return task.attempts - task.refunds
+
+
+@pytest.mark.parametrize("how", tasks.CRIPPLES)
+def test_a_task_that_cripples_its_process_costs_its_neighbours_no_attempt(start, effects, how):
+    neighbours = [Task.objects.enqueue(tasks.wait_at, [name], max_attempts=1) for name in "ab"]
+    start("--threads", "4", lease=4.0)
+    for name in "ab":
+        effects.wait_for(f"begin {name}")
+    culprit = Task.objects.enqueue(tasks.cripple, [how])
+    effects.wait_for("cripple")
+    canary = wait_until_finished(Task.objects.enqueue(tasks.canary))
+    assert canary.status == "SUCCESS"
+    for name in "ab":
+        tasks.gate(name).touch()
+    for neighbour in map(wait_until_finished, neighbours):
+        assert (neighbour.status, spent(neighbour)) == ("SUCCESS", 1)
+    wait_until_finished(culprit)  # recorded if its process still could, else lost
+
+
+def test_tasks_of_one_process_that_crashes_are_excused_a_few_times_only(start, effects):
+    """Which of them it was cannot be told; one that crashes for ever must come to its end."""
+    neighbours = [Task.objects.enqueue(tasks.wait_at, [name], max_attempts=1) for name in "ab"]
+    worker = start("--threads", "2")
+    for times in range(1, 4):
+        for name in "ab":
+            effects.wait_for(f"begin {name}", times)
+        [child] = worker.children()
+        os.kill(child, signal.SIGKILL)
+    for neighbour in map(wait_until_finished, neighbours):
+        assert story(neighbour) == ["running", "released"] * 2 + ["running", "lease_lost", "failed"]
+        assert "a neighbour may have caused it" in event_of(neighbour, "released").data["reason"]

@@ -27,11 +27,20 @@ def test_a_task_that_cripples_its_process_costs_its_neighbours_no_attempt(start,
     effects.wait_for("cripple")
     canary = wait_until_finished(Task.objects.enqueue(tasks.canary))
     assert canary.status == "SUCCESS"
+    wait_until_finished(culprit)  # recorded if its process still could, else lost
     for name in "ab":
-        tasks.gate(name).touch()
+        tasks.gate(name).touch()  # not before, since a function that has returned is not cut short
     for neighbour in map(wait_until_finished, neighbours):
         assert (neighbour.status, spent(neighbour)) == ("SUCCESS", 1)
-    wait_until_finished(culprit)  # recorded if its process still could, else lost
+
+
+def test_a_task_that_raises_for_want_of_what_a_neighbour_took_is_excused(start):
+    culprit, neighbour = Task.objects.enqueue(tasks.take_all_files), Task.objects.enqueue(tasks.open_a_file)
+    start("--threads", "2")
+    neighbour = wait_until_finished(neighbour)
+    assert (neighbour.status, spent(neighbour)) == ("SUCCESS", 1)
+    assert "a neighbour may have caused it" in event_of(neighbour, "released").data["reason"]
+    wait_until_finished(culprit)
 
 
 def test_tasks_of_one_process_that_crashes_are_excused_a_few_times_only(start, effects):

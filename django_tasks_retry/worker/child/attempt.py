@@ -83,6 +83,10 @@ class Attempt:
         return bool(self.started and not self.ended)
 
     @property
+    def has_raised(self) -> bool:
+        return self.report is not None and self.report.error is not None
+
+    @property
     def run_time(self) -> float:
         return self.ended - self.started
 

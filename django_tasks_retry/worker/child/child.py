@@ -149,6 +149,9 @@ class Child:
             if not attempt.is_async:
                 self.intake.budget.prefetch.learn(attempt.run_time, now)
         self.is_crippled = bool(ended) and not self.limits.restore()
+        if self.is_crippled and sum(bool(attempt.started) for attempt in self.attempts) > 1:
+            # Tasks may have raised for want of what a neighbour took: the supervisor excuses them.
+            ended = [attempt for attempt in ended if not attempt.has_raised]
         self.note_recorded([attempt for attempt in ended if attempt.receipt])
         self.outbox.add(attempt for attempt in ended if not attempt.receipt)
 

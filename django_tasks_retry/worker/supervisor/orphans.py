@@ -86,17 +86,16 @@ class OrphanRecovery:
         """Return tasks that were cut short, perhaps through the fault of another in the same process.
 
         A child that ends by its own decision was crippled by a function that has returned: those still running are
-        excused. If it was killed, one of several did it, and which cannot be told. So each task is excused a few times
-        only; a task that was alone is to blame.
+        excused, and those that raised for want of what was taken from them. If it was killed, one of several did it,
+        and which cannot be told. So each task is excused a few times only; a task that was alone is to blame.
         """
         death = child.death
-        cut_short = {entry.task_id for entry in child.running()}.intersection(begun)
-        if child.is_hung or (death and death.code == EXIT_CRIPPLED):
-            excused = cut_short
-        elif len(begun) > 1:
-            excused = cut_short if death and death.by_decision else set(begun)
-        else:
-            excused = set()
+        excused = {entry.task_id for entry in child.running()}
+        if death and death.code == EXIT_CRIPPLED:
+            excused |= {entry.task_id for entry in child.entries(State.ENDED) if entry.raised}
+        elif not child.is_hung:
+            excused = (excused if death and death.by_decision else set(begun)) if len(begun) > 1 else set()
+        excused.intersection_update(begun)
         if not excused:
             return excused
         excuses = self.database.call(lambda: self.count_excuses(excused))

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from django.db import connections, transaction
@@ -383,3 +384,29 @@ def cripple(how: str) -> None:
     """Leave the process unable to work, and return as if nothing had happened."""
     mark("cripple")
     CRIPPLES[how]()
+
+
+needed, taken, neighbour_has_raised = (threading.Event() for _ in range(3))
+
+
+@task
+@retry(max_attempts=1)
+def take_all_files() -> None:
+    """Leave no file to open, and return when a neighbour has missed one."""
+    needed.wait(30)
+    limit_for_good()
+    taken.set()
+    neighbour_has_raised.wait(30)
+
+
+@task
+@retry(max_attempts=1)
+def open_a_file() -> str:
+    """Open a file while a neighbour of the same process takes them all, if there is such a neighbour."""
+    needed.set()
+    taken.wait(2)
+    try:
+        Path(os.devnull).read_text(encoding="utf-8")
+    finally:
+        neighbour_has_raised.set()
+    return "opened"

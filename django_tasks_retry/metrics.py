@@ -17,7 +17,7 @@ LONG_SECONDS = 60.0
 
 OUTCOMES = ("completed", "retried", "failed")
 OF_QUEUES: tuple[tuple[str, str, Callable[[QueueFigures], float]], ...] = (
-    ("due", "Tasks that could run now; counted up to 1001 in each lane.", lambda queue: queue.due),
+    ("due", "Tasks that could run now; counted up to 1001 for each priority.", lambda queue: queue.due),
     ("oldest_due_seconds", "How long the task that is due for the longest time waits.", lambda q: q.oldest_seconds),
     ("running", "Tasks that are running.", lambda queue: queue.running),
     ("queue_paused", "1 while an operator has paused the queue.", lambda queue: queue.is_paused),
@@ -99,9 +99,9 @@ def metrics_of(taken: Snapshot) -> Iterator[Family]:
         "late_schedules": late_schedules(taken.late_schedules),
         "holder": horizon(taken.holder),
     }
-    for part, families in parts.items():
+    for part, metrics in parts.items():
         if part not in taken.unanswered:
-            yield from families
+            yield from metrics
     yield gauge("workers", "Workers alive.", taken.workers)
     yield gauge("slots", "Tasks that the workers alive can run at once.", taken.slots)
     help_text = "Parts of this scrape that are missing because the database took too long."

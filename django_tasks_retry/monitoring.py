@@ -143,7 +143,7 @@ def unserved_queues(backend: str, using: str, within: float) -> Iterator[str]:
         backend=backend, stopped_at__isnull=True, heartbeat_at__gte=Now() - timedelta(seconds=within)
     )
     workers = sound_workers(heard.only("queues", "exclude"))
-    wanted = set(queues(backend)) or {lane.queue for lane in depths(using) if lane.due}
+    wanted = set(queues(backend)) or {depth.queue for depth in depths(using) if depth.due}
     for queue in sorted(wanted - paused_queues(using).keys()):
         if not serving(queue, workers):
             yield f"no worker heard of within {within:g} s serves the queue {queue!r}"

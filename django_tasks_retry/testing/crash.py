@@ -19,7 +19,7 @@ from ..errors import Suspend
 from ..models import Task
 from ..rules.policy import policy_of
 from ..taskqueue import EnqueueOptions, Failed, Lease, Outcome, claim, database, enqueue, recover
-from ..worker.child.attempt import Attempt, Call
+from ..worker.child.attempt import Attempt, BoundCall
 from .calls import Expected
 from .inline import hooks_run_after, perform, run_inline
 
@@ -142,7 +142,7 @@ def run_without_record(lease: Lease) -> None:
         raise AssertionError(f"{lease.func_path} cannot be crashed, for it fails by itself: {error!r}")
 
 
-def call_and_die(attempt: Attempt, call: Call) -> Outcome:
+def call_and_die(attempt: Attempt, call: BoundCall) -> Outcome:
     """An atomic task's writes die with its transaction."""
     with transaction.atomic(database(attempt.lease.backend)) if call.is_atomic else nullcontext():
         call.task.call(*call.args, **call.kwargs)

@@ -68,12 +68,12 @@ class Track:
         """Judge the spans that start before this time."""
         while self.ahead and self.ahead[0].start < until:
             span = heapq.heappop(self.ahead)
-            yield from self.crowd(span)
+            yield from self.over_limit(span)
             yield from self.burst(span)
         while self.open and self.open[0][0] < until:
             heapq.heappop(self.open)
 
-    def crowd(self, span: Span) -> Iterator[Breach]:
+    def over_limit(self, span: Span) -> Iterator[Breach]:
         """A lease ends when its last event says so, and frees its place then."""
         if self.most is None:
             return
@@ -108,7 +108,7 @@ class LaneHistory:
     limits: Limits
     tracks: dict[tuple[str, str], Track] = field(default_factory=dict)
     settled: float = 0.0
-    told: set[tuple[str, str]] = field(default_factory=set)
+    reported: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, life: TaskHistory) -> None:
         row, attempts = life.row, list(spans_of(life.task, life.events, life.read_at))
@@ -134,8 +134,8 @@ class LaneHistory:
         self.settled = read_until - SKEW_SECONDS
         for key, track in list(self.tracks.items()):
             for breach in track.settle(self.settled):
-                if (breach.rule, track.name) not in self.told:
-                    self.told.add((breach.rule, track.name))
+                if (breach.rule, track.name) not in self.reported:
+                    self.reported.add((breach.rule, track.name))
                     yield breach
             if track.is_idle(self.settled):
                 del self.tracks[key]

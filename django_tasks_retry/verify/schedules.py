@@ -17,7 +17,7 @@ NOBODY = UUID(int=0)
 MOST_SLOTS = 1000
 """Missing slots of one gap that are looked at."""
 
-TOLD = ("schedule.missed", "schedule.skipped")
+REPORTED = ("schedule.missed", "schedule.skipped")
 STOPPED = ("schedule.vanished", "schedule.changed")
 """A schedule that leaves the code, or returns to it, moves to its next slot and stays as it was otherwise."""
 
@@ -53,15 +53,15 @@ def left_out(schedule: Schedule, after: datetime, until: datetime, task: UUID, u
     decisions = OperatorEvent.objects.using(using).filter(
         subject=schedule.name, ts__gte=after, ts__gt=schedule.updated_at
     )
-    events = read_rows(decisions.filter(kind__in=(*TOLD, *STOPPED)).order_by("id")[:MOST_SLOTS])
+    events = read_rows(decisions.filter(kind__in=(*REPORTED, *STOPPED)).order_by("id")[:MOST_SLOTS])
     details = [(event.kind, event.data if isinstance(event.data, dict) else {}) for event in events]
     if any(kind == STOPPED[0] or "source" in data.get("changed", ()) for kind, data in details if kind in STOPPED):
         return
-    told = [data for kind, data in details if kind in TOLD]
+    reported = [data for kind, data in details if kind in REPORTED]
     for _ in range(MOST_SLOTS):
         if slot is None or slot >= until:
             return
-        ends = [last for each in told if (last := last_told(each, slot))]
+        ends = [last for each in reported if (last := last_reported(each, slot))]
         if not ends:
             yield Breach(
                 "missed-slots", task, f"the slot {slot} of {schedule.name} beside it has no task, and no event"
@@ -70,7 +70,7 @@ def left_out(schedule: Schedule, after: datetime, until: datetime, task: UUID, u
         slot = schedule.timing.after(max(ends))
 
 
-def last_told(data: dict[str, Any], slot: datetime) -> datetime | None:
+def last_reported(data: dict[str, Any], slot: datetime) -> datetime | None:
     """Return the last slot that this event tells of, if it tells of this one."""
     first, last = (as_moment(data.get(name, data.get("slot"))) for name in ("first", "last"))
     return last if first and last and first <= slot <= last else None

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.db import transaction
@@ -26,9 +25,6 @@ from ..workflows.members import batch_of
 from .limits import count_running, create, decided, has_wholes, limit_of, lock, set_aside
 from .ranges import ClaimRange, LaneRange, Part
 from .tuning import TUNING, ClaimTuning, Clock
-
-if TYPE_CHECKING:
-    from .ranges import ClaimRange
 
 
 @dataclass(slots=True)

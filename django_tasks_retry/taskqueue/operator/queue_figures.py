@@ -18,7 +18,7 @@ OTHERS = "(other)"
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """How one queue stands now. `due` is counted up to CAP + 1 in each of its lanes."""
+    """The state of one queue. `due` is counted up to CAP + 1 for each priority."""
 
     name: str
     due: int = 0

@@ -135,10 +135,10 @@ def read_largest_queues(backend: str, using: str, workers: Sequence[Worker]) -> 
 
 
 def read_queues(backend: str, using: str, workers: Sequence[Worker], seen: Iterable[str]) -> list[QueueFigures]:
-    lanes, moment = depths(using), now(using)
+    waiting, moment = depths(using), now(using)
     paused, running = paused_queues(using), count_running(using)
-    names = {*configured_queues(backend), *(lane.queue for lane in lanes), *running, *paused, *seen}
-    return queue_figures(sorted(names), lanes, workers, moment, paused=paused, running=running)
+    names = {*configured_queues(backend), *(depth.queue for depth in waiting), *running, *paused, *seen}
+    return queue_figures(sorted(names), waiting, workers, moment, paused=paused, running=running)
 
 
 COUNTED = ("completed", "retried", "failed", "seconds", "wait_seconds", *RAN, *WAITED)

@@ -24,12 +24,12 @@ LOOK_BACK = 25_000
 """How many of the newest tasks are read for a question that no index answers."""
 
 MAX_PATHS = 20
-"""Functions that are named for a lane."""
+"""Functions that are named for a queue at one priority."""
 
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """A lane: one queue at one priority."""
+    """The due tasks of one queue at one priority."""
 
     queue: str
     priority: int
@@ -41,7 +41,7 @@ class Depth:
 
 
 def depths(using: str) -> list[Depth]:
-    """Every lane that holds a pending task, with its head and its due tasks, counted up to CAP + 1."""
+    """Return each queue and priority with pending tasks: its oldest task and its due tasks, counted up to CAP + 1."""
     parameters, current = {"cap": CAP + 1, "paths": MAX_PATHS, **READABLE_TIMES}, now(using)
     found: dict[tuple[str, int], Depth] = {}
     rows = engine_for(using).rows
@@ -50,13 +50,13 @@ def depths(using: str) -> list[Depth]:
             row["queue"], row["priority"], readable_moment(row["eta"]) or current, read_paths(row["func_paths"]),
             row["backend"], row["due"],
         )  # fmt: skip
-        place = depth.queue, depth.priority
-        found[place] = joined(found[place], depth) if place in found else depth
+        key = depth.queue, depth.priority
+        found[key] = joined(found[key], depth) if key in found else depth
     return sorted(found.values(), key=lambda depth: (depth.queue, -depth.priority))
 
 
 def joined(one: Depth, other: Depth) -> Depth:
-    """Tasks without a lane and with one, of the same queue and priority."""
+    """Add up tasks without a lane and with one, of the same queue and priority."""
     paths = sorted({*one.func_paths, *other.func_paths})[:MAX_PATHS]
     head = min(one, other, key=lambda depth: depth.oldest_eta)
     return replace(head, due=min(CAP + 1, one.due + other.due), func_paths=tuple(paths))

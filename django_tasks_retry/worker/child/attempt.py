@@ -117,7 +117,7 @@ def valid_from(attempt: Attempt, inflight: InFlightTable) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class BoundCall:
     """A task's function with everything it is called with."""
 
     task: AnyTask
@@ -132,7 +132,7 @@ class Call:
         return self.task.func(*self.args, **self.kwargs)
 
 
-def begin(attempt: Attempt) -> Call | Outcome:
+def begin(attempt: Attempt) -> BoundCall | Outcome:
     """Look the function up, check its arguments, send `task_started`."""
     lease = attempt.lease
     task = registry.find(lease.func_path)
@@ -153,7 +153,7 @@ def begin(attempt: Attempt) -> Call | Outcome:
         return Failed(lease, capture(misfit, Code.BAD_ARGUMENTS))
     if is_start_heard:
         task_started.send_robust(type(task_backends[lease.backend]), task_result=attempt.result)
-    return Call(task, args, lease.kwargs)
+    return BoundCall(task, args, lease.kwargs)
 
 
 def result_of(attempt: Attempt, task: AnyTask) -> bridge.AnyResult:
@@ -195,20 +195,20 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 # Run
 
 
-def call_function(attempt: Attempt, call: Call) -> Outcome:
+def call_function(attempt: Attempt, call: BoundCall) -> Outcome:
     if call.is_atomic:
         return run_atomically(attempt, call)
     # A coroutine function comes here only outside a worker, which has no event loop for it.
     return Completed(attempt.lease, call.task.call(*call.args, **call.kwargs) if attempt.is_async else call())
 
 
-Way: TypeAlias = Callable[[Attempt, Call], Outcome]
+Way: TypeAlias = Callable[[Attempt, BoundCall], Outcome]
 
 
 def run(attempt: Attempt, way: Way = call_function) -> Outcome:
     """Run a function in this thread. Whatever it raises, SystemExit included, is a failure of the task alone."""
     call = begin(attempt)
-    if not isinstance(call, Call):
+    if not isinstance(call, BoundCall):
         return call
     token = current_lease.set(attempt.lease)
     try:
@@ -222,7 +222,7 @@ def run(attempt: Attempt, way: Way = call_function) -> Outcome:
 async def run_async(attempt: Attempt) -> Outcome:
     """Run a coroutine function in this event loop."""
     call = await sync_to_async(begin)(attempt) if begins_with_database(attempt) else begin(attempt)
-    if not isinstance(call, Call):
+    if not isinstance(call, BoundCall):
         return call
     current_lease.set(attempt.lease)
     try:
@@ -231,7 +231,7 @@ async def run_async(attempt: Attempt) -> Outcome:
         return Failed(attempt.lease, error)
 
 
-def run_atomically(attempt: Attempt, call: Call) -> Outcome:
+def run_atomically(attempt: Attempt, call: BoundCall) -> Outcome:
     """Commit the function's own writes together with the completion, or neither."""
     returned = False
     try:

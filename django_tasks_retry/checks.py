@@ -225,7 +225,7 @@ def check_known_tasks(**_: Any) -> list[CheckMessage]:
         return []
     return [
         checks.Warning(
-            "No task is known, so workers would run none.",
+            "No tasks are registered, so workers have nothing to run.",
             hint="Define functions with @task in the tasks.py of an app in INSTALLED_APPS, or name their modules in "
             "OPTIONS['TASK_MODULES'].",
             id="django_tasks_retry.W008",

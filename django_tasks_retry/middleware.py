@@ -183,7 +183,7 @@ class Layers(Generic[T]):
             return
         if isinstance(error, KeyboardInterrupt) or self.interrupts(error):
             raise error
-        logger.error("middleware %s failed and was passed over: %r", hook.__qualname__, error, exc_info=error)
+        logger.error("middleware %s failed and was skipped: %r", hook.__qualname__, error, exc_info=error)
 
 
 @cache

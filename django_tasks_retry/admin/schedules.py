@@ -239,7 +239,7 @@ class ScheduleAdmin(ConsoleAdmin):
         return self.change(request, name, "resume", partial(taskqueue.resume, kind="schedule"), done)
 
     def run_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        done = _("Schedule %(name)s was enqueued once, outside its plan.")
+        done = _("Schedule %(name)s was run once, in addition to its slots.")
         return self.change(request, name, "run", taskqueue.run_schedule_now, done)
 
     def delete_page(self, request: HttpRequest, name: str) -> HttpResponse:

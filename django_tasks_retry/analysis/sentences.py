@@ -94,7 +94,7 @@ def nothing_else(changed: WhatChanged) -> Iterator[str]:
     if is_same(changed.success, changed.failure) and not (
         changed.differences or changed.migrations or changed.decisions or changed.packages
     ):
-        yield _("Nothing that the queue knows of changed in between: look outside, at what the task talks to.")
+        yield _("No change was recorded in between. Check the services that the task calls.")
 
 
 def is_same(success: End | None, failure: End) -> bool:

@@ -59,7 +59,7 @@ def partition_row(each: dict[str, Any]) -> tuple[str, ...]:
 def create_partitions(context: Context) -> None:
     using = context.using
     if read_layout(using) is None:
-        context.confirm("The tables of results, events and steps will be partitioned, while everybody works.")
+        context.confirm("The tables of results, events and steps will be partitioned. Workers keep running.")
     backends = [backend for backend in configured_backends() if database(backend) == using]
     layout = partition_history(using, Period.DAY, backends, context.output.say)
     write_operator_event("history.partitioned", using, actor(), layout.period.value, using)

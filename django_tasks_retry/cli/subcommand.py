@@ -35,7 +35,7 @@ class Exit(IntEnum):
     NOT_FOUND = 4, "Nothing matches; nothing was changed."
     REFUSED = 5, "Not confirmed, or the tasks are in the wrong status; nothing was changed."
     UNAVAILABLE = 69, "The database cannot be used."
-    INTERRUPTED = 130, "Ended by Ctrl-C. What was reported as done is done."
+    INTERRUPTED = 130, "Ended by Ctrl-C. Changes already reported stay."
     BROKEN_PIPE = 141, "The reader of the output closed it, as ``head`` does."
 
     meaning: str
@@ -85,7 +85,7 @@ class Context:
             return
         answered = self.output.ask(f"{question} Go on?")
         if answered is None:
-            raise CliError(f"{question} There is nobody to ask here: pass --yes.")
+            raise CliError(f"{question} Cannot ask for confirmation without a terminal: pass --yes.")
         if not answered:
             raise CliError("Nothing was changed.", Exit.REFUSED)
 

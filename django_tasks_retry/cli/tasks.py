@@ -201,7 +201,7 @@ def traceback_of(task: Task) -> str:
 
 
 @command(
-    "events", "What happened last, to one task or to all; -f goes on.",
+    "events", "Show the latest events of one task or of all; -f follows.",
     option("id", nargs="?", metavar="ID", help="only of this task"),
     option("-n", "--limit", type=int, default=20, metavar="N", help="the newest N first (default: 20)"),
     option("-f", "--follow", action="store_true", help="go on with new ones until Ctrl-C"),

@@ -165,7 +165,7 @@ def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
 def in_line_sentence(task: Task, scope: Scope) -> str:
     ahead = summaries.ahead_of(task, scope.using)
     if not ahead:
-        return _("It is due and next in line: the next free worker will run it.")
+        return _("It is due and first in its queue: the next free worker will run it.")
     values = {"count": format_capped(ahead), "queue": one_line(task.queue, 64), "lane": one_line(task.lane, 100)}
     if task.lane:
         text = ngettext(

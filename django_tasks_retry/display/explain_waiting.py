@@ -138,7 +138,7 @@ def names_of(tasks: Sequence[UUID]) -> str:
 
 def unreadable_sentence(summary: LaneSummary) -> str:
     values = {"lane": one_line(summary.label, 100)}
-    return _("The limits of %(lane)s cannot be read, so none of its tasks starts. Decide or clear them.") % values
+    return _("The limits of %(lane)s cannot be read, so none of its tasks starts. Set or clear its limits.") % values
 
 
 def rate_sentence(summary: LaneSummary) -> str:
@@ -148,7 +148,10 @@ def rate_sentence(summary: LaneSummary) -> str:
         "window": format_duration(summary.limit.per),
         "time": format_duration(summary.opens_in),
     }
-    return _("Of lane %(lane)s %(count)s started in the last %(window)s; the next may start in %(time)s.") % values
+    text = _(
+        "Lane %(lane)s has reached its rate limit (%(count)s starts in %(window)s). The next task can start in %(time)s."
+    )
+    return text % values
 
 
 def order_sentence(task: Task, scope: Scope) -> str:
@@ -156,4 +159,4 @@ def order_sentence(task: Task, scope: Scope) -> str:
     if begun is None or begun.pk == task.pk or (task.batch and awaited_by(begun) == task.batch):
         return ""
     values = {"lane": one_line(task.lane, 100), "task": begun.pk}
-    return _("Lane %(lane)s keeps its order: %(task)s was begun before it and has not finished.") % values
+    return _("Lane %(lane)s runs in strict order: %(task)s started earlier and has not finished.") % values

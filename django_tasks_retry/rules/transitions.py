@@ -29,8 +29,8 @@ class Who(Enum):
 
     ANYONE = "anyone"
     CLAIMER = "a worker that states the lease it takes"
-    KEEPER = "the holder of the unexpired lease, or its supervisor, who says that it goes on"
-    HOLDER = "the holder of the unexpired lease, or its supervisor, who says that it ends"
+    KEEPER = "the lease holder or its supervisor, to renew"
+    HOLDER = "the lease holder or its supervisor, to report the outcome"
     FINDER = "anyone once the lease has expired, or the supervisor of the dead worker"
 
 

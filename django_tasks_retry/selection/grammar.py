@@ -22,7 +22,8 @@ from ..utc import as_instant
 
 HELP = gettext_lazy(
     "Search by id or the beginning of an id, status:failed, queue:NAME, lane:NAME, task:NAME, worker:NAME, error:TEXT, "
-    "since:1h, arg:TEXT or arg:NAME=VALUE, meta:NAME=VALUE. Put quotes around a text with spaces."
+    "failure:FINGERPRINT, run:ID, batch:ID, since:1h, until:2026-01-31, arg:TEXT or arg:NAME=VALUE, meta:NAME=VALUE. "
+    "Put quotes around a text with spaces."
 )
 TOKEN = re.compile(r'(?:"[^"]*"|[^\s"])+|"')
 QUALIFIED = re.compile(r"(?P<key>[A-Za-z_-]+):(?P<value>.*)", re.DOTALL)

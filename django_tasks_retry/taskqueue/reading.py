@@ -173,7 +173,7 @@ def readable_one(tasks: TaskQuerySet, pk: UUID) -> list[Task]:
     try:
         return list(tasks.filter(pk=pk))
     except UNREADABLE as error:
-        logger.warning("task %s is passed over, for its row cannot be read: %s", pk, type(error).__name__)
+        logger.warning("task %s skipped: its row cannot be read: %s", pk, type(error).__name__)
         return []
 
 

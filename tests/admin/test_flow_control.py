@@ -68,7 +68,7 @@ def test_a_task_behind_a_running_one_names_it_until_that_has_finished(database, 
         f"It runs once more after the task {first.pk}, which holds the same unique key and has not finished."
     )
     taskqueue.complete_task(lease)
-    assert why(operator, second) == "It is due and next in line: the next free worker will run it."
+    assert why(operator, second) == "It is due and first in its queue: the next free worker will run it."
 
 
 def test_a_task_that_killed_its_process_twice_says_that_it_runs_alone(database, operator):

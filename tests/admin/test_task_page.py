@@ -55,7 +55,7 @@ class TestWhyATaskWaits:
     def test_the_only_worker_has_not_been_heard_of(self, database, operator, travel):
         task = Task.objects.enqueue(tasks.noop)
         serve()
-        assert "next in line" in why(operator, task)
+        assert "first in its queue" in why(operator, task)
         travel(60)
         assert "no running worker" in why(operator, task)
 

@@ -92,7 +92,7 @@ def test_where_nothing_changed_it_says_to_look_outside(database, travel):
     run(OLD, *({"n": n} for n in range(4)))
     travel(10)
     failed = run(OLD, *({"n": n} for n in range(4)), error=ConnectionError("mail server"))
-    assert told(str(Task.objects.get(pk=failed[0].pk).fingerprint))[-1].startswith("Nothing that the queue knows of")
+    assert told(str(Task.objects.get(pk=failed[0].pk).fingerprint))[-1].startswith("No change was recorded")
 
 
 def test_a_group_that_is_only_retrying_is_compared_too(database, travel):

@@ -109,7 +109,7 @@ class TestMany:
         refused = cli("cancel", "status:ready", "--reason", "x")
         assert (refused.code, refused.err) == (
             2,
-            "3 tasks will be cancelled. There is nobody to ask here: pass --yes.\n",
+            "3 tasks will be cancelled. Cannot ask for confirmation without a terminal: pass --yes.\n",
         )
         assert cli("cancel", "status:ready", "-y").code == 2
         assert not Task.objects.cancelled().exists()

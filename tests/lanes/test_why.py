@@ -17,7 +17,8 @@ def test_of_a_full_lane_it_tells_who_runs_and_who_waits(why, enqueue, claim):
 def test_of_a_rate_it_tells_when_the_next_may_start(why, enqueue, claim):
     *_, last = enqueue(tasks.call_api, 6, "a")
     claim()
-    assert why(last).startswith("Of lane api-a 5 started in the last 1 min; the next may start in ")
+    reached = "Lane api-a has reached its rate limit (5 starts in 1 min). The next task can start in "
+    assert why(last).startswith(reached)
 
 
 def test_of_a_pause_it_tells_who_paused_it_and_why(why, enqueue):
@@ -33,7 +34,7 @@ def test_of_strict_order_it_tells_what_it_waits_for(why, enqueue, claim):
     first, second = enqueue(tasks.post, 2, 1, 1)
     [lease] = claim()
     taskqueue.fail_task(lease, capture(ValueError("not yet")))
-    assert why(second) == f"Lane account-1 keeps its order: {first.pk} was begun before it and has not finished."
+    assert why(second) == f"Lane account-1 runs in strict order: {first.pk} started earlier and has not finished."
 
 
 def test_with_room_it_tells_how_many_are_ahead_in_its_lane(why, enqueue):

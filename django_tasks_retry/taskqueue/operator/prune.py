@@ -46,7 +46,7 @@ def prune_pages(
         try:
             yield delete(past, backend, using, export) if past else 0
         except OSError as error:
-            logger.warning("nothing is pruned, for it cannot be exported: %s", error)
+            logger.warning("pruning stopped, because tasks cannot be exported: %s", error)
             return
 
 

@@ -98,7 +98,7 @@ class ChildPool:
             if self.tasks_left is not None and options.max_tasks is not None and options.only is None:
                 self.tasks_left += options.max_tasks
             self.start_after = monotonic() + FORK_AGAIN_SECONDS
-            logger.warning("no process for a child (%s); trying again in %gs", error.strerror, FORK_AGAIN_SECONDS)
+            logger.warning("cannot fork a child (%s); retrying in %gs", error.strerror, FORK_AGAIN_SECONDS)
             return None
         self.forked += 1
         return child

@@ -261,7 +261,7 @@ class Supervisor:
                 self.stop(signal.Signals(number).name)
             elif number != signal.SIGCHLD:
                 again = "second " if self.stop_by is not None else ""
-                logger.warning("%s%s: handing running tasks back now", again, signal.Signals(number).name)
+                logger.warning("%s%s: releasing running tasks now", again, signal.Signals(number).name)
                 self.exit_code, self.stop_by = 1, monotonic()
 
     def stop(self, why: str) -> None:

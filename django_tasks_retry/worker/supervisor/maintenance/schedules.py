@@ -75,7 +75,7 @@ class Schedules:
             self.troubled[name] = monotonic() + TROUBLE_SECONDS
             if self.logged.get(name) != why:
                 self.logged[name] = why
-                logger.warning("the schedule %r is left alone; change or delete it: %s", name, printable(why))
+                logger.warning("schedule %r is skipped; fix or delete it: %s", name, printable(why))
         self.send_enqueued(ticked.ids)
         return ticked
 

@@ -100,9 +100,11 @@ FROM (
 
 
 PAGE = between("suspended", "FROM (\n    WITH RECURSIVE", ") AS w")
-PAGE_COMMENT = between("suspended", "-- A page of", "-- A batch")
+PAGE_COMMENT = between("suspended", "-- One page, ", "-- A batch")
 VARIANTS = {
-    "claim_keyed": Variant("claim", "Claim keyed: as claim.sql, from lanes that have keys, so many from each.", KEYED),
+    "claim_keyed": Variant(
+        "claim", "Claim keyed: as claim.sql, from lanes that have keys, with a quota for each.", KEYED
+    ),
     "claim_one": Variant("claim", "Claim one: as claim.sql, one task alone, whatever happened to it before.", ONE),
     "claim_keyed_one": Variant(
         "claim_keyed", "Claim keyed one: as claim_keyed.sql, one task alone, whatever happened to it before.", ONE
@@ -117,11 +119,13 @@ VARIANTS = {
         ),
     ),
     "finish_waiting": Variant(
-        "finish_repeating", "Finish waiting: as finish_repeating.sql, waiting for whoever locks a task.", WAITING
+        "finish_repeating",
+        "Finish waiting: as finish_repeating.sql, but finds rows by id and waits for locked ones.",
+        WAITING,
     ),
     "cancel_waiting": Variant(
         "cancel",
-        "Cancel waiting: as cancel.sql, waiting for whoever locks a task.",
+        "Cancel waiting: as cancel.sql, but waits for locked rows.",
         (("FOR NO KEY UPDATE OF t SKIP LOCKED", "FOR NO KEY UPDATE OF t"),),
     ),
     "expire": Variant(

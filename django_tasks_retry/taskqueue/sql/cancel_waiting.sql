@@ -1,4 +1,4 @@
--- Cancel waiting: as cancel.sql, waiting for whoever locks a task.
+-- Cancel waiting: as cancel.sql, but waits for locked rows.
 -- Locks in the order of ids, so that two that write about the same tasks cannot deadlock.
 -- A task beside which somebody has left a result is skipped here; a worker's recovery clears that away. Not as NOT EXISTS:
 -- joined to the results, all that has expired would be read and sorted for the first few.

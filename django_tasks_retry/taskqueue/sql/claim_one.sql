@@ -1,12 +1,11 @@
 -- Claim one: as claim.sql, one task alone, whatever happened to it before.
--- What was locked is found again by where it lies, which took a quarter off the statement; a row that moved after the
--- statement began stays for the next claim. What is limited or paused as a whole (a queue, a function, a lane) is passed
--- over by whoever does not hold its row; the COALESCE keeps the planner from guessing at how many tasks that leaves, and
--- sorting them. The LIMITs make PostgreSQL lock row by row, so that nothing is locked that is not taken.
--- In claim_keyed.sql a lane's row is looked up alone: asked for together with its queue, all rows of lanes were read for
--- each lane.
--- Where all places at the head are taken, one row without an id says so, and nothing was claimed: of 64 claimers at one
--- lane each read 104 buffers for a row before there were places.
+-- The UPDATE finds locked rows by ctid, which saves a quarter of the time; rows that moved since are left for the next
+-- claim.
+-- Limited or paused queues, functions and lanes are skipped unless the caller holds their row. COALESCE keeps the planner
+-- from estimating, and sorting, the remainder. The LIMITs make PostgreSQL lock row by row, so it locks only what it claims.
+-- claim_keyed.sql looks up the row of a lane alone: together with its queue's, it read all rows of lanes for each lane.
+-- If all slots at the head are taken, one row without an id is returned. Without this cap, 64 claimers read 104 buffers a
+-- row.
 WITH place AS MATERIALIZED (
     SELECT n FROM generate_series(1, %(places)s::int) AS n WHERE pg_try_advisory_xact_lock(%(head)s::int, n) LIMIT 1
 ), lane AS (

@@ -1,6 +1,6 @@
 -- Depths keyed: as depths_keyed.sql, for SQLite.
--- the first of them call. One index probe per lane plus a bounded range of dtr_lanes; or, of tasks that have a
--- lane of their own, of dtr_keyed_due. For both databases, so without LATERAL.
+-- One index probe for each plus a bounded range of dtr_lanes, or of dtr_keyed_due for tasks that have a lane. For both
+-- databases, so without LATERAL.
 WITH RECURSIVE lane (id) AS (
     SELECT (
         SELECT t.id FROM django_tasks_retry_task AS t

@@ -3,10 +3,8 @@
 -- walk the partial index dtr_leases with its dead entries instead of the primary key.
 -- LATERAL and LIMIT lock task by task in the order of the reports; an UPDATE alone locks in the order of its plan, which
 -- deadlocked with renewals and operators whenever the table was small enough to be read as a whole.
--- The row is found again by where it lies, which took a third off the statement. A row that moved after the statement
--- began, by a renewal, is passed over like one that is locked; finish_waiting.sql finds it again by its id.
--- Rows that somebody else keeps locked are passed over, so that they hold up no other report; a lock on the key alone,
--- such as an open transaction takes by referring to a task, is no hindrance.
+-- Finds the row by ctid (a third faster). Rows that moved are skipped; finish_waiting.sql finds them by id. Locked rows
+-- are skipped, so they delay no other report. A lock on the key alone, as a foreign key takes it, does not matter.
 -- The reports come as JSON texts: as arrays, a parameter per column, they took the client three times as long to write.
 WITH report AS (
     SELECT r.*

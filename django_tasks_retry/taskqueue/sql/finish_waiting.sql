@@ -1,12 +1,10 @@
--- Finish waiting: as finish_repeating.sql, waiting for whoever locks a task.
+-- Finish waiting: as finish_repeating.sql, but finds rows by id and waits for locked ones.
 -- The fence leaves `status` out on purpose (a lease implies RUNNING by constraint): naming it would let the planner
 -- walk the partial index dtr_leases with its dead entries instead of the primary key.
 -- LATERAL and LIMIT lock task by task in the order of the reports; an UPDATE alone locks in the order of its plan, which
 -- deadlocked with renewals and operators whenever the table was small enough to be read as a whole.
--- The row is found again by where it lies, which took a third off the statement. A row that moved after the statement
--- began, by a renewal, is passed over like one that is locked; finish_waiting.sql finds it again by its id.
--- Rows that somebody else keeps locked are passed over, so that they hold up no other report; a lock on the key alone,
--- such as an open transaction takes by referring to a task, is no hindrance.
+-- Finds the row by ctid (a third faster). Rows that moved are skipped; finish_waiting.sql finds them by id. Locked rows
+-- are skipped, so they delay no other report. A lock on the key alone, as a foreign key takes it, does not matter.
 -- The reports come as JSON texts: as arrays, a parameter per column, they took the client three times as long to write.
 -- The clause `repeated` enqueues the next occurrence of tasks that succeeded; planning it costs a batch without any 3 µs a
 -- task, so finish.sql leaves it out. A series ends with the times that can be stored: one row from the far future must

@@ -1,5 +1,5 @@
 -- Keyed lanes: in dtr_keyed, so many hops from a cursor for each queue and priority, due or not, with what was decided.
--- Where there are more, also the lanes of what became due last: a newcomer need not wait until the cursor comes round.
+-- If there are more, also the lanes of tasks that became due last, which would else wait until the cursor comes round.
 WITH RECURSIVE pair (queue, priority) AS (
     SELECT first_pair.* FROM (
         SELECT queue, priority

@@ -1,5 +1,5 @@
--- Needed members: one of a batch, among tasks that have succeeded, whose result somebody may still ask for: what waits
--- for it, began it all, or is a retry of that, has not ended.
+-- Needed members: successful batch members whose result may still be read: the waiting task, its root or a retry is
+-- unfinished.
 SELECT m.id
 FROM {archive} AS m
 WHERE m.batch IS NOT NULL

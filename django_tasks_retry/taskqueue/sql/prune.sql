@@ -1,5 +1,5 @@
 -- Prune: finished tasks with all that tells of them, in one statement; those of a batch are left, for it may be needed.
--- What others keep locked is passed over. What is left of a task that is gone goes, too.
+-- Skips locked rows. Also deletes leftovers of deleted tasks.
 WITH asked AS (
     SELECT unnest(%(ids)s::uuid[]) AS id
 ), locked AS MATERIALIZED (

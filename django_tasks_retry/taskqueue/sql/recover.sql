@@ -1,4 +1,4 @@
--- Recover: expired leases, or all leases of a dead worker, go back to PENDING, or to FAILED where no attempt is left.
+-- Recover: expired leases, or all leases of a dead worker, return to PENDING, or become FAILED if no attempt is left.
 -- Ordered as dtr_leases is: without that, statistics that say that most tasks are running make it a walk through the
 -- whole table (100,300 rows read instead of none).
 WITH lost AS MATERIALIZED (

@@ -1,9 +1,9 @@
 -- Renew workers: all that they hold, for their supervisor. One statement, and so one message: a supervisor that vanishes
--- in the middle of two would leave its tasks locked, where nobody could recover them, until the server gives it up.
--- Locks in the order of ids, as all do that write about many tasks, and passes over what others keep locked: one row
+-- in the middle of two would leave its tasks locked, and nobody could recover them until the server gives it up.
+-- Locks in the order of ids, as all do that write about many tasks, and skips rows that others have locked: one row
 -- that somebody forgot in an open transaction must not cost the worker all its leases.
--- Where somebody locks the whole table, it waits, also after its caller has given up: a server does not look at the
--- socket meanwhile. The lease is judged by when the renewal was asked, and extended from when it was let in.
+-- If the whole table is locked, this waits even after the caller gave up, because the server does not check its socket.
+-- The lease is judged by when the renewal was asked, and extended from when it was let in.
 WITH leased AS MATERIALIZED (
     SELECT t.ctid AS place
     FROM ONLY django_tasks_retry_task AS t

@@ -1,6 +1,5 @@
 -- Suspended: tasks that wait for a batch or a signal, and whether that has come; NULL for any other key.
--- A page of those behind one, in the order of what they wait for: hop by hop along dtr_waiting, for a planner who is wrong
--- about how many wait would read and sort all of them.
+-- One page, ordered by dtr_waiting: a planner with wrong estimates would read and sort all waiting tasks.
 -- A batch is known by its key as members.batch_key() writes it: a cast of any other text would fail for the whole page.
 -- Members are asked for by ranges of an index and in its order: asked by the batch alone, a planner who believes it to be
 -- common walks the table instead, for each that waits.

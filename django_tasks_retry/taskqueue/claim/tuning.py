@@ -23,7 +23,7 @@ class ClaimTuning:
 
     remember_seconds: float = tuned(
         1.0,
-        "Known ranges are claimed from without a refresh for so long. A task with a higher priority or an earlier eta "
+        "Known ranges are claimed from without a refresh for this long. A task with a higher priority or an earlier eta "
         "is found by the next refresh, so this is the longest that it is overtaken. A refresh takes 0.5 ms with a "
         "million tasks scheduled for later.",
     )
@@ -38,9 +38,9 @@ class ClaimTuning:
     )
     quiet_seconds: float = tuned(
         60.0,
-        "A range in which nothing is due is kept for so long, so that the next arrival is claimed by one statement.",
+        "A range in which nothing is due is kept for this long, so that the next arrival is claimed by one statement.",
     )
-    quiet_ranges: int = tuned(16, "So many of them are kept: each costs every claim one probe of the index.")
+    quiet_ranges: int = tuned(16, "The number of them that are kept: each costs every claim one probe of the index.")
     slow_seconds: float = tuned(
         0.01,
         "A refresh, or a claim that reads ranges from their beginning, is slow if it takes longer, twice in a row. "
@@ -61,7 +61,7 @@ class ClaimTuning:
     )
     fresh_seconds: float = tuned(
         5.0,
-        "A refresh also sees the lanes of tasks that became due within so long, if the rotation is elsewhere.",
+        "A refresh also sees the lanes of tasks that became due within this time, if the rotation is elsewhere.",
     )
 
     # Contention
@@ -69,22 +69,22 @@ class ClaimTuning:
     claimers_at_head: int = tuned(
         8,
         "Claimers at the head of one range at once. Each one steps over what the others have locked: of 64 claimers "
-        "each read 104 buffers for a row, of 8 claimers 37. More of them are turned away.",
+        "each read 104 buffers for a row, of 8 claimers 37. Further ones are refused.",
     )
     claims_to_wait: int = tuned(
         6,
-        "A claimer that was turned away waits for so many times its last claim, then twice as long each time: it "
+        "A refused claimer waits for this many times its last claim, then twice as long each time: it "
         "cannot know how many wait with it.",
     )
     longest_contention_wait: float = tuned(0.5, "It never waits longer.")
     contention_spread: float = tuned(0.4, "Each wait is up to this share longer, so that claimers come back apart.")
-    usual_claim_seconds: float = tuned(0.005, "Stands for the last claim until there was one.")
+    usual_claim_seconds: float = tuned(0.005, "Assumed duration before the first claim.")
     contention_patience: float = tuned(
         3.0,
-        "A claimer that was turned away for so long claims without a place, since whatever keeps the places must stop "
-        "nobody's work. With one second, two tries on a busy machine used it up, and a row cost 58 buffers, not 44.",
+        "A claimer refused for this long claims without a slot, so that a stuck lock cannot stop work. With one second, "
+        "two tries on a busy machine used it up, and a row cost 58 buffers, not 44.",
     )
-    insist_seconds: float = tuned(5.0, "It does so for so long.")
+    insist_seconds: float = tuned(5.0, "How long it then keeps doing so.")
 
     # The limiter
 
@@ -96,13 +96,13 @@ class ClaimTuning:
     )
     full_seconds: float = tuned(
         0.25,
-        "A lane that is full is not tried again for so long. The end of a task of the same process opens it at once.",
+        "A lane that is full is not tried again for this long. The end of a task of the same process opens it at once.",
     )
     locked_seconds: float = tuned(0.02, "The same for a lane whose row another claimer has locked.")
     paused_seconds: float = tuned(1.0, "The same for a lane that is paused, or whose row cannot be read.")
     longest_rate_wait: float = tuned(
         5.0,
-        "A lane with a rate is tried again when its window has room, and after so long anyway: limits may change.",
+        "A lane with a rate is tried again when its window has room, and after this long anyway: limits may change.",
     )
 
 

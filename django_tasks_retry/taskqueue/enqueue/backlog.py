@@ -1,7 +1,7 @@
 """Backlog: a cap on the pending tasks of a queue or lane, checked before more are enqueued. Others are not counted.
 
 The cap is exact for committed tasks up to a thousand; a larger count is cached for a second, plus the tasks that this
-process adds meanwhile. Open transactions do not see each other's tasks: each may fill the last places.
+process adds meanwhile. Open transactions do not see each other's tasks, so together they can exceed the limit.
 """
 
 from __future__ import annotations

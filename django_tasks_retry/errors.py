@@ -14,7 +14,7 @@ TaskQueueError
 ├── InvalidLane             a lane whose limits contradict one another, or whose name cannot be made
 ├── InvalidOptions          TASKS[alias]["OPTIONS"] cannot be understood
 ├── AlreadyEnqueued         an unfinished task holds the unique key, and the caller wants to be the only one
-├── QueueFull               as many tasks wait in the queue as OPTIONS["BACKLOG"] allows
+├── QueueFull               the queue or lane has reached its backlog limit
 ├── EnqueueTimeout          the database did not answer within OPTIONS["ENQUEUE_TIMEOUT"]
 ├── IllegalMove             the task's status does not allow what was asked
 ├── LeaseLost               a report came late, from somebody else, or for a task that is gone
@@ -112,7 +112,7 @@ class AlreadyEnqueued(TaskQueueError):
 
 
 class QueueFull(TaskQueueError):
-    """As many tasks wait in the queue, or the lane, as are allowed to."""
+    """The queue or lane has reached its backlog limit."""
 
     def __init__(self, queue: str, waiting: int, kind: str = "queue") -> None:
         self.queue, self.waiting, self.kind = queue, waiting, kind

@@ -62,7 +62,7 @@ def format_capped(count: int, cap: int = CAP) -> str:
 
 
 def format_count(count: int, cap: int, estimate: int = 0) -> str:
-    """Exact up to the cap; beyond it about as many as estimated, or more than the cap where nobody knows."""
+    """Exact up to the cap; above it the estimate, or 'cap+' if there is none."""
     return f"≈ {format_number(round_to(estimate))}" if count > cap and estimate > cap else format_capped(count, cap)
 
 

@@ -33,7 +33,7 @@ class Code(StrEnum):
 
 
 PERMANENT = frozenset({Code.ABORTED, Code.BAD_ARGUMENTS, Code.RESULT_NOT_SERIALIZABLE, Code.CRASHED, Code.UNREADABLE})
-"""Codes that no further attempt can mend: it would only repeat the effect."""
+"""Codes that no retry can fix."""
 
 
 @dataclass(frozen=True, slots=True)

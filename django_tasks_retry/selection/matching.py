@@ -67,7 +67,7 @@ def place_condition(query: Query) -> Q:
 
 
 def any_of(conditions: Iterable[Q]) -> Q:
-    """Met where one of them is; always, where there is none."""
+    """Return conditions joined by OR; an empty list matches everything."""
     return reduce(or_, conditions, Q())
 
 

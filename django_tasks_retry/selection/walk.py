@@ -28,7 +28,7 @@ def walk(
     newest_first: bool = False,
     size: int | None = None,
 ) -> Iterator[list[UUID]]:
-    """Pages of ids in their order. A page may be empty: so far was looked in vain."""
+    """Yield pages of ids in order; a page is empty if nothing matched yet."""
     tasks = matching(Task.objects.using(using), query, can_see_payload=True).filter(condition or Q())
     tasks = tasks.order_by("-pk" if newest_first else "pk")
     if until is not None:
@@ -53,7 +53,7 @@ def next_page(
 
 
 def edge(place: UUID | None, using: str, *, newest_first: bool = False) -> UUID | None:
-    """Where the next stride ends; None where it is the last."""
+    """Return the last id of the next stride, or None for the last stride."""
     if newest_first:
         return summaries.newest_before(STRIDE, using, place)
     return summaries.id_after(STRIDE, using, place)

@@ -78,7 +78,7 @@ class Lease(NamedTuple):
 COLUMNS = list(Lease._fields)
 PAYLOAD: dict[str, type] = {"args": list, "kwargs": dict, "metadata": dict}
 HEADER_COLUMNS = [name for name in COLUMNS if name not in PAYLOAD]
-"""What is read of a lease by those who do not call its function, and must survive whatever its row holds."""
+"""Columns needed without calling the function; readable whatever the payload holds."""
 JSON_PLACES = [COLUMNS.index(name) for name in (*PAYLOAD, "backoff")]
 SHORTEST_INTERVAL = 0.001
 DEEPEST = 1000
@@ -242,7 +242,7 @@ IS_LIVE = ExpressionWrapper(Q(lock_expires_at__gt=Now()), BooleanField())
 
 
 class LockState(NamedTuple):
-    """How a task stands towards a lease on it, read without a lock."""
+    """A task's state relative to a lease, read without a lock."""
 
     status: str
     locked_by: str | None

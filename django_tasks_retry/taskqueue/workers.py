@@ -42,7 +42,7 @@ class Peer(NamedTuple):
 
 
 def heartbeat(worker_id: str, backend: str, running: int = 0, *, listening: bool = False) -> list[Peer]:
-    """Say that the worker is alive. Answers who is, the worker itself included, those that started first first."""
+    """Record the heartbeat. Return live workers, oldest first."""
     registered = Worker.objects.using(database(backend)).filter(pk=worker_id)
     registered.update(heartbeat_at=Now(), running=running, listening=listening)
     alive = alive_workers(backend).filter(backend=backend).order_by("started_at", "id").only(*Peer._fields)

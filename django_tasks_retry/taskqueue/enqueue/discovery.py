@@ -23,7 +23,7 @@ def will_be_found(function: Callable[..., Any]) -> bool:
 def reachable(package: str) -> frozenset[str]:
     """Modules of this package that workers import by way of others.
 
-    Told by the code of modules, not by when they were imported: views may have come first.
+    Read from the modules' code, not from import order: views may have come first.
     """
     found: set[str] = set()
     waiting = list(registry.imported_by_workers())

@@ -43,7 +43,7 @@ class Failed(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The attempt ended through no fault of the task: it is refunded, and keeps its place in line but for a delay."""
+    """The attempt ended through no fault of the task: it is refunded, and keeps its position, apart from a delay."""
 
     lease: Lease
     reason: str

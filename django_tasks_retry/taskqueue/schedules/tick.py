@@ -98,7 +98,10 @@ def ticking(backend: str, listed: Collection[str], without: Collection[str]) -> 
 
 
 def locked_due(rows: ScheduleQuerySet, moment: datetime) -> ScheduleQuerySet:
-    """Locked, without those that others tick; what is queued behind its previous run waits for it where it stands."""
+    """Return due schedules, locked, skipping those that others have locked.
+
+    With `overlap=queue`, a schedule waits for its previous run.
+    """
     due = rows.filter(next_at__lte=moment).exclude(Q(overlap="queue") & Q(has_unfinished_run()))
     return due.select_for_update(skip_locked=True, no_key=True).order_by("next_at", "name")[:BATCH]
 
@@ -116,7 +119,7 @@ def understood(rows: Sequence[Schedule], moment: datetime) -> tuple[list[Due], d
 
 
 def make_tasks(dues: Sequence[Due], troubles: dict[str, str], using: str) -> None:
-    """For slots that are free: their previous run has ended, where it has to, and they have no task."""
+    """Create tasks for slots that have none and whose previous run allows it."""
     running = unfinished_runs([d.schedule.name for d in dues if d.schedule.overlap == "skip"], using)
     taken = taken_slots(dues, using)
     for due in dues:

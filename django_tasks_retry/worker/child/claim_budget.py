@@ -81,8 +81,7 @@ class ClaimBudget:
 class Prefetch:
     """Learns how long functions run. Claims ahead at most a tenth of a second's work, so a long task starves nobody.
 
-    What was claimed ahead and had to be given back ends claiming ahead for half a minute, the next time for twice as
-    long: no task is claimed and given back in a circle.
+    If prefetched tasks must be released, prefetching stops for 30 s, then twice as long each time.
     """
 
     def __init__(self, slots: int, most_ahead: int = MOST_AHEAD) -> None:

@@ -99,7 +99,8 @@ class InFlightTable:
     def start(self, place: int, now: float, deadline: float) -> bool:
         """Note the start. Return False if the supervisor has revoked the lease: then the attempt must not run.
 
-        Written before the look, as the supervisor looks a while after it has written: one of the two sees the other.
+        Write before reading the revocation. The supervisor also writes first and reads later, so one always sees the
+        other.
         """
         offset = self.offset(place)
         TIMES.pack_into(self.memory, offset + STARTED_AT, now, deadline)

@@ -85,9 +85,8 @@ class OrphanRecovery:
     def neighbours(self, child: ChildProcess, begun: list[UUID]) -> set[UUID]:
         """Return tasks that were cut short, perhaps through the fault of another in the same process.
 
-        A child that ends by its own decision was crippled by a function that has returned: those still running are
-        excused, and those that raised for want of what was taken from them. If it was killed, one of several did it,
-        and which cannot be told. So each task is excused a few times only; a task that was alone is to blame.
+        If the child quit by itself, the task that damaged it has already returned: refund those still running or that
+        raised. If it was killed, the cause is unknown: refund each task a few times, unless it was alone.
         """
         death = child.death
         excused = {entry.task_id for entry in child.running()}

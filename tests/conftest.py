@@ -17,7 +17,7 @@ from django_tasks_retry import clock
 from django_tasks_retry.taskqueue.partitions.convert import partition_history
 from django_tasks_retry.taskqueue.partitions.layout import Period
 from tests import cleaning, pg
-from tests.faults.marker import pytest_configure, pytest_generate_tests, pytest_itemcollected  # noqa: F401
+from tests.faults.marker import pytest_configure, pytest_generate_tests  # noqa: F401
 from tests.partitions.at_once import archive_at_once
 from tests.router import CurrentDatabase
 from tests.worker import warm

@@ -121,7 +121,7 @@ def test_a_hostile_queue_can_be_paused_and_found(database, operator):
     assert Queue.objects.get(name=queue).paused_at is not None
 
 
-@pytest.mark.fault("F155")
+@pytest.mark.fault("secrets_in_texts")
 def test_secrets_are_never_shown(database, operator):
     task = Task.objects.enqueue(
         shop.send_receipt, [1, "a@example.com"], {"api_token": "planted-1"}, metadata={"authorization": "planted-2"}

@@ -47,7 +47,7 @@ def act(client, asked, **data):
     return client.post(ACT, {"token": asked.context["token"], "reason": "INC-204", **data}, follow=True)
 
 
-@pytest.mark.fault("F158")
+@pytest.mark.fault("failures_named_by_a_hash")
 def test_a_group_tells_its_error_place_arguments_and_counts(played, operator):
     played["failed"].refresh_from_db()
     shown = operator.get(group_url(played["failed"]))
@@ -167,7 +167,7 @@ def test_the_list_has_pages_over_all_groups(database, operator, monkeypatch):
     assert "p=2" in operator.get(GROUPS, {"q": "ValueError"}).content.decode()
 
 
-@pytest.mark.fault("F159")
+@pytest.mark.fault("retries_all_due_at_once")
 def test_retries_are_spread_evenly_by_the_queues_clock(database, operator):
     made = fail(6, ValueError("boom"))
     asked = ask(operator, made[0], spread="30")
@@ -240,7 +240,7 @@ def test_a_group_shows_the_buttons_that_the_user_may_press(played, session_with)
     assert "Cancel all…" not in page
 
 
-@pytest.mark.fault("F160")
+@pytest.mark.fault("past_failures_shown_as_future")
 def test_what_has_failed_is_never_said_to_fail_in_the_future(database, operator, monkeypatch):
     """The clock was read before the rows were: a failure in between is new, not to come."""
     fail(1, ValueError("boom"))
@@ -249,7 +249,7 @@ def test_what_has_failed_is_never_said_to_fail_in_the_future(database, operator,
         assert [row["last_text"] for row in operator.get(page).context["groups"]] == ["0 ms ago"]
 
 
-@pytest.mark.fault("F161")
+@pytest.mark.fault("run_now_in_a_paused_queue")
 def test_run_now_in_a_paused_queue_says_that_it_waits(database, operator):
     task = Task.objects.enqueue(tasks.scheduled, [1], eta=timedelta(days=3), queue="emails")
     taskqueue.pause("emails", by="ann")

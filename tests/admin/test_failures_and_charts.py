@@ -83,7 +83,7 @@ def test_ids_and_numbers_do_not_tell_failures_apart(one, other):
         ('column "total" does not exist', 'column "sum" does not exist', '"total"'),
     ],
 )
-@pytest.mark.fault("F162")
+@pytest.mark.fault("failures_grouped_too_widely")
 def test_the_names_of_a_program_tell_failures_apart(one, other, said, on):
     assert of(one) != of(other)
     assert said in general(one)

@@ -65,7 +65,7 @@ def test_it_needs_the_permission_to_view_tasks(played, session_with):
     assert client.get(f"{BASE}?function=shop.tasks.send_receipt").status_code == 403
 
 
-@pytest.mark.fault("F256")
+@pytest.mark.fault("arguments_leaked_by_similar_failures")
 def test_who_may_not_see_arguments_learns_none_from_the_comparison(database, session_with, operator):
     at = scene.clock_of(database)
     at(-10)

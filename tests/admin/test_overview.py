@@ -40,7 +40,7 @@ def cards(client) -> dict[str, str]:
     return {name: f"{value} {note}" for name, value, note, *_ in shown}
 
 
-@pytest.mark.fault("F163")
+@pytest.mark.fault("unknown_functions_hide_each_other")
 def test_every_unknown_function_is_named(database, operator):
     """Also the second one of a lane, behind many tasks that call the first."""
     Task.objects.enqueue_many([(function_named("first"),)] * 3 + [(tasks.noop,), (function_named("second"),)])
@@ -66,7 +66,7 @@ def function_named(name: str):
     return task(function)
 
 
-@pytest.mark.fault("F164")
+@pytest.mark.fault("all_workers_gone")
 def test_one_line_says_that_all_workers_are_gone(database, operator, travel):
     serve()
     for queue in ("default", "emails", "reports", "bulk"):
@@ -102,7 +102,7 @@ def test_who_may_not_resume_has_no_button(database, session_with):
     assert "dtr-inline" not in session_with("view_task").get(f"{BASE}/overview/").content.decode()
 
 
-@pytest.mark.fault("F165")
+@pytest.mark.fault("threads_full_coroutines_not")
 def test_threads_and_coroutines_are_counted_apart(database, operator):
     registry.register(poll)
     serve()
@@ -132,7 +132,7 @@ def test_a_worker_that_crashed_is_not_shown_as_calm(database, operator, travel):
     ("count", "said"),
     [(999_949, "≈ 999.9 k"), (999_950, "≈ 1.0 M"), (1_000_000, "≈ 1.0 M"), (999_960_000, "≈ 1.0 G")],
 )
-@pytest.mark.fault("F166")
+@pytest.mark.fault("numbers_that_disagree")
 def test_what_is_rounded_to_a_thousand_is_one_of_the_next_unit(count, said, on):
     assert formatting.format_approximate(count) == said
 
@@ -182,7 +182,7 @@ def test_progress_is_drawn_with_a_name(database, operator):
     assert "hunter2" not in page
 
 
-@pytest.mark.fault("F167")
+@pytest.mark.fault("history_where_django_has_none")
 def test_the_history_of_a_task_is_its_events(played, operator):
     """Django's own page would say that it has none."""
     page = operator.get(f"{BASE}/task/{played['cancelled'].pk}/history/").content.decode()

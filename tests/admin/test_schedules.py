@@ -208,7 +208,7 @@ def poisoned(request, database) -> str:
     return "broken"
 
 
-@pytest.mark.fault("F203")
+@pytest.mark.fault("senseless_schedule_row")
 def test_the_console_shows_it_among_the_others(poisoned, operator):
     page = operator.get(BASE).content.decode()
     assert page.count("Cannot run") == 1
@@ -216,7 +216,7 @@ def test_the_console_shows_it_among_the_others(poisoned, operator):
     assert operator.get(f"{BASE}broken/change/").status_code == 200
 
 
-@pytest.mark.fault("F203")
+@pytest.mark.fault("senseless_schedule_row")
 def test_it_can_be_paused_and_deleted(poisoned, operator):
     assert taskqueue.pause(poisoned, kind="schedule")
     assert Schedule.objects.filter(pk=poisoned, paused_at__isnull=False).exists()

@@ -35,19 +35,19 @@ def test_a_slip_is_answered_with_what_to_type(stored, operator):
 
 
 class TestArguments:
-    @pytest.mark.fault("F250")
+    @pytest.mark.fault("search_for_hidden_arguments")
     def test_who_may_not_see_them_cannot_search_in_them(self, stored, operator, session_with):
         client = session_with("view_task")
         assert found(operator, "arg:4711") == {stored[0]}
         assert found(client, "arg:4711") == found(client, "meta:4711") == set()
         assert "You may not see arguments and metadata" in client.get(LIST, {"q": "arg:4711"}).content.decode()
 
-    @pytest.mark.fault("F250")
+    @pytest.mark.fault("search_for_hidden_arguments")
     def test_nobody_finds_what_is_hidden_from_all(self, stored, operator):
         for tried in ("hunter4711", "h", "hunter", "password=hunter4711", "password=h", "unter47"):
             assert found(operator, f"arg:{tried}") == set(), tried
 
-    @pytest.mark.fault("F250")
+    @pytest.mark.fault("search_for_hidden_arguments")
     def test_an_action_on_all_that_match_changes_no_others(self, stored, operator):
         asked = operator.post(
             f"{LIST}?q=arg:hunter4711", {"action": "cancel_selected", "select_across": "1", "index": 0}
@@ -58,7 +58,7 @@ class TestArguments:
         operator.post(f"{LIST}bulk-action/", {"token": asked.context["token"]})
         assert list(Task.objects.cancelled()) == [stored[0]]
 
-    @pytest.mark.fault("F251")
+    @pytest.mark.fault("arguments_beyond_the_search")
     def test_it_says_how_far_it_looked_and_offers_to_look_further(self, stored, operator, monkeypatch):
         monkeypatch.setattr(filters, "MAX_CANDIDATES", 2)
         page = operator.get(LIST, {"q": "arg:47"})
@@ -71,7 +71,7 @@ class TestArguments:
             page = operator.get(f"{LIST}{changelist.further_query}")
         assert seen == [stored[3].pk, stored[1].pk, None]
 
-    @pytest.mark.fault("F251")
+    @pytest.mark.fault("arguments_beyond_the_search")
     def test_it_looks_back_as_far_as_other_searches_without_an_index(self, stored, operator, monkeypatch):
         monkeypatch.setattr(summaries, "LOOK_BACK", 2)
         monkeypatch.setattr(filters, "LOOK_FURTHER_BACK", 3)

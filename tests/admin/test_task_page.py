@@ -314,7 +314,7 @@ def test_actors_that_only_look_like_users_break_nothing(actor, database, operato
     assert f"It was cancelled by {actor} at" in why(operator, task)
 
 
-@pytest.mark.fault("F232")
+@pytest.mark.fault("attempt_logs_that_quote_secrets")
 def test_the_log_of_a_failed_attempt_is_shown_without_its_secrets_to_those_who_may_see_payload(
     database, operator, session_with
 ):

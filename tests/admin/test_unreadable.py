@@ -63,7 +63,7 @@ def undone(using: str) -> Iterator[None]:
         transaction.set_rollback(True, using=using)
 
 
-@pytest.mark.fault("F156")
+@pytest.mark.fault("console_meets_an_unreadable_row")
 def test_it_is_shown_cancelled_made_due_and_left_out_of_a_retry(poisoned, operator, database):
     with undone(database):
         check_pages(operator, poisoned)
@@ -95,7 +95,7 @@ def check_cancel_alone(operator, poisoned: Task) -> None:
     assert operator.get(f"{BASE}/task/{poisoned.pk}/change/").status_code == 200
 
 
-@pytest.mark.fault("F156")
+@pytest.mark.fault("console_meets_an_unreadable_row")
 @pytest.mark.parametrize("poison", TOLD)
 def test_its_page_says_that_it_cannot_be_read(poison, database, operator):
     if database != "postgresql" and poison == "number beyond floats":
@@ -105,7 +105,7 @@ def test_its_page_says_that_it_cannot_be_read(poison, database, operator):
     assert f"It cannot be read: {next(iter(POISONS[poison]))}. No worker can run it." in why(operator, task)
 
 
-@pytest.mark.fault("F156")
+@pytest.mark.fault("console_meets_an_unreadable_row")
 def test_a_retry_of_it_alone_is_refused_with_words(database, operator):
     task = Task.objects.enqueue(tasks.noop)
     taskqueue.cancel([task.pk])
@@ -114,7 +114,7 @@ def test_a_retry_of_it_alone_is_refused_with_words(database, operator):
     assert "It cannot be retried: args cannot be read." in response.content.decode()
 
 
-@pytest.mark.fault("F156")
+@pytest.mark.fault("console_meets_an_unreadable_row")
 def test_an_event_and_a_result_that_cannot_be_read_are_left_out(database, operator):
     task = Task.objects.enqueue(tasks.noop)
     [lease] = taskqueue.claim("w")

@@ -71,7 +71,7 @@ def test_everything_that_changed_in_between_is_told(broken):
     assert "planted" not in str(lines)
 
 
-@pytest.mark.fault("F256")
+@pytest.mark.fault("arguments_leaked_by_similar_failures")
 def test_who_may_not_see_arguments_is_told_nothing_of_them(broken):
     lines = told(broken, can_see_payload=False)
     assert "currency" not in str(lines).replace("0042_currency", "")

@@ -117,7 +117,7 @@ CALLS = {
 }
 
 
-@pytest.mark.fault("F87")
+@pytest.mark.fault("decorators_that_change_arguments")
 @pytest.mark.parametrize("case", CALLS)
 def test_a_decorated_function_runs_as_it_is(database, tasks, case):
     function, args, kwargs, expected = CALLS[case]
@@ -133,7 +133,7 @@ def test_the_frameworks_own_backend_agrees(database, settings, case):
     assert task_backends["default"].enqueue(function, args, kwargs).return_value == expected
 
 
-@pytest.mark.fault("F87")
+@pytest.mark.fault("decorators_that_change_arguments")
 def test_what_the_decorator_itself_cannot_take_is_still_refused(database, tasks):
     with pytest.raises(WrongArguments, match="execution_id"):
         consumed.enqueue(1)

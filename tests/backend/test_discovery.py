@@ -58,7 +58,7 @@ def project(unmigrated, migrated):
     return unmigrated
 
 
-@pytest.mark.fault("F180")
+@pytest.mark.fault("no_task_known")
 def test_a_worker_that_knows_no_task_says_what_to_type(project):
     assert "django_tasks_retry.W008" in project.manage("check").stderr
     said = project.manage("runworker", "--drain").stderr
@@ -69,7 +69,7 @@ def test_a_worker_that_knows_no_task_says_what_to_type(project):
     assert "knows no task" not in project.manage("runworker", "--drain").stderr
 
 
-@pytest.mark.fault("F181")
+@pytest.mark.fault("task_that_workers_will_not_find")
 def test_a_task_that_workers_will_not_find_is_told_at_enqueue_and_found_once_it_is_declared(project):
     project.write_task("shop/receipts.py", "mail")
     said = project.enqueue("shop.receipts", "mail")
@@ -113,7 +113,7 @@ print([app for app, function in functions.items() if discovery.will_be_found(fun
 """
 
 
-@pytest.mark.fault("F181")
+@pytest.mark.fault("task_that_workers_will_not_find")
 def test_a_task_is_found_wherever_a_tasks_module_imports_it_and_nowhere_else(project):
     for app, (path, text) in (FOUND | NOT_FOUND).items():
         project.write(f"{app}/__init__.py", "")
@@ -125,7 +125,7 @@ def test_a_task_is_found_wherever_a_tasks_module_imports_it_and_nowhere_else(pro
     assert told.stdout.strip() == str(list(FOUND)), told.stderr
 
 
-@pytest.mark.fault("F181")
+@pytest.mark.fault("task_that_workers_will_not_find")
 def test_an_app_that_is_not_installed_is_what_is_named(project):
     project.settings = project.settings.replace('["django_tasks_retry", "shop"]', NO_APPS)
     project.write_task("shop/tasks.py", "mail")
@@ -133,7 +133,7 @@ def test_an_app_that_is_not_installed_is_what_is_named(project):
     assert "shop is not in INSTALLED_APPS. Add 'shop' to INSTALLED_APPS, and restart the workers." in said
 
 
-@pytest.mark.fault("F181")
+@pytest.mark.fault("task_that_workers_will_not_find")
 def test_the_check_knows_what_the_views_import(project):
     project.write_task("shop/receipts.py", "mail")
     project.write("shop/urls.py", "from shop.receipts import mail\nurlpatterns = []\n")
@@ -142,7 +142,7 @@ def test_the_check_knows_what_the_views_import(project):
     assert "django_tasks_retry.W009) Workers will not find the tasks in shop.receipts" in said
 
 
-@pytest.mark.fault("F182")
+@pytest.mark.fault("no_backend_in_the_settings")
 def test_without_a_backend_of_ours_a_worker_refuses_and_the_check_warns(project):
     project.settings += "TASKS = {}\n"
     assert "django_tasks_retry.W007" in project.manage("check").stderr
@@ -151,7 +151,7 @@ def test_without_a_backend_of_ours_a_worker_refuses_and_the_check_warns(project)
     assert 'add TASKS = {"default": {"BACKEND": "django_tasks_retry.backend.RetryBackend"}}' in refused.stderr
 
 
-@pytest.mark.fault("F183")
+@pytest.mark.fault("not_migrated")
 def test_what_is_not_migrated_is_said_with_the_command(unmigrated):
     unmigrated.write_task("shop/tasks.py", "mail")
     assert "django_tasks_retry.W010" in unmigrated.manage("check", "--database", "default").stderr

@@ -46,7 +46,7 @@ def test_tasks_of_a_subclass_are_enqueued(database, settings):
     assert Task.objects.enqueue(tasks.noop.using(backend="tenants")).backend == "tenants"
 
 
-@pytest.mark.fault("F91")
+@pytest.mark.fault("mistyped_and_foreign_names")
 def test_a_task_of_a_foreign_backend_is_not_stored(database, with_dummy):
     with pytest.raises(UnknownBackend, match=rf"TASKS\['dummy'\] is {DUMMY}, not a RetryBackend\. .* by 'default'"):
         Task.objects.enqueue(tasks.noop.using(backend="dummy"))
@@ -55,12 +55,12 @@ def test_a_task_of_a_foreign_backend_is_not_stored(database, with_dummy):
     assert not Task.objects.exists()
 
 
-@pytest.mark.fault("F91")
+@pytest.mark.fault("mistyped_and_foreign_names")
 def test_one_request_may_send_a_task_of_a_foreign_backend_to_ours(database, with_dummy):
     assert Task.objects.enqueue(tasks.noop.using(backend="dummy"), backend="default").backend == "default"
 
 
-@pytest.mark.fault("F91")
+@pytest.mark.fault("mistyped_and_foreign_names")
 @pytest.mark.parametrize(
     ("backend", "words"),
     [
@@ -74,14 +74,14 @@ def test_a_worker_is_not_started_for_a_backend_that_is_not_ours(database, with_d
     assert words in str(refused.value)
 
 
-@pytest.mark.fault("F91")
+@pytest.mark.fault("mistyped_and_foreign_names")
 def test_a_worker_says_what_to_write_where_no_backend_is_ours(database, settings):
     settings.TASKS = {"default": {"BACKEND": DUMMY}}
     with pytest.raises(UnknownBackend, match=r"add TASKS = .*RetryBackend"):
         prepare_connections(WorkerOptions())
 
 
-@pytest.mark.fault("F91")
+@pytest.mark.fault("mistyped_and_foreign_names")
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -101,14 +101,14 @@ def test_a_worker_is_started_for_queues_that_are(database, queues):
     refuse_unsafe_start(WorkerOptions(queues=queues))
 
 
-@pytest.mark.fault("F91")
+@pytest.mark.fault("mistyped_and_foreign_names")
 def test_a_mistyped_queue_is_not_paused(database):
     with pytest.raises(UnknownQueue, match="Did you mean 'default'"):
         taskqueue.pause("defualt")
     assert not Queue.objects.exists()
 
 
-@pytest.mark.fault("F91")
+@pytest.mark.fault("mistyped_and_foreign_names")
 def test_a_queue_that_has_left_the_settings_is_paused_and_served_while_tasks_wait_there(database, settings):
     enqueue(queue="bulk")
     settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": ["default"]}}

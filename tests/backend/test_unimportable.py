@@ -67,7 +67,7 @@ def migrated(tmp_path_factory):
     return folder / "db.sqlite3"
 
 
-@pytest.mark.fault("F90")
+@pytest.mark.fault("tasks_module_not_importable")
 def test_every_command_goes_on_and_the_module_is_named(project, migrated):
     shutil.copy(migrated, project)
     for command in (["check"], ["makemigrations", "--check", "--dry-run"], ["migrate", "-v0"]):
@@ -77,7 +77,7 @@ def test_every_command_goes_on_and_the_module_is_named(project, migrated):
         assert "broken.tasks cannot be imported" in done.stderr
 
 
-@pytest.mark.fault("F90")
+@pytest.mark.fault("tasks_module_not_importable")
 def test_a_worker_names_it_and_runs_the_tasks_of_others(project, migrated):
     shutil.copy(migrated, project)
     program = (

@@ -71,7 +71,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.mark.fault("F252")
+@pytest.mark.fault("change_without_author_or_reason")
 @pytest.mark.parametrize("verb", sorted(KINDS))
 @pytest.mark.parametrize("door", ["console", "shell"])
 def test_every_change_is_kept_with_its_author_and_reason(door, verb, cli, session_with):  # noqa: F811
@@ -143,7 +143,7 @@ class TestMany:
         assert "Give more of it" in answer.err
         assert not Task.objects.cancelled().exists()
 
-    @pytest.mark.fault("F253")
+    @pytest.mark.fault("enqueue_during_a_bulk_change")
     def test_none_is_changed_that_came_while_others_were(self, cli, stored, monkeypatch):
         """Somebody enqueues whenever progress is told: while tasks are counted, and while they are changed."""
         monkeypatch.setattr(walk, "PAGE", 2)

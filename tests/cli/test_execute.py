@@ -104,7 +104,7 @@ def test_a_claim_of_one_task_takes_no_other(database):
     assert (lease.id, lease.locked_by) == (second.pk, "shell")
 
 
-@pytest.mark.fault("F254")
+@pytest.mark.fault("foreground_task_outlasts_its_lease")
 def test_its_lease_is_kept_for_as_long_as_it_runs(committed, configure):
     configure(LEASE=3)  # which a busy machine renews in time
     stored = Task.objects.enqueue(outlast_the_lease)

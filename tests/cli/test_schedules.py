@@ -63,7 +63,7 @@ def test_metrics_can_be_had_from_the_shell(cli):
     assert "# TYPE " in scraped.out
 
 
-@pytest.mark.fault("F203")
+@pytest.mark.fault("senseless_schedule_row")
 def test_one_that_cannot_be_read_is_listed_among_the_others(cli, nightly, database):
     taskqueue.create_schedule(name="broken", task=tasks.noop, every=60)
     with connections[database].cursor() as cursor:

@@ -114,7 +114,7 @@ def test_a_final_failure_is_reported_once_with_our_fingerprint(database, tasks, 
     assert [each["contexts"]["trace"]["status"] for each in arrived.transactions] == ["internal_error"] * 2
 
 
-@pytest.mark.fault("F230")
+@pytest.mark.fault("failure_reported_twice")
 def test_in_a_worker_the_frameworks_own_line_is_no_second_event(database, tasks, arrived):
     """Outside of one it still is heard: what the supervisor records passes through no middleware."""
     Task.objects.enqueue(plain.explode, max_attempts=1)
@@ -174,7 +174,7 @@ def test_a_monitor_hears_when_the_task_begins_and_how_it_ends(database, tasks, a
     assert told == [("nightly", task.pk.hex, "in_progress"), ("nightly", task.pk.hex, status)]
 
 
-@pytest.mark.fault("F230")
+@pytest.mark.fault("failure_reported_twice")
 def test_where_the_supervisor_ended_a_task_the_frameworks_line_is_heard(arrived):
     Reporting().child_started(SIGNAL_PROCESS)
     assert framework_logger.name not in sentry_logging._IGNORED_LOGGERS

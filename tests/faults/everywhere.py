@@ -42,6 +42,7 @@ SPARE = partial(Cut, spare=True)
 class Deed:
     """What happens at a statement. `codes` are the ways in which the worker may end after it has greeted."""
 
+    fault: str
     does: Callable[[WorkerProcess, Server], object] | None = None
     cut: Callable[..., Cut] = SPARE
     codes: tuple[int, ...] = (0,)
@@ -80,21 +81,26 @@ def cut_at_a_byte(nth: int, **how: Any) -> Cut:
 
 KILL = signal_worker(signal.SIGKILL)
 DEEDS = {
-    "f01 its child is killed": Deed(kill_children, loses_attempts=True),
-    "f01 the worker is killed before the statement": Deed(KILL, Cut, (-9,), loses_attempts=True),
-    "f01 the worker is killed after the statement": Deed(KILL, partial(Cut, reply=True), (-9,), loses_attempts=True),
-    "f03 the worker is frozen": Deed(
-        lambda worker, server: worker.signal_all(signal.SIGSTOP), loses_attempts=True, freezes=True
+    "its child is killed": Deed("worker_killed", kill_children, loses_attempts=True),
+    "the worker is killed before the statement": Deed("worker_killed", KILL, Cut, (-9,), loses_attempts=True),
+    "the worker is killed after the statement": Deed(
+        "worker_killed", KILL, partial(Cut, reply=True), (-9,), loses_attempts=True
     ),
-    "f11 it is asked to stop": Deed(signal_worker(signal.SIGTERM)),
-    "f12 it is told to stop at once": Deed(signal_worker(signal.SIGTERM, 2), codes=(0, 1)),
-    "f30 the request is cut": Deed(cut=Cut),
-    "f31 the reply is cut": Deed(cut=partial(Cut, reply=True)),
-    "f30 the request is cut at a byte": Deed(cut=cut_at_a_byte),
-    "f31 the reply is cut at a byte": Deed(cut=partial(cut_at_a_byte, reply=True)),
-    "f33 backends are killed": Deed(kill_backends),
-    "f36 the statement is refused": Deed(cut=partial(Cut, error="57014")),
-    "f36 the statement is done and reported as failed": Deed(cut=partial(Cut, error="XX000", reply=True)),
+    "the worker is frozen": Deed(
+        "frozen_past_the_lease",
+        lambda worker, server: worker.signal_all(signal.SIGSTOP),
+        loses_attempts=True,
+        freezes=True,
+    ),
+    "it is asked to stop": Deed("asked_to_stop", signal_worker(signal.SIGTERM)),
+    "it is told to stop at once": Deed("told_to_stop_at_once", signal_worker(signal.SIGTERM, 2), codes=(0, 1)),
+    "the request is cut": Deed("request_cut", cut=Cut),
+    "the reply is cut": Deed("reply_cut", cut=partial(Cut, reply=True)),
+    "the request is cut at a byte": Deed("request_cut", cut=cut_at_a_byte),
+    "the reply is cut at a byte": Deed("reply_cut", cut=partial(cut_at_a_byte, reply=True)),
+    "backends are killed": Deed("server_restarts", kill_backends),
+    "the statement is refused": Deed("error_codes", cut=partial(Cut, error="57014")),
+    "the statement is done and reported as failed": Deed("error_codes", cut=partial(Cut, error="XX000", reply=True)),
 }
 
 

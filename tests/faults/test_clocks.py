@@ -42,7 +42,8 @@ def skewed(start, shim: Path, seconds: int):
     return worker
 
 
-def test_f20_workers_an_hour_ahead_and_an_hour_behind_share_a_queue(start, effects, shim):
+@pytest.mark.fault("clock_skew")
+def test_workers_an_hour_ahead_and_an_hour_behind_share_a_queue(start, effects, shim):
     workers = [skewed(start, shim, seconds) for seconds in (3600, -3600)]
     held = [Task.objects.enqueue(tasks.wait_at, [f"held{n}"]) for n in range(4)]
     for n in range(4):
@@ -69,8 +70,9 @@ def renewed_past(expiries: dict, seconds: float) -> bool:
 WALL_CLOCK = {("timezone", "now"), ("datetime", "now"), ("datetime", "utcnow"), ("date", "today"), ("time", "time")}
 
 
+@pytest.mark.fault("clock_skew")
 @pytest.mark.parametrize("room", ["taskqueue", "worker", "rules"])
-def test_f20_no_code_of_queue_or_worker_reads_the_wall_clock(room):
+def test_no_code_of_queue_or_worker_reads_the_wall_clock(room):
     files = list(Path(django_tasks_retry.__file__).parent.joinpath(room).rglob("*.py"))
     calls = [
         node.func
@@ -83,8 +85,9 @@ def test_f20_no_code_of_queue_or_worker_reads_the_wall_clock(room):
     assert not named & WALL_CLOCK
 
 
+@pytest.mark.fault("server_clock_jumps")
 @pytest.mark.parametrize("jump", [3600, -3600], ids=["forward", "backward"])
-def test_f21_a_jump_of_the_servers_clock_loses_nothing(start, effects, jump):
+def test_a_jump_of_the_servers_clock_loses_nothing(start, effects, jump):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     start(lease=LEASE)
     effects.wait_for("begin a")

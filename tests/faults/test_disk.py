@@ -54,7 +54,8 @@ def start(small_disk: SmallDisk, tmp_path) -> Iterator[Start]:
     yield from starter(ALIAS, tmp_path, small_disk.place())
 
 
-def test_f46_a_full_disk_is_waited_out(start, small_disk, effects):
+@pytest.mark.fault("disk_full")
+def test_a_full_disk_is_waited_out(start, small_disk, effects):
     acknowledged = [Task.objects.enqueue(tasks.wait_at, ["a"])]
     worker = start()
     effects.wait_for("begin a")

@@ -21,6 +21,7 @@ from tests.faults.everywhere import (
     live,
     slot_is_whole,
 )
+from tests.faults.marker import showing
 from tests.proxy import Cut
 
 SAMPLE = dict(zip(DEEDS, (0.5, 0.3, 0.8, 0.6, 0.5, 0.6, 0.7, 0.8, 0.6, 0.8, 0.6, 0.4, 0.7), strict=True))
@@ -43,7 +44,9 @@ def points(length: int, deed: str) -> list[int]:
     return list(range(1, length + 1)) if ALL else [round(length * SAMPLE[deed])]
 
 
-@pytest.mark.parametrize("name", DEEDS, ids=lambda name: name.replace(" ", "_"))
+@pytest.mark.parametrize(
+    "name", [showing(name, deed.fault, case=name.replace(" ", "_")) for name, deed in DEEDS.items()]
+)
 def test_at_any_statement(start_behind, start, server, proxy, effects, length, name):
     deed, reached = DEEDS[name], 0
     for nth in points(length, name):

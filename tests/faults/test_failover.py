@@ -66,8 +66,9 @@ def start(primary: Primary, proxy: Proxy, tmp_path) -> Iterator[Start]:
     yield from starter(ALIAS, tmp_path, primary.place(proxy.port))
 
 
+@pytest.mark.fault("failover")
 @pytest.mark.parametrize("_nth", range(TIMES))
-def test_f34_no_acknowledged_task_is_lost_in_a_synchronous_failover(primary, standby, proxy, start, effects, _nth):
+def test_no_acknowledged_task_is_lost_in_a_synchronous_failover(primary, standby, proxy, start, effects, _nth):
     worker = start("--processes", "2", lease=4.0)
     worker.wait_until_up()
     acknowledged = enqueue_until_broken(lambda: primary.fail_over(standby))

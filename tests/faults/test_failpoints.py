@@ -13,11 +13,17 @@ import pytest
 from django_tasks_retry.models import TaskEvent
 from tests.faults.everywhere import ALL, LEASE, enqueue_a_life, finish_with_another, finished_once, outlive
 from tests.faults.failpoints import ACTIONS, POINTS, WHENS
+from tests.faults.marker import showing
 from tests.worker.harness import wait_for
 
 EVERY = list(product(POINTS, WHENS))
 SAMPLE = [("Outbox.write", "before"), ("Child.start_attempts", "after")]
-NAMES = {"kill": "F01_kill", "stop": "F03_stop", "term": "F11_term", "raise": "an_error_of_our_own"}
+WAYS = {
+    "kill": showing("kill", "worker_killed", case="kill"),
+    "stop": showing("stop", "frozen_past_the_lease", case="stop"),
+    "term": showing("term", "asked_to_stop", case="term"),
+    "raise": pytest.param("raise", id="an_error_of_our_own"),
+}
 CODES = {"kill": (0, -9), "stop": (0,), "term": (0, -15), "raise": (0, 1)}
 
 
@@ -29,7 +35,7 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
 
 
-@pytest.mark.parametrize("action", ACTIONS, ids=NAMES.get)
+@pytest.mark.parametrize("action", [WAYS[action] for action in ACTIONS])
 @pytest.mark.parametrize(("point", "when"), EVERY if ALL else SAMPLE)
 def test_at_any_step(start, effects, point, when, action):
     enqueued = enqueue_a_life()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
+import pytest
 from django.db import connections
 
 from django_tasks_retry.models import Task
@@ -23,7 +24,8 @@ def locked(server: Server, sql: str, *values: object) -> Iterator[None]:
         yield
 
 
-def test_f38_a_row_that_a_vanished_client_keeps_locked_holds_up_no_other(start, server, effects):
+@pytest.mark.fault("row_locked_by_vanished_client")
+def test_a_row_that_a_vanished_client_keeps_locked_holds_up_no_other(start, server, effects):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     start(lease=4.0)
     effects.wait_for("begin a")
@@ -36,7 +38,8 @@ def test_f38_a_row_that_a_vanished_client_keeps_locked_holds_up_no_other(start, 
     assert story(task).count("completed") == 1
 
 
-def test_f45_a_statement_that_takes_too_long_is_tried_again(start, server, effects):
+@pytest.mark.fault("statement_timeout")
+def test_a_statement_that_takes_too_long_is_tried_again(start, server, effects):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     options = {"sslmode": "disable", "gssencmode": "disable", "options": "-c statement_timeout=200ms"}
     worker = start(variables=with_options(server, options))
@@ -63,7 +66,8 @@ CHANGES = [
 ]
 
 
-def test_f51_tables_are_changed_under_load_and_no_attempt_is_lost(start, server, effects):
+@pytest.mark.fault("tables_changed_under_load")
+def test_tables_are_changed_under_load_and_no_attempt_is_lost(start, server, effects):
     worker = start("--processes", "2")
     worker.wait_until_up()
     enqueued = []

@@ -24,7 +24,8 @@ def start(server: Server, tmp_path) -> Iterator[Start]:
     yield from starter(ALIAS, tmp_path, server.place(), routes.pgbouncer)
 
 
-def test_f43_a_crowd_of_tasks_shares_a_few_connections(start, effects):
+@pytest.mark.fault("pgbouncer")
+def test_a_crowd_of_tasks_shares_a_few_connections(start, effects):
     worker = start("--processes", "3", "--threads", "4")
     worker.wait_for_line("wake-ups do not arrive")
     enqueued = Task.objects.enqueue_many(

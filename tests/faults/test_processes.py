@@ -17,8 +17,9 @@ from tests.worker.harness import place_of, wait_for, wait_until_finished
 PROCESSES = 24
 
 
+@pytest.mark.fault("poison")
 @pytest.mark.parametrize("on", ["sqlite"], indirect=True)
-def test_f17_crashes_in_a_row_do_not_put_off_the_next_start_for_ever(start):  # noqa: F811
+def test_crashes_in_a_row_do_not_put_off_the_next_start_for_ever(start):  # noqa: F811
     worker = start("--processes", str(PROCESSES), "--threads", "1", "--async-slots", "1")
     wait_for(lambda: len(worker.children()) == PROCESSES, "all children")
     first = worker.children()
@@ -30,8 +31,9 @@ def test_f17_crashes_in_a_row_do_not_put_off_the_next_start_for_ever(start):  # 
     raise AssertionError("all children were dead before ten had been replaced")
 
 
+@pytest.mark.fault("fork_with_an_open_connection")
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
-def test_f14_no_two_processes_share_a_connection(start, effects, committed):  # noqa: F811
+def test_no_two_processes_share_a_connection(start, effects, committed):  # noqa: F811
     worker = start("--processes", "3", lease=2.0)
     wait_for(lambda: len(worker.children()) == 3, "all children")
     for name in ("a", "b", "c", "d"):

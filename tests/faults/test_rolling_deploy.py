@@ -36,7 +36,7 @@ def start_release(start: Start, name: str) -> WorkerProcess:  # noqa: F811
     return worker
 
 
-@pytest.mark.fault("F64")
+@pytest.mark.fault("function_missing")
 def test_a_rolling_deploy_under_load_loses_nothing_and_fails_nothing(start, effects, release):  # noqa: F811
     numbers = count()
 

@@ -17,7 +17,7 @@ on_postgresql = pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 on_sqlite = pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 
 
-@pytest.mark.fault("F77")
+@pytest.mark.fault("deleted_replaced_truncated")
 @pytest.mark.parametrize("status", [Status.PENDING, Status.RUNNING])
 def test_an_unfinished_task_is_not_deleted_by_a_queryset(database, status):
     task, _ = task_in(status)
@@ -38,7 +38,7 @@ def test_a_finished_task_takes_its_history_along(database, status, delete):
     assert TaskEvent.objects.filter(task=kept).exists()
 
 
-@pytest.mark.fault("F77")
+@pytest.mark.fault("deleted_replaced_truncated")
 def test_a_flush_empties_everything(committed):
     for status in LIVES:
         task_in(status)
@@ -46,7 +46,7 @@ def test_a_flush_empties_everything(committed):
     assert not any(model.objects.exists() for model in (Task, TaskResult, TaskEvent))
 
 
-@pytest.mark.fault("F77")
+@pytest.mark.fault("deleted_replaced_truncated")
 @on_postgresql
 @pytest.mark.parametrize("tables", [TABLES[:1], TABLES[1:2], TABLES[2:], TABLES[1:], TABLES[:2]], ids=str)
 def test_some_of_the_tables_are_not_truncated(database, tables):
@@ -57,7 +57,7 @@ def test_some_of_the_tables_are_not_truncated(database, tables):
     assert everything(task) == before
 
 
-@pytest.mark.fault("F77")
+@pytest.mark.fault("deleted_replaced_truncated")
 @on_postgresql
 def test_all_of_the_tables_are_truncated_together(database):
     task_in(Status.SUCCESS)
@@ -87,7 +87,7 @@ def replace(using, verb="INSERT OR REPLACE", **changes):
     )
 
 
-@pytest.mark.fault("F77")
+@pytest.mark.fault("deleted_replaced_truncated")
 @on_sqlite
 @pytest.mark.parametrize("status", list(Status))
 def test_a_row_is_not_replaced(database, status):
@@ -97,7 +97,7 @@ def test_a_row_is_not_replaced(database, status):
         replace(database)
 
 
-@pytest.mark.fault("F77")
+@pytest.mark.fault("deleted_replaced_truncated")
 @on_sqlite
 def test_the_holder_of_a_unique_key_is_not_replaced(database):
     task, _ = begin(unique_key="taken")
@@ -114,7 +114,7 @@ def test_the_holder_of_a_unique_key_is_not_replaced(database):
         )
 
 
-@pytest.mark.fault("F77")
+@pytest.mark.fault("deleted_replaced_truncated")
 @on_sqlite
 def test_an_event_is_not_replaced(database):
     task, _ = begin()
@@ -127,7 +127,7 @@ def test_an_event_is_not_replaced(database):
         )
 
 
-@pytest.mark.fault("F77")
+@pytest.mark.fault("deleted_replaced_truncated")
 @on_sqlite
 @pytest.mark.parametrize("long", [{"queue": "q" * 65}, {"func_path": "p" * 256}, {"unique_key": "k" * 201}], ids=str)
 def test_a_text_that_is_longer_than_its_column(database, long):

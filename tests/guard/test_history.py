@@ -34,7 +34,7 @@ def write_result(task, using, **values):
     return TaskResult.objects.create(task_id=task.pk, **given)
 
 
-@pytest.mark.fault("F70")
+@pytest.mark.fault("result_that_contradicts_its_task")
 @pytest.mark.parametrize("source", [Status.PENDING, Status.RUNNING])
 @pytest.mark.parametrize("lie", [{"attempts": 0}, {"attempts": 7}, {"status": "SUCCESS"}], ids=str)
 def test_a_result_that_no_move_of_its_task_can_come_to(database, source, lie):
@@ -45,7 +45,7 @@ def test_a_result_that_no_move_of_its_task_can_come_to(database, source, lie):
         write_result(task, database, **lie)
 
 
-@pytest.mark.fault("F70")
+@pytest.mark.fault("result_that_contradicts_its_task")
 @pytest.mark.parametrize("status", FINISHED)
 def test_a_second_result(database, status):
     task, _ = task_in(status)
@@ -56,13 +56,13 @@ def test_a_second_result(database, status):
         cursor.execute(STORED.format(status=status, attempts=1).replace("INSERT", or_replace))
 
 
-@pytest.mark.fault("F70")
+@pytest.mark.fault("result_that_contradicts_its_task")
 def test_a_result_without_a_task(database):
     with pytest.raises(IntegrityError), transaction.atomic(using=database):
         write_result(Task(pk=uuid4(), attempts=1), database)
 
 
-@pytest.mark.fault("F70")
+@pytest.mark.fault("result_that_contradicts_its_task")
 def test_an_end_that_contradicts_its_result(database):
     task, lease = begin()
     with refused_by_the_database(task, database):
@@ -70,7 +70,7 @@ def test_an_end_that_contradicts_its_result(database):
         write(task, status="SUCCESS", finished_at=now(database), moved_by=lease.signature, **UNLEASED)
 
 
-@pytest.mark.fault("F70")
+@pytest.mark.fault("result_that_contradicts_its_task")
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 def test_a_result_that_is_left_beside_an_unfinished_task_is_refused_with_the_transaction(committed):
     task, _ = begin()
@@ -111,7 +111,7 @@ def sqlite_guard_without_a_sweep(using):
             cursor.execute(sql)
 
 
-@pytest.mark.fault("F71")
+@pytest.mark.fault("stray_result_beside_a_batch")
 def test_a_stray_result_stops_no_recovery(stray, travel):
     cursed, others, _ = stray
     travel(61)
@@ -119,7 +119,7 @@ def test_a_stray_result_stops_no_recovery(stray, travel):
     assert now_of(cursed).outcome.status == "FAILED"
 
 
-@pytest.mark.fault("F71")
+@pytest.mark.fault("stray_result_beside_a_batch")
 def test_a_stray_result_stops_no_report(stray):
     cursed, others, leases = stray
     receipts = taskqueue.finish([taskqueue.Completed(lease, 1) for lease in leases])
@@ -127,7 +127,7 @@ def test_a_stray_result_stops_no_report(stray):
     assert {now_of(task).outcome.attempts for task in (cursed, *others)} == {1}
 
 
-@pytest.mark.fault("F71")
+@pytest.mark.fault("stray_result_beside_a_batch")
 def test_a_stray_result_stops_no_cancellation_of_others(stray):
     cursed, others, _ = stray
     changed = taskqueue.cancel([cursed.pk, *(task.pk for task in others)])
@@ -135,7 +135,7 @@ def test_a_stray_result_stops_no_cancellation_of_others(stray):
     assert {now_of(task).status for task in others} == {"CANCELLED"}
 
 
-@pytest.mark.fault("F71")
+@pytest.mark.fault("stray_result_beside_a_batch")
 def test_installing_the_guard_forgets_stray_results(stray, committed):
     cursed, *_ = stray
     with connections[committed].cursor() as cursor:
@@ -151,7 +151,7 @@ def tell(task, **values):
     return TaskEvent.objects.create(task_id=task.pk, **given)
 
 
-@pytest.mark.fault("F72")
+@pytest.mark.fault("event_without_its_move")
 @pytest.mark.parametrize("status", FINISHED)
 @pytest.mark.parametrize(
     "kind", ["task.running", "task.completed", "task.failed", "task.cancelled", "task.lease_lost", "task.made_up"]
@@ -166,7 +166,7 @@ def test_an_event_after_the_final_one(database, status, kind):
             tell(task, kind=kind)
 
 
-@pytest.mark.fault("F72")
+@pytest.mark.fault("event_without_its_move")
 @pytest.mark.parametrize("status", list(Status))
 def test_an_event_that_was_told_before(database, status):
     task, _ = task_in(status)
@@ -176,7 +176,7 @@ def test_an_event_that_was_told_before(database, status):
         event.save(force_insert=True)
 
 
-@pytest.mark.fault("F72")
+@pytest.mark.fault("event_without_its_move")
 @pytest.mark.parametrize("attempt", [0, 2, 99])
 def test_an_event_of_another_attempt(database, attempt):
     task, _ = begin()
@@ -186,7 +186,7 @@ def test_an_event_of_another_attempt(database, attempt):
         tell(task, attempt=attempt)
 
 
-@pytest.mark.fault("F72")
+@pytest.mark.fault("event_without_its_move")
 def test_an_event_of_a_task_that_is_not_there(database):
     with pytest.raises(IntegrityError), transaction.atomic(using=database):
         TaskEvent.objects.create(task_id=uuid4(), kind="task.running", ts=now(database), attempt=1, actor="x")
@@ -204,7 +204,7 @@ LIES = [
 ]
 
 
-@pytest.mark.fault("F73")
+@pytest.mark.fault("history_rewritten")
 @pytest.mark.parametrize("change", LIES, ids=lambda change: "-".join(change))
 def test_a_running_row_changed_by_whoever_states_no_lease(database, change):
     task, lease = begin()
@@ -215,7 +215,7 @@ def test_a_running_row_changed_by_whoever_states_no_lease(database, change):
         write(task, **change)
 
 
-@pytest.mark.fault("F73")
+@pytest.mark.fault("history_rewritten")
 @pytest.mark.parametrize("change", LIES[2:6], ids=lambda change: "-".join(change))
 def test_a_renewal_that_rewrites_the_history(database, change):
     task, lease = begin()
@@ -223,7 +223,7 @@ def test_a_renewal_that_rewrites_the_history(database, change):
         write(task, moved_by=f"{lease.signature}++", **change)
 
 
-@pytest.mark.fault("F73")
+@pytest.mark.fault("history_rewritten")
 @pytest.mark.parametrize("change", LIES[2:7], ids=lambda change: "-".join(change))
 def test_a_pending_row_whose_history_is_rewritten(database, change):
     task, lease = begin(backoff=[0])
@@ -232,7 +232,7 @@ def test_a_pending_row_whose_history_is_rewritten(database, change):
         write(task, **change)
 
 
-@pytest.mark.fault("F73")
+@pytest.mark.fault("history_rewritten")
 def test_a_claim_that_rewrites_the_history(database):
     task, lease = begin(backoff=[0])
     taskqueue.fail_task(lease, ValueError("no"))
@@ -243,7 +243,7 @@ def test_a_claim_that_rewrites_the_history(database):
     write(task, **claim)
 
 
-@pytest.mark.fault("F73")
+@pytest.mark.fault("history_rewritten")
 @pytest.mark.parametrize(
     "lived",
     [

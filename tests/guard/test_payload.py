@@ -54,7 +54,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.fault("F79")
+@pytest.mark.fault("rows_that_nobody_could_read")
 @pytest.mark.parametrize("poison", REFUSED, ids=lambda poison: "-".join(f"{k}={v}" for k, v in poison.items()))
 def test_a_row_that_nobody_could_read_is_refused(database, poison):
     if connections[database].vendor == "sqlite":
@@ -64,7 +64,7 @@ def test_a_row_that_nobody_could_read_is_refused(database, poison):
     assert not Task.objects.exists()
 
 
-@pytest.mark.fault("F79")
+@pytest.mark.fault("rows_that_nobody_could_read")
 def test_a_call_that_is_far_too_long_is_refused(database):
     if connections[database].vendor == "postgresql":
         long = "(SELECT jsonb_agg(1e131000) FROM generate_series(1, 700))"  # 20 KB that are printed as 90 MB
@@ -92,7 +92,7 @@ def test_what_the_queue_itself_writes_is_taken(database, sound):
     assert Task.objects.exists()
 
 
-@pytest.mark.fault("F79")
+@pytest.mark.fault("rows_that_nobody_could_read")
 def test_a_series_ends_with_the_times_that_can_be_stored(database):
     """And its last occurrence stops none of those that are recorded with it."""
     other = enqueue()

@@ -213,7 +213,7 @@ def test_a_requeue_without_budget(database):
         write(task, **TO_PENDING, moved_by=lease.signature)
 
 
-@pytest.mark.fault("F50")
+@pytest.mark.fault("row_deleted")
 @pytest.mark.parametrize("status", [Status.PENDING, Status.RUNNING])
 def test_an_unfinished_row_deleted(database, status):
     task, _ = task_in(status)

@@ -24,7 +24,7 @@ FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE t.tgname LIKE 'dtr_
 
 
 @pytest.mark.plain_layout
-@pytest.mark.fault("F75")
+@pytest.mark.fault("dump_and_restore")
 @on_postgresql
 @pytest.mark.parametrize("search_path", ["public", "pg_catalog", "pg_catalog, public", ""])
 def test_a_guard_that_was_printed_and_read_again_is_whole(database, search_path):
@@ -43,7 +43,7 @@ def test_a_guard_that_was_printed_and_read_again_is_whole(database, search_path)
     is_whole(database)
 
 
-@pytest.mark.fault("F75")
+@pytest.mark.fault("dump_and_restore")
 @on_postgresql
 @pytest.mark.parametrize(
     "change",
@@ -74,7 +74,7 @@ CREATE OPERATOR mine.<= (LEFTARG = timestamptz, RIGHTARG = timestamptz, FUNCTION
 UPDATE = "UPDATE public.django_tasks_retry_task SET {} WHERE true"
 
 
-@pytest.mark.fault("F74")
+@pytest.mark.fault("session_with_its_own_operators")
 @on_postgresql
 @pytest.mark.parametrize("status", list(Status))
 @pytest.mark.parametrize("path", ["mine, pg_catalog, public", "public, mine", "mine, public"])
@@ -95,7 +95,7 @@ def test_operators_of_a_session_change_no_verdict(database, status, path):
     assert everything(task) == before
 
 
-@pytest.mark.fault("F74")
+@pytest.mark.fault("session_with_its_own_operators")
 @on_postgresql
 @pytest.mark.parametrize("status", [Status.PENDING, Status.RUNNING])
 def test_a_guard_that_is_installed_beside_foreign_operators_does_not_take_them(database, status):
@@ -108,7 +108,7 @@ def test_a_guard_that_is_installed_beside_foreign_operators_does_not_take_them(d
         Task.objects.filter(pk=task.pk)._raw_delete(database)
 
 
-@pytest.mark.fault("F76")
+@pytest.mark.fault("clock_gone_or_shifted")
 @pytest.mark.plain_layout
 @on_postgresql
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ def test_a_clock_that_is_gone_or_wrong_is_missed_and_put_right(database, change)
     is_whole(database)
 
 
-@pytest.mark.fault("F76")
+@pytest.mark.fault("clock_gone_or_shifted")
 def test_a_clock_that_a_test_has_shifted_is_not_missed(database, travel):
     travel(3600)
     is_whole(database)
 
 
-@pytest.mark.fault("F76")
+@pytest.mark.fault("clock_gone_or_shifted")
 def test_migrate_is_not_refused_for_want_of_what_it_installs(database, monkeypatch):
     monkeypatch.setattr("sys.argv", ["manage.py", "migrate"])
     trigger = (
@@ -155,7 +155,7 @@ def told(task):
     return row.status, row.attempts, row.locked_by, row.last_error, kinds(task), list(results)
 
 
-@pytest.mark.fault("F78")
+@pytest.mark.fault("fixtures")
 def test_tasks_of_every_status_travel_in_a_fixture(committed, tmp_path):
     lived = [task_in(status)[0] for status in LIVES]
     before = [told(task) for task in lived]
@@ -172,7 +172,7 @@ def test_tasks_of_every_status_travel_in_a_fixture(committed, tmp_path):
     assert kinds(running)[-1] == "task.cancelled"
 
 
-@pytest.mark.fault("F78")
+@pytest.mark.fault("fixtures")
 def test_a_fixture_changes_no_task_that_exists(committed, tmp_path):
     task, _ = task_in(Status.SUCCESS)
     fixture = tmp_path / "tasks.json"
@@ -186,7 +186,7 @@ def test_a_fixture_changes_no_task_that_exists(committed, tmp_path):
     is_whole(committed)
 
 
-@pytest.mark.fault("F78")
+@pytest.mark.fault("fixtures")
 @pytest.mark.parametrize("model", [Task, TaskResult, TaskEvent])
 def test_a_raw_save_opens_nothing_outside_of_a_transaction(committed, model):
     row = model(pk=Task(id="01890000-0000-7000-8000-000000000000").pk if model is not TaskEvent else 1)

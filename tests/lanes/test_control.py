@@ -39,7 +39,7 @@ def test_a_paused_function_waits_wherever_its_tasks_are(claim, enqueue):
     assert len(claim()) == 2
 
 
-@pytest.mark.fault("F263")
+@pytest.mark.fault("lane_paused_while_remembered_open")
 def test_a_pause_holds_for_a_claimer_that_has_not_looked_since(enqueue):
     enqueue(tasks.add, 3, 1, 2)
     enqueue(tasks.noop, 3, lane="a")

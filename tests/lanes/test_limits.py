@@ -53,7 +53,7 @@ def test_a_lane_is_one_over_queues_and_priorities(claim, enqueue):
     assert len(claim()) == 2
 
 
-@pytest.mark.fault("F262")
+@pytest.mark.fault("expired_lease_in_a_limited_lane")
 def test_an_expired_lease_holds_its_permit_until_it_is_taken_back(database, claim, enqueue):
     enqueue(tasks.sync, 4, 1)
     claim()

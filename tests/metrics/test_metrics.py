@@ -83,7 +83,7 @@ def counted() -> dict[object, float]:
     }
 
 
-@pytest.mark.fault("F227")
+@pytest.mark.fault("counters_across_prune_and_restart")
 def test_counters_never_go_back_across_prune_and_restart(database, tasks):
     """A restart is another process that begins to count at nothing."""
     before: dict[object, float] = {}
@@ -115,7 +115,7 @@ class Answering:
         return verb()
 
 
-@pytest.mark.fault("F227")
+@pytest.mark.fault("counters_across_prune_and_restart")
 def test_counts_that_could_not_be_added_are_added_once(database, monkeypatch):
     """All statements of one turn, or none of them: what fails halfway is not counted twice."""
     many = [Stat("default", f"f{n}", completed=1) for n in range(150)]

@@ -28,7 +28,7 @@ def test_metrics_are_off_until_somebody_is_let_in(database, client):
     assert client.get("/tasks/metrics", headers=BEARER).status_code == 404
 
 
-@pytest.mark.fault("F228")
+@pytest.mark.fault("metrics_without_permission")
 @pytest.mark.parametrize(
     "headers",
     [
@@ -105,7 +105,7 @@ def test_ready_where_every_queue_is_served(database, client):
     assert client.get("/tasks/ready").content == b"ready\n"
 
 
-@pytest.mark.fault("F229")
+@pytest.mark.fault("unserved_queue_or_incomplete_schema")
 def test_not_ready_where_a_queue_is_not_served(database, client, configure, travel):
     configure(METRICS_TOKEN=TOKEN)
     serve("default", "e*")
@@ -118,7 +118,7 @@ def test_not_ready_where_a_queue_is_not_served(database, client, configure, trav
     assert client.get("/tasks/ready").status_code == 200, "what is paused is paused on purpose"
 
 
-@pytest.mark.fault("F229")
+@pytest.mark.fault("unserved_queue_or_incomplete_schema")
 def test_a_worker_counts_while_it_was_heard_of_recently(database, client, travel):
     serve("*")
     travel(40)
@@ -141,7 +141,7 @@ def test_with_any_queue_allowed_those_with_work_must_be_served(database, client,
     assert client.get("/tasks/ready").status_code == 503
 
 
-@pytest.mark.fault("F229")
+@pytest.mark.fault("unserved_queue_or_incomplete_schema")
 def test_not_ready_without_a_migration_or_the_guard(database, client, configure):
     configure(METRICS_TOKEN=TOKEN)
     serve("*")
@@ -161,7 +161,7 @@ def test_not_ready_without_a_migration_or_the_guard(database, client, configure)
     assert b"does not enforce the task contract" in client.get("/tasks/ready", headers=BEARER).content
 
 
-@pytest.mark.fault("F229")
+@pytest.mark.fault("unserved_queue_or_incomplete_schema")
 def test_not_ready_where_the_database_does_not_answer(database, client, configure, caplog):
     configure(METRICS_TOKEN=TOKEN)
     with transaction.atomic(using=database):

@@ -78,7 +78,7 @@ def test_attempts_do_not_see_the_lines_of_others(database, handler):
     assert task.events.get(kind="task.failed").data["log"].count("\n") == 0
 
 
-@pytest.mark.fault("F231")
+@pytest.mark.fault("endless_or_unstorable_attempt_logs")
 def test_lines_are_bounded_in_number_and_bytes(lease, handler):
     for n in range(4):
         logger.info("%s %s", n, "ä" * 10**6)
@@ -89,7 +89,7 @@ def test_lines_are_bounded_in_number_and_bytes(lease, handler):
     assert kept.count("\n") < 5
 
 
-@pytest.mark.fault("F231")
+@pytest.mark.fault("endless_or_unstorable_attempt_logs")
 def test_what_cannot_be_stored_or_said_is_replaced(lease, handler):
     class Mute:
         def __str__(self) -> str:
@@ -112,7 +112,7 @@ def test_what_cannot_be_stored_or_said_is_replaced(lease, handler):
     ]
 
 
-@pytest.mark.fault("F231")
+@pytest.mark.fault("endless_or_unstorable_attempt_logs")
 def test_an_interruption_while_a_line_is_said_reaches_the_function(lease, handler):
     class Interrupted:
         def __str__(self) -> str:
@@ -122,7 +122,7 @@ def test_an_interruption_while_a_line_is_said_reaches_the_function(lease, handle
         handler.handle(logger.makeRecord("shop", logging.INFO, "", 0, "%s", (Interrupted(),), None))
 
 
-@pytest.mark.fault("F231")
+@pytest.mark.fault("endless_or_unstorable_attempt_logs")
 def test_coroutines_that_outlive_their_attempts_fill_no_memory(lease, handler):
     for n in range(MOST_TAILS + 10):
         current_lease.set(lease._replace(attempts=n))

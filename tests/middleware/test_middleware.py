@@ -97,7 +97,7 @@ def test_an_error_of_the_insert_passes_through_and_cannot_be_swallowed(database,
     assert told == ["outer before 1", "swallowed", "outer saw TransactionManagementError"]
 
 
-@pytest.mark.fault("F225")
+@pytest.mark.fault("middleware_fails")
 @pytest.mark.parametrize("name", ["RaisesAtOnce", "RaisesBefore", "RaisesAfter", "Swallows", "AddsNonsense"])
 def test_middleware_that_fails_is_logged_and_fails_nothing(database, configure, told, tasks, caplog, name):
     configure(MIDDLEWARE=[HERE + "Telling", HERE + name, HERE + "TellingToo"])
@@ -112,7 +112,7 @@ def test_middleware_that_fails_is_logged_and_fails_nothing(database, configure, 
     assert name == "Swallows" or [r for r in caplog.records if r.name == "django_tasks_retry.middleware"]
 
 
-@pytest.mark.fault("F225")
+@pytest.mark.fault("middleware_fails")
 def test_metadata_that_cannot_be_stored_is_left_out(database, configure, caplog):
     configure(MIDDLEWARE=[HERE + "AddsNonsense"])
     task = Task.objects.enqueue(plain.noop, metadata={"by": "me"})
@@ -138,7 +138,7 @@ def test_an_interruption_that_reaches_a_middleware_is_the_attempts_own():
     assert told == ["TaskTimeout"]
 
 
-@pytest.mark.fault("F225")
+@pytest.mark.fault("middleware_fails")
 def test_a_layer_that_was_not_entered_is_not_left(on):
     told = []
 

@@ -24,7 +24,7 @@ def test_a_lease_runs_out_even_inside_a_transaction_that_began_before(committed)
         wait_until(lambda: [one.lease.id for one in taskqueue.recover()] == [task.pk], "the lease to run out")
 
 
-@pytest.mark.fault("F25")
+@pytest.mark.fault("thundering_herd")
 def test_tasks_that_fail_together_do_not_come_back_together(database):
     Task.objects.enqueue_many([(tasks.noop,)] * 200)
     leases = taskqueue.claim("worker", limit=200)
@@ -33,7 +33,7 @@ def test_tasks_that_fail_together_do_not_come_back_together(database):
     assert max(tenths.count(tenth) for tenth in tenths) < 100
 
 
-@pytest.mark.fault("F60")
+@pytest.mark.fault("nul_surrogates_nan")
 def test_an_error_text_that_no_database_holds_is_stored_escaped(database):
     task = Task.objects.enqueue(tasks.noop)
     [lease] = taskqueue.claim("worker")
@@ -42,7 +42,7 @@ def test_an_error_text_that_no_database_holds_is_stored_escaped(database):
     assert task.last_error["message"] == "nul \\u0000 and surrogate \\ud800"
 
 
-@pytest.mark.fault("F64")
+@pytest.mark.fault("function_missing")
 def test_a_task_of_an_unknown_function_is_left_for_a_worker_that_knows_it(database):
     Task.objects.enqueue(tasks.noop)
     assert taskqueue.claim("old", memory=ClaimMemory(paths=["tests.tasks.add"])) == []

@@ -35,7 +35,7 @@ def refused(lease, reason):
     return row_of(lease) == before
 
 
-@pytest.mark.fault("F03")
+@pytest.mark.fault("frozen_past_the_lease")
 def test_a_worker_that_slept_past_its_lease_cannot_report(zombie):
     assert refused(zombie, "EXPIRED")
 
@@ -47,7 +47,7 @@ def test_a_worker_cannot_report_about_the_attempt_of_another(zombie):
     assert taskqueue.complete_task(lease).accepted
 
 
-@pytest.mark.fault("F15")
+@pytest.mark.fault("worker_id_used_again")
 def test_a_worker_cannot_report_about_its_own_next_attempt_with_an_old_lease(zombie):
     taskqueue.recover()
     [lease] = taskqueue.claim("worker")

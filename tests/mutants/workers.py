@@ -118,7 +118,7 @@ LIVES = (
                 '        read_sql("lanes")\n        keyed = bool(ranges[0].lane)\n',
             ),
         ),
-        ("tests/worker/test_resources.py::test_f09_files_that_a_task_leaves_open_end_with_its_process",),
+        ("tests/worker/test_resources.py::test_files_that_a_task_leaves_open_end_with_its_process",),
         on=PG,
     ),
 )

@@ -68,7 +68,7 @@ def test_it_is_dropped_without_a_row_being_deleted(parted, travel, monkeypatch):
     assert Task.objects.count() == 0
 
 
-@pytest.mark.fault("F361")
+@pytest.mark.fault("task_needed_after_its_period")
 def test_an_unfinished_task_of_its_time_keeps_its_whole_history(parted, travel):
     moved(parted, travel, 2)
     late = enqueue()
@@ -114,7 +114,7 @@ def test_steps_of_an_unfinished_task_are_carried_over(parted, travel):
     assert is_kept(parted)
 
 
-@pytest.mark.fault("F361")
+@pytest.mark.fault("task_needed_after_its_period")
 def test_a_member_that_somebody_still_waits_for_keeps_its_period(parted, travel):
     members = Task.objects.enqueue_many([tasks.noop] * 3, then=call(tasks.noop))
     for lease in taskqueue.claim("worker", limit=2):
@@ -182,7 +182,7 @@ def test_a_retention_that_is_given_prunes_by_rows(parted, travel):
     assert places(parted) == {}
 
 
-@pytest.mark.fault("F358")
+@pytest.mark.fault("history_read_while_dropped")
 def test_somebody_who_reads_for_long_puts_it_off_and_stops_nobody(parted, travel, caplog):
     moved(parted, travel)
     first = today(parted)
@@ -218,7 +218,7 @@ def today_at(period):
     return period.containing(datetime(2026, 12, 31, 23, 59, tzinfo=UTC)).start
 
 
-@pytest.mark.fault("F355")
+@pytest.mark.fault("no_partition_for_the_present_period")
 def test_without_a_table_for_its_time_a_task_is_done_like_any_other(parted, travel, monkeypatch):
     with connections[parted].cursor() as cursor:
         for table in (TaskResult, TaskEvent, Step):
@@ -235,7 +235,7 @@ def test_without_a_table_for_its_time_a_task_is_done_like_any_other(parted, trav
     assert TaskEvent.objects.count() == 0
 
 
-@pytest.mark.fault("F355")
+@pytest.mark.fault("no_partition_for_the_present_period")
 def test_a_table_that_cannot_be_made_is_told_and_stops_nothing(parted, travel, caplog):
     in_the_way = f"{Task._meta.db_table}_{partitions(parted)[-1].next.name}"
     travel(DAY)
@@ -251,7 +251,7 @@ def test_a_table_that_cannot_be_made_is_told_and_stops_nothing(parted, travel, c
     assert in_the_way.endswith(partitions(parted)[-1].name)
 
 
-@pytest.mark.fault("F355")
+@pytest.mark.fault("no_partition_for_the_present_period")
 def test_a_check_and_the_console_tell_what_is_missing_and_what_is_never_dropped(parted, travel, configure):
     assert (check_partitions(parted), list(setup_problems(parted))) == ([], [])
     travel(premake.PREMAKE * DAY)

@@ -53,7 +53,7 @@ def test_a_period_is_written_with_all_that_tells_of_its_tasks(parted, travel, co
     assert [event["kind"] for event in lines[0]["events"]] == ["task.running", "task.completed"]
 
 
-@pytest.mark.fault("F359")
+@pytest.mark.fault("dropped_history_not_exported")
 def test_nothing_is_dropped_where_it_cannot_be_written(parted, travel, configure, tmp_path, caplog):
     (tmp_path / "file").write_text("in the way")
     configure(EXPORT_TO=str(tmp_path / "file"))
@@ -67,7 +67,7 @@ def test_nothing_is_dropped_where_it_cannot_be_written(parted, travel, configure
     assert "cannot be exported" in caplog.text
 
 
-@pytest.mark.fault("F359")
+@pytest.mark.fault("dropped_history_not_exported")
 def test_an_export_that_was_interrupted_leaves_no_file_under_its_name(parted, travel, configure, tmp_path, monkeypatch):
     configure(EXPORT_TO=str(tmp_path))
     monkeypatch.setattr(export, "PAGE", 1)
@@ -93,7 +93,7 @@ def early(parted, travel, configure, tmp_path):
     return answer
 
 
-@pytest.mark.fault("F359")
+@pytest.mark.fault("dropped_history_not_exported")
 def test_a_file_written_before_the_end_of_its_period_does_not_count(early, travel, tmp_path):
     assert "holds the period so far" in early.err
     travel(20 * DAY)
@@ -115,7 +115,7 @@ def belong_to_another(path):
     beside.write_text(json.dumps({**json.loads(beside.read_text()), "database": "default-0badcafe"}))
 
 
-@pytest.mark.fault("F359")
+@pytest.mark.fault("dropped_history_not_exported")
 @pytest.mark.parametrize("harm", [None, end_badly, spoil, belong_to_another])
 def test_only_a_whole_file_of_this_database_counts_and_none_is_replaced(parted, travel, configure, tmp_path, harm):
     configure(EXPORT_TO=str(tmp_path))
@@ -134,7 +134,7 @@ def test_only_a_whole_file_of_this_database_counts_and_none_is_replaced(parted, 
     assert [len(read(each)) for each in others] == ([3] if harm else [])
 
 
-@pytest.mark.fault("F359")
+@pytest.mark.fault("dropped_history_not_exported")
 def test_tasks_archived_while_their_period_is_written_are_not_dropped(parted, travel, configure, tmp_path, caplog):
     configure(EXPORT_TO=str(tmp_path))
     Task.objects.enqueue_many([tasks.noop] * 3)
@@ -170,7 +170,7 @@ def full_disk(size: int):
         signal.signal(signal.SIGXFSZ, handler)
 
 
-@pytest.mark.fault("F359")
+@pytest.mark.fault("dropped_history_not_exported")
 def test_on_a_full_disk_nothing_is_forgotten_and_no_half_line_stays(parted, travel, configure, tmp_path, caplog):
     configure(EXPORT_TO=str(tmp_path))
     moved(parted, travel, 2)

@@ -91,7 +91,7 @@ def test_an_unfinished_task_cannot_be_put_away(parted):
 
 
 @pytest.mark.parametrize("table", [TASK, RESULT, EVENT, STEP])
-@pytest.mark.fault("F360")
+@pytest.mark.fault("trigger_off_on_one_partition")
 def test_a_trigger_that_is_off_on_one_partition_is_missed_and_put_back(parted, part, table):
     with connections[parted].cursor() as cursor:
         cursor.execute(f"ALTER TABLE {table}_{part} DISABLE TRIGGER USER")
@@ -111,7 +111,7 @@ def test_a_unique_key_is_free_again_when_its_task_has_moved(parted, travel):
     assert enqueue(unique_key="one").already_enqueued
 
 
-@pytest.mark.fault("F362")
+@pytest.mark.fault("report_after_move_to_history")
 def test_a_late_report_about_a_task_that_has_moved_changes_nothing(parted, travel):
     task = enqueue()
     [lease] = taskqueue.claim("worker")

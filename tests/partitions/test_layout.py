@@ -92,7 +92,7 @@ def test_what_was_stored_before_stays_where_it_was_and_counts_on(whole, travel):
     assert is_kept(whole)
 
 
-@pytest.mark.fault("F357")
+@pytest.mark.fault("history_partitioned_under_load")
 def test_tasks_are_enqueued_and_done_while_history_is_partitioned_and_back(whole):
     done(20)
 
@@ -118,7 +118,7 @@ def interrupt(using, monkeypatch):
             partition_history(using, Period.DAY, ["default"])
 
 
-@pytest.mark.fault("F356")
+@pytest.mark.fault("partition_change_interrupted")
 def test_a_partitioning_that_was_interrupted_is_completed_by_the_next(whole, monkeypatch):
     done(2)
     interrupt(whole, monkeypatch)
@@ -129,7 +129,7 @@ def test_a_partitioning_that_was_interrupted_is_completed_by_the_next(whole, mon
     assert is_kept(whole)
 
 
-@pytest.mark.fault("F356")
+@pytest.mark.fault("partition_change_interrupted")
 def test_a_partitioning_that_nobody_completes_is_taken_back_before_it_refuses_rows(whole, monkeypatch, travel):
     done(1)
     interrupt(whole, monkeypatch)

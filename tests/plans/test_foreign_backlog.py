@@ -69,7 +69,7 @@ def used_to_slow_claims(clock: Clock) -> taskqueue.ClaimMemory:
 on_postgresql = pytest.mark.django_db(databases=["default", USING])
 
 
-@pytest.mark.fault("F107")
+@pytest.mark.fault("backlog_of_other_kinds")
 @on_postgresql
 @pytest.mark.parametrize("backlog", ["another function", "another backend"], indirect=True)
 def test_claims_read_what_is_not_for_them_no_more_than_once_in_a_while(backlog, slow_claims):
@@ -84,7 +84,7 @@ def test_claims_read_what_is_not_for_them_no_more_than_once_in_a_while(backlog, 
         assert sum(plan.rows_read() for plan in plans) <= 20
 
 
-@pytest.mark.fault("F107")
+@pytest.mark.fault("backlog_of_other_kinds")
 @on_postgresql
 @pytest.mark.parametrize("backlog", ["another function"], indirect=True)
 def test_a_full_claim_keeps_its_place_behind_the_backlog_through_the_next_looks(backlog, slow_claims):
@@ -98,7 +98,7 @@ def test_a_full_claim_keeps_its_place_behind_the_backlog_through_the_next_looks(
     assert sum(plan.rows_read() for plan in plans) <= 40
 
 
-@pytest.mark.fault("F107")
+@pytest.mark.fault("backlog_of_other_kinds")
 def test_what_sorts_below_is_found_when_the_rest_is_over(database, slow_claims):
     taskqueue.enqueue_many(taskqueue.EnqueueOptions(tasks.noop) for _ in range(20))
     memory = used_to_slow_claims(slow_claims)

@@ -51,7 +51,7 @@ def buffers(memory: taskqueue.ClaimMemory) -> dict[str, int]:
     return {plan.name: plan.buffers() for plan in plans}
 
 
-@pytest.mark.fault("F40")
+@pytest.mark.fault("pinned_horizon")
 def test_claims_and_reports_touch_no_more_pages_after_thousands_of_tasks(pinned_horizon):
     for _ in range(10):
         taskqueue.enqueue_many(taskqueue.EnqueueOptions(tasks.noop) for _ in range(TASKS // 10))

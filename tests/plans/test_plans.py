@@ -68,7 +68,7 @@ def test_a_claim_larger_than_a_lane_takes_the_rest_from_the_next():
     assert named(plans, "claim").rows_read() <= 2 * len(leases) + LANES
 
 
-@pytest.mark.fault("F41")
+@pytest.mark.fault("stale_statistics")
 @pytest.mark.parametrize("verb", ["complete", "renew"])
 def test_a_report_finds_its_tasks_by_their_ids_alone(verb):
     leases = claim()

@@ -25,7 +25,7 @@ def claim_all(worker, limit=20):
     return taken
 
 
-@pytest.mark.fault("F52")
+@pytest.mark.fault("database_file_locked")
 def test_eight_claimers_get_each_of_two_thousand_tasks_exactly_once(committed):
     enqueued = Task.objects.enqueue_many([(tasks.noop, [n]) for n in range(2000)])
     taken = together(*[lambda n=n: claim_all(f"claimer-{n}") for n in range(CLAIMERS)])

@@ -18,7 +18,7 @@ from tests.model.invariants import violations
 from tests.races.together import beside, together
 
 
-@pytest.mark.fault("F290")
+@pytest.mark.fault("claimed_as_it_expires")
 def test_each_task_that_expires_is_started_in_time_or_cancelled_and_never_both(committed):
     Task.objects.enqueue_many(
         [{"func": tasks.noop, "args": [n], "expires": timedelta(milliseconds=2 * n)} for n in range(1, 101)]
@@ -58,7 +58,7 @@ def race(mode: str, *others) -> list[Task | None]:
     return together(*[lambda n=n: call(n, mode) for n in range(8)], *others)[:8]
 
 
-@pytest.mark.fault("F292")
+@pytest.mark.fault("many_calls_settle_one_key")
 @pytest.mark.parametrize("mode", ["keep", "replace", "run_again", "raise"])
 @pytest.mark.parametrize("runs", [False, True], ids=["nobody runs", "one runs"])
 def test_eight_on_one_key_leave_at_most_one_that_waits(committed, mode, runs):
@@ -82,7 +82,7 @@ def test_eight_on_one_key_leave_at_most_one_that_waits(committed, mode, runs):
     assert violations(committed) == []
 
 
-@pytest.mark.fault("F292")
+@pytest.mark.fault("many_calls_settle_one_key")
 @pytest.mark.parametrize("mode", ["replace", "run_again"])
 def test_nobody_runs_beside_another_of_its_key_while_claimers_race(committed, mode):
     def work(name: str) -> None:
@@ -96,7 +96,7 @@ def test_nobody_runs_beside_another_of_its_key_while_claimers_race(committed, mo
     assert violations(committed) == []
 
 
-@pytest.mark.fault("F292")
+@pytest.mark.fault("many_calls_settle_one_key")
 @pytest.mark.parametrize("mode", ["replace", "run_again"])
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 def test_a_call_waits_for_another_of_its_key_that_has_yet_to_commit(committed, mode):
@@ -147,7 +147,7 @@ def everything(using: str) -> list[object]:
     return [list(model.objects.using(using).order_by("pk").values()) for model in (Task, TaskEvent)]
 
 
-@pytest.mark.fault("F293")
+@pytest.mark.fault("unique_call_or_sweep_cut")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_replacement_that_is_cut_at_any_statement_leaves_the_old_task_or_the_new_one(committed, when):
     old = Task.objects.enqueue(tasks.noop, args=["old"], unique_key=KEY)
@@ -157,7 +157,7 @@ def test_a_replacement_that_is_cut_at_any_statement_leaves_the_old_task_or_the_n
     assert (left.args, ended.pk) == ([1], old.pk)
 
 
-@pytest.mark.fault("F293")
+@pytest.mark.fault("unique_call_or_sweep_cut")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_run_once_more_that_is_cut_at_any_statement_leaves_none_or_one(committed, when):
     running = Task.objects.enqueue(tasks.noop, unique_key=KEY)
@@ -167,7 +167,7 @@ def test_a_run_once_more_that_is_cut_at_any_statement_leaves_none_or_one(committ
     assert left.follows_id == running.pk
 
 
-@pytest.mark.fault("F293")
+@pytest.mark.fault("unique_call_or_sweep_cut")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_debounce_that_is_cut_at_any_statement_leaves_the_old_time_or_the_new_one_and_its_event(
     committed, when, travel
@@ -184,7 +184,7 @@ def test_a_debounce_that_is_cut_at_any_statement_leaves_the_old_time_or_the_new_
     assert event.data["eta"] == left.eta.isoformat()
 
 
-@pytest.mark.fault("F293")
+@pytest.mark.fault("unique_call_or_sweep_cut")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_sweep_that_is_cut_at_any_statement_has_cancelled_all_of_its_batch_or_none(committed, when, travel):
     Task.objects.enqueue_many([{"func": tasks.noop, "args": [n], "expires": timedelta(seconds=1)} for n in range(3)])

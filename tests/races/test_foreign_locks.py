@@ -58,7 +58,7 @@ def status_of(lease):
     return Task.objects.get(pk=lease.id).status
 
 
-@pytest.mark.fault("F103")
+@pytest.mark.fault("report_about_a_locked_row")
 @pytest.mark.parametrize("interval", [0, 3600])
 def test_a_report_about_a_locked_row_is_busy_and_the_others_are_recorded(committed, interval):
     leases = leased(interval=interval)
@@ -73,7 +73,7 @@ def test_a_report_about_a_locked_row_is_busy_and_the_others_are_recorded(committ
     assert violations(committed) == []
 
 
-@pytest.mark.fault("F103")
+@pytest.mark.fault("report_about_a_locked_row")
 @pytest.mark.parametrize("outcome", [Completed, partial(Failed, error=ValueError("x")), partial(Released, reason="x")])
 def test_a_batch_of_outcomes_gives_up_on_a_locked_row_after_a_moment(committed, outcome):
     leases = leased()
@@ -82,7 +82,7 @@ def test_a_batch_of_outcomes_gives_up_on_a_locked_row_after_a_moment(committed, 
     assert status_of(leases[0]) == "RUNNING"
 
 
-@pytest.mark.fault("F103")
+@pytest.mark.fault("report_about_a_locked_row")
 def test_a_report_about_a_lost_lease_is_lost_even_where_the_row_is_locked(committed):
     [lease] = leased(1, max_attempts=2)
     taskqueue.recover(actor="sup", dead="sup/1")
@@ -95,7 +95,7 @@ def complete_atomically(lease, using):
         return taskqueue.complete_within(lease, "done")
 
 
-@pytest.mark.fault("F103")
+@pytest.mark.fault("report_about_a_locked_row")
 def test_an_atomic_completion_waits_in_its_own_transaction(committed):
     [lease] = leased(1)
     touch = partial(Task.objects.using(committed).select_for_update().get, pk=lease.id)
@@ -103,7 +103,7 @@ def test_an_atomic_completion_waits_in_its_own_transaction(committed):
     assert (waited, receipt.accepted, status_of(lease)) == (True, True, "SUCCESS")
 
 
-@pytest.mark.fault("F103")
+@pytest.mark.fault("report_about_a_locked_row")
 def test_an_atomic_completion_finds_the_row_that_was_renewed_while_it_waited(committed):
     [lease] = leased(1)
     renew, complete = partial(taskqueue.renew, [lease], 900.0), partial(complete_atomically, lease, committed)
@@ -111,7 +111,7 @@ def test_an_atomic_completion_finds_the_row_that_was_renewed_while_it_waited(com
     assert (renewed, waited, receipt.accepted, status_of(lease)) == ({}, True, True, "SUCCESS")
 
 
-@pytest.mark.fault("F104")
+@pytest.mark.fault("renewal_of_a_locked_row")
 def test_a_renewal_passes_a_locked_row_by_and_knows_that_it_is_still_held(committed):
     leases = leased()
     before = {lease.id: lease.lock_expires_at for lease in leases}
@@ -125,7 +125,7 @@ def test_a_renewal_passes_a_locked_row_by_and_knows_that_it_is_still_held(commit
     assert [after[lease.id] > before[lease.id] for lease in leases] == [False, True, True]
 
 
-@pytest.mark.fault("F105")
+@pytest.mark.fault("operator_meets_a_locked_row")
 def test_an_operator_cancels_the_others_and_is_told_of_the_locked_one(committed):
     Task.objects.enqueue_many([tasks.noop] * 3)
     ids = sorted(Task.objects.values_list("pk", flat=True))
@@ -135,14 +135,14 @@ def test_an_operator_cancels_the_others_and_is_told_of_the_locked_one(committed)
     assert violations(committed) == []
 
 
-@pytest.mark.fault("F105")
+@pytest.mark.fault("operator_meets_a_locked_row")
 def test_cancelling_a_locked_task_says_that_it_is_locked(committed):
     task = Task.objects.enqueue(tasks.noop)
     with pytest.raises(IllegalMove, match=r"Somebody else keeps the PENDING task .* locked"):
         meanwhile(task.cancel, committed, task.pk)
 
 
-@pytest.mark.fault("F105")
+@pytest.mark.fault("operator_meets_a_locked_row")
 def test_an_operator_reschedules_the_others(committed):
     Task.objects.enqueue_many([tasks.noop] * 3)
     ids = sorted(Task.objects.values_list("pk", flat=True))
@@ -151,7 +151,7 @@ def test_an_operator_reschedules_the_others(committed):
     assert sorted(Task.objects.values_list("priority", flat=True)) == [0, 7, 7]
 
 
-@pytest.mark.fault("F105")
+@pytest.mark.fault("operator_meets_a_locked_row")
 def test_pruning_passes_a_locked_task_by_and_finds_it_the_next_time(committed):
     leases = leased()
     taskqueue.finish([Completed(lease) for lease in leases])
@@ -162,7 +162,7 @@ def test_pruning_passes_a_locked_task_by_and_finds_it_the_next_time(committed):
     assert violations(committed) == []
 
 
-@pytest.mark.fault("F105")
+@pytest.mark.fault("operator_meets_a_locked_row")
 def test_a_recovery_passes_a_locked_row_by(committed):
     leases = leased(max_attempts=2)
     recover = partial(taskqueue.recover, actor="sup", dead="sup/1")
@@ -170,7 +170,7 @@ def test_a_recovery_passes_a_locked_row_by(committed):
     assert [receipt.lease.id for receipt in recover()] == [leases[0].id]
 
 
-@pytest.mark.fault("F106")
+@pytest.mark.fault("key_locked_by_a_reference")
 @pytest.mark.parametrize("verb", ["claim", "record", "renew", "renew_workers", "recover", "cancel", "reschedule"])
 def test_an_open_transaction_that_refers_to_a_task_is_no_hindrance(committed, verb):
     """A row of the project's that points at the task, say: its foreign key locks the key, and no more."""
@@ -191,7 +191,7 @@ def test_an_open_transaction_that_refers_to_a_task_is_no_hindrance(committed, ve
     assert meanwhile(act, committed, task_id, "FOR KEY SHARE")
 
 
-@pytest.mark.fault("F106")
+@pytest.mark.fault("key_locked_by_a_reference")
 def test_an_enqueue_of_the_same_unique_key_that_is_not_yet_committed_holds_up_no_report(committed):
     [lease] = leased(1, unique_key="key", interval=3600)
     somebody_enqueues = partial(Task.objects.enqueue, tasks.noop, unique_key="key")

@@ -33,7 +33,7 @@ def work(worker: str, goal: int, *, is_hasty: bool = True) -> int:
     return done
 
 
-@pytest.mark.fault("F260")
+@pytest.mark.fault("last_places_of_a_lane")
 def test_eight_claimers_never_hold_more_leases_of_a_lane_than_its_limit(committed):
     Task.objects.enqueue_many([(tasks.sync, [1, n]) for n in range(60)] + [(tasks.heavy,) for _ in range(30)])
     assert sum(together(*[lambda n=n: work(f"claimer-{n}", 5) for n in range(CLAIMERS)])) == 90
@@ -52,7 +52,7 @@ def assert_just_kept(using: str, most: dict[str, int]) -> None:
     assert [breach.rule for breach in audit.breaches] == ["limits"] * len(most)
 
 
-@pytest.mark.fault("F260")
+@pytest.mark.fault("last_places_of_a_lane")
 def test_eight_claimers_never_hold_more_leases_of_a_whole_queue_or_function_than_its_limit(committed, settings):
     most = {"queue:emails": 3, "function:tests.tasks.add": 2}
     settings.TASKS = with_lanes(settings.TASKS, {label: {"concurrency": count} for label, count in most.items()})
@@ -63,7 +63,7 @@ def test_eight_claimers_never_hold_more_leases_of_a_whole_queue_or_function_than
     assert_just_kept(committed, most)
 
 
-@pytest.mark.fault("F261")
+@pytest.mark.fault("last_starts_of_a_window")
 def test_eight_claimers_start_no_more_in_any_window_than_the_rate_says(committed):
     Task.objects.enqueue_many([(tasks.call_api, ["a"]) for _ in range(20)])
 

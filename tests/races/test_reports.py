@@ -91,7 +91,7 @@ def test_two_recoveries_take_a_task_back_once(committed):
     assert violations(committed) == []
 
 
-@pytest.mark.fault("F23")
+@pytest.mark.fault("two_schedulers")
 def test_two_reports_of_one_repeating_task_make_one_next_occurrence(committed):
     """A child and its supervisor both report the completion: the series goes on once."""
     for _ in range(ROUNDS):
@@ -112,7 +112,7 @@ def learn_that_the_table_is_small(using):
             cursor.execute("VACUUM ANALYZE django_tasks_retry_task")
 
 
-@pytest.mark.fault("F49")
+@pytest.mark.fault("deadlock_between_batches")
 @pytest.mark.parametrize("other", ["renew", "cancel", "recover"])
 def test_reports_and_others_about_the_same_many_tasks_never_deadlock(committed, other):
     for _ in range(8):

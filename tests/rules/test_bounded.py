@@ -55,7 +55,7 @@ class Endless(Mapping):
         return None
 
 
-@pytest.mark.fault("F100")
+@pytest.mark.fault("result_without_end")
 @pytest.mark.parametrize(
     "value", [[0] * LIMIT, (0,) * LIMIT, dict.fromkeys(map(str, range(LIMIT))), "x" * LIMIT, {"x" * LIMIT: 1}]
 )
@@ -66,7 +66,7 @@ def test_what_is_too_long_is_refused(value):
         within_limit(value)
 
 
-@pytest.mark.fault("F100")
+@pytest.mark.fault("result_without_end")
 def test_a_list_that_is_too_long_is_refused_before_anything_in_it_is_read():
     Counting.reads = 0
     with pytest.raises(InvalidPayload):
@@ -74,7 +74,7 @@ def test_a_list_that_is_too_long_is_refused_before_anything_in_it_is_read():
     assert Counting.reads == 0
 
 
-@pytest.mark.fault("F100")
+@pytest.mark.fault("result_without_end")
 def test_reading_stops_at_the_limit():
     Counting.reads = 0
     with pytest.raises(InvalidPayload):
@@ -82,7 +82,7 @@ def test_reading_stops_at_the_limit():
     assert 100 < Counting.reads <= LIMIT / len('{"a":1}')
 
 
-@pytest.mark.fault("F100")
+@pytest.mark.fault("result_without_end")
 def test_a_mapping_without_end_is_left_at_the_limit():
     endless = Endless()
     with pytest.raises(InvalidPayload, match="takes more than"):
@@ -160,7 +160,7 @@ class OddTuple(namedtuple("Pair", "a b")):
         raise RuntimeError("no")
 
 
-@pytest.mark.fault("F101")
+@pytest.mark.fault("values_with_code_of_their_own")
 @pytest.mark.parametrize(
     ("value", "plain"),
     [
@@ -197,14 +197,14 @@ class NoKey:
         raise RuntimeError("no text")
 
 
-@pytest.mark.fault("F101")
+@pytest.mark.fault("values_with_code_of_their_own")
 @pytest.mark.parametrize("make", [Closed, NoClass, lambda: {NoKey(): 1}, object])
 def test_what_a_values_own_code_raises_makes_it_unfit_and_names_the_place(make):
     with pytest.raises(InvalidPayload, match=r"The return value\['a'\]\[1\]"):
         within_limit({"a": [0, make()]})
 
 
-@pytest.mark.fault("F101")
+@pytest.mark.fault("values_with_code_of_their_own")
 def test_a_timeout_that_strikes_while_a_value_is_read_is_a_timeout():
     class Slow(Closed):
         def __iter__(self):
@@ -214,7 +214,7 @@ def test_a_timeout_that_strikes_while_a_value_is_read_is_a_timeout():
         within_limit(Slow())
 
 
-@pytest.mark.fault("F101")
+@pytest.mark.fault("values_with_code_of_their_own")
 def test_a_dictionary_that_other_threads_fill_is_read_as_it_is_at_one_moment():
     shared, stop = {f"k{n}": n for n in range(500)}, threading.Event()
 
@@ -234,7 +234,7 @@ def test_a_dictionary_that_other_threads_fill_is_read_as_it_is_at_one_moment():
         filler.join()
 
 
-@pytest.mark.fault("F100", "F101")
+@pytest.mark.fault("result_without_end", "values_with_code_of_their_own")
 @pytest.mark.parametrize("make", [Endless, Closed, NoClass, lambda: [0] * 4_000_000])
 def test_a_result_that_cannot_be_stored_is_the_tasks_own_failure(database, make):
     task, lease = begin()
@@ -258,14 +258,14 @@ class Odd(Exception, metaclass=Nameless):
     __class__ = NoClass.__class__
 
 
-@pytest.mark.fault("F102")
+@pytest.mark.fault("half_made_retry_signals")
 def test_an_exception_that_tells_nothing_of_itself_is_captured_by_the_name_of_its_class():
     failure = capture(Odd())
     assert (failure.code, failure.exception) == (Code.EXCEPTION, "Odd")
     assert failure.message == "<Odd whose text cannot be made>"
 
 
-@pytest.mark.fault("F102")
+@pytest.mark.fault("half_made_retry_signals")
 def test_such_an_exception_fails_its_attempt(database):
     task, lease = begin()
     assert taskqueue.fail_task(lease, Odd()).status == "PENDING"
@@ -287,14 +287,14 @@ class Enough(Abort):
         pass
 
 
-@pytest.mark.fault("F102")
+@pytest.mark.fault("half_made_retry_signals")
 def test_a_retry_that_forgot_its_delay_waits_as_the_policy_says(database):
     task, lease = begin(backoff=[300])
     taskqueue.fail_task(lease, RateLimited(5))
     assert delay_of(now_of(task)) == 300
 
 
-@pytest.mark.fault("F102")
+@pytest.mark.fault("half_made_retry_signals")
 @pytest.mark.parametrize("after", [float("nan"), float("-inf"), "soon", None])
 def test_a_retry_whose_delay_is_none_waits_as_the_policy_says(database, after):
     task, lease = begin(backoff=[300])
@@ -304,7 +304,7 @@ def test_a_retry_whose_delay_is_none_waits_as_the_policy_says(database, after):
     assert delay_of(now_of(task)) == 300
 
 
-@pytest.mark.fault("F102")
+@pytest.mark.fault("half_made_retry_signals")
 def test_a_snooze_that_forgot_its_delay_is_a_failure_that_says_so(database):
     task, lease = begin(backoff=[300])
     assert taskqueue.fail_task(lease, Later("x")).status == "PENDING"
@@ -313,14 +313,14 @@ def test_a_snooze_that_forgot_its_delay_is_a_failure_that_says_so(database):
     assert "Later is a Snooze without a delay" in stored.last_error["message"]
 
 
-@pytest.mark.fault("F102")
+@pytest.mark.fault("half_made_retry_signals")
 def test_an_abort_that_forgot_its_reason_gives_up_all_the_same(database):
     task, lease = begin()
     assert taskqueue.fail_task(lease, Enough()).status == "FAILED"
     assert now_of(task).last_error["code"] == "ABORTED"
 
 
-@pytest.mark.fault("F97")
+@pytest.mark.fault("backoff_of_an_unknown_form")
 @pytest.mark.parametrize(
     "stored",
     [{"x": 1}, {"function": 5}, {"base": "1"}, {"base": 10**5000}, [], [-1], [[1]], "soon", 5, True, [None]],

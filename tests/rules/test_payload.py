@@ -131,7 +131,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.fault("F07")
+@pytest.mark.fault("unprintable_errors")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_capturing_never_fails_and_is_bounded(name):
     failure = capture(HOSTILE[name])
@@ -144,7 +144,7 @@ def test_capturing_never_fails_and_is_bounded(name):
         assert storable(text) == text
 
 
-@pytest.mark.fault("F07")
+@pytest.mark.fault("unprintable_errors")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_exception_is_recorded_like_any_other(database, name):
     task, lease = begin()
@@ -155,12 +155,12 @@ def test_a_hostile_exception_is_recorded_like_any_other(database, name):
     assert json.dumps(task.last_error)
 
 
-@pytest.mark.fault("F63")
+@pytest.mark.fault("too_large")
 def test_what_was_cut_of_50_mb_is_told():
     assert "49,997,952 bytes cut" in capture(ValueError("x" * 50_000_000)).message
 
 
-@pytest.mark.fault("F66")
+@pytest.mark.fault("odd_exceptions")
 def test_a_group_shows_its_members():
     text = capture(HOSTILE["a group"]).traceback
     assert "ValueError: one" in text

@@ -111,7 +111,7 @@ def test_the_latest_slot_is_what_a_walk_back_finds(oracle, moment, seconds):
     assert timing.latest(first, now) == oracle.latest(first, now)
 
 
-@pytest.mark.fault("F24")
+@pytest.mark.fault("schedules_in_daylight_saving")
 @pytest.mark.parametrize(
     ("cron", "zone", "slots"),
     [

@@ -26,7 +26,7 @@ def make_crowd() -> None:
     Schedule.objects.bulk_create(copies, batch_size=500)
 
 
-@pytest.mark.fault("F202")
+@pytest.mark.fault("ten_thousand_schedules_due_at_once")
 def test_a_crowd_is_enqueued_batch_by_batch_with_a_few_statements_each(committed, travel):
     make_crowd()
     travel(86400)

@@ -38,7 +38,7 @@ def disturbed_tick(using: str, nth: int, when: str) -> int:
     return wrapper.seen
 
 
-@pytest.mark.fault("F201")
+@pytest.mark.fault("tick_cut_at_any_statement")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_tick_that_fails_at_any_statement_leaves_nothing_half_done(committed, travel, when):
     first = plan(every=MINUTE).next_at
@@ -54,7 +54,7 @@ def test_a_tick_that_fails_at_any_statement_leaves_nothing_half_done(committed, 
     assert decisions() == ["schedule.created", "schedule.missed"]
 
 
-@pytest.mark.fault("F205")
+@pytest.mark.fault("no_worker_for_many_slots")
 def test_after_a_long_silence_there_is_no_storm(committed, travel):
     first = plan(every=1).next_at
     travel(86400)
@@ -63,7 +63,7 @@ def test_after_a_long_silence_there_is_no_storm(committed, travel):
     assert last_decision().data["count"] == (runs()[0].slot - first) / timedelta(seconds=1)
 
 
-@pytest.mark.fault("F24")
+@pytest.mark.fault("schedules_in_daylight_saving")
 @pytest.mark.parametrize("use_tz", [True, False])
 @pytest.mark.parametrize(
     ("start", "slots_there"),
@@ -88,7 +88,7 @@ def test_half_past_two_runs_once_a_day_when_the_clocks_change(database, settings
     assert slots() == [datetime.fromisoformat(slot).replace(tzinfo=UTC) for slot in slots_there]
 
 
-@pytest.mark.fault("F206")
+@pytest.mark.fault("wrong_worker_clock_at_a_slot")
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("hours", [-3, 3])
 def test_the_clock_of_the_host_decides_nothing(database, monkeypatch, hours):

@@ -24,7 +24,7 @@ def set_due(slot):
     Schedule.objects.update(next_at=slot)
 
 
-@pytest.mark.fault("F200")
+@pytest.mark.fault("many_workers_tick_one_slot")
 def test_eight_connections_that_race_for_a_slot_make_one_task(committed):
     first = plan(every=1, overlap="allow").next_at - timedelta(hours=1)
     for n in range(RACES):
@@ -36,7 +36,7 @@ def test_eight_connections_that_race_for_a_slot_make_one_task(committed):
     assert len({task.slot for task in runs()}) == RACES
 
 
-@pytest.mark.fault("F200")
+@pytest.mark.fault("many_workers_tick_one_slot")
 def test_eight_connections_share_many_schedules(committed, monkeypatch, travel):
     monkeypatch.setattr("django_tasks_retry.taskqueue.schedules.tick.BATCH", 10)
     names = [f"s{n}" for n in range(100)]
@@ -72,7 +72,7 @@ def test_a_tick_in_progress_holds_up_no_claims(committed, travel):
     assert len(claimed) == 1
 
 
-@pytest.mark.fault("F200")
+@pytest.mark.fault("many_workers_tick_one_slot")
 def test_a_pause_that_races_a_tick_lets_it_run_or_stops_it(committed, travel):
     plan()
     travel(61)

@@ -150,7 +150,7 @@ def test_a_broken_one_costs_itself_alone(database, declare, caplog):
     assert "bad hour" in caplog.text
 
 
-@pytest.mark.fault("F204")
+@pytest.mark.fault("schedule_changes_in_rolling_deploy")
 def test_what_left_the_code_stops_when_no_live_worker_lists_it_and_returns_with_the_code(database, declare, travel):
     declare(tasks.noop, Declaration(name="coded", every=60))
     taskqueue.sync_schedules()

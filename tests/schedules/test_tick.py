@@ -158,7 +158,7 @@ def test_a_schedule_that_was_set_back_does_not_run_a_slot_again(travel):
     assert row().next_at == first + MINUTE
 
 
-@pytest.mark.fault("F203")
+@pytest.mark.fault("senseless_schedule_row")
 @pytest.mark.parametrize(
     ("broken", "says"),
     [

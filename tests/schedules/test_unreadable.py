@@ -31,14 +31,14 @@ class Straight:
         return function()
 
 
-@pytest.mark.fault("F203")
+@pytest.mark.fault("senseless_schedule_row")
 def test_the_others_are_enqueued(poisoned):
     ticked = tick()
     assert (ticked.enqueued, list(ticked.troubles), runs(poisoned)) == (1, [poisoned], [])
     assert len(runs("sound")) == 1
 
 
-@pytest.mark.fault("F203")
+@pytest.mark.fault("senseless_schedule_row")
 def test_a_worker_names_it_once_and_polls_on(poisoned, travel, caplog, monkeypatch):
     clock = iter(range(0, 10_000_000, int(TROUBLE_SECONDS) + 1))
     monkeypatch.setattr("django_tasks_retry.worker.supervisor.maintenance.schedules.monotonic", lambda: next(clock))
@@ -50,14 +50,14 @@ def test_a_worker_names_it_once_and_polls_on(poisoned, travel, caplog, monkeypat
     assert "change or delete it" in told[0]
 
 
-@pytest.mark.fault("F203")
+@pytest.mark.fault("senseless_schedule_row")
 def test_until_the_next_try_it_does_not_make_a_worker_busy(poisoned):
     ticker = Schedules("w", "default", Straight(), Pending("default", Straight()), lambda ids: None)
     ticker.enqueue_due()
     assert not ticker.is_time()
 
 
-@pytest.mark.fault("F203")
+@pytest.mark.fault("senseless_schedule_row")
 def test_a_change_does_not_replace_what_cannot_be_read(database):
     plan("broken", every=MINUTE)
     overwrite("broken", database, args=MANY_DIGITS)
@@ -67,7 +67,7 @@ def test_a_change_does_not_replace_what_cannot_be_read(database):
         taskqueue.run_schedule_now("broken")
 
 
-@pytest.mark.fault("F203")
+@pytest.mark.fault("senseless_schedule_row")
 def test_the_code_overwrites_what_cannot_be_read(database, configure):
     configure(SCHEDULES={"listed": {"task": "tests.tasks.noop", "every": 60}})
     taskqueue.sync_schedules()

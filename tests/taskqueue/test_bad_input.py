@@ -102,7 +102,7 @@ NOT_JSON = {
 }
 
 
-@pytest.mark.fault("F60", "F62")
+@pytest.mark.fault("nul_surrogates_nan", "nested_too_deep")
 @pytest.mark.parametrize("name", NOT_JSON)
 def test_an_argument_that_is_not_json_is_named(name):
     value, what = NOT_JSON[name]
@@ -131,7 +131,7 @@ def test_a_key_that_no_database_stores(key):
         enqueue(tasks.noop, {key: 1})
 
 
-@pytest.mark.fault("F63")
+@pytest.mark.fault("too_large")
 @pytest.mark.parametrize(
     "options", [{"args": ["x" * 65536]}, {"kwargs": {"x": "é" * 32768}}, {"metadata": {"x": "y" * 65536}}]
 )

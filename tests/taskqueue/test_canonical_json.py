@@ -43,7 +43,7 @@ def test_the_canonical_form_is_stable(value):
     assert same(json.loads(dump(once)), once)
 
 
-@pytest.mark.fault("F61")
+@pytest.mark.fault("data_changed_by_jsonb")
 @few
 @given(value=values, name=texts)
 def test_a_round_trip_gives_the_same_value(database, value, name):
@@ -102,7 +102,7 @@ def test_a_payload_of_exactly_64_kib_is_accepted(database):
     assert now_of(enqueue(tasks.noop, text)).args == [text]
 
 
-@pytest.mark.fault("F60")
+@pytest.mark.fault("nul_surrogates_nan")
 @pytest.mark.parametrize("result", [object(), float("nan"), "\x00", "\ud800", {1: 2}, "x" * 300_000])
 def test_a_result_that_cannot_be_stored_fails_the_task_at_once(database, result):
     """Another attempt would only repeat the effect."""

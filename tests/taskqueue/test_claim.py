@@ -58,7 +58,7 @@ def test_lanes_are_remembered_for_a_second_by_the_clock_of_the_claimer(database)
     assert numbers(taskqueue.claim("worker", memory=memory)) == [3]
 
 
-@pytest.mark.fault("F47")
+@pytest.mark.fault("ids_out_of_order")
 def test_a_task_that_sorts_before_the_last_one_taken_is_found(database):
     """An earlier eta, or a higher priority, that turns up after the lanes were looked at."""
     memory = ClaimMemory(clock=stopped)

@@ -41,7 +41,7 @@ def test_a_task_commits_with_the_data_of_its_caller(committed, django_user_model
     assert now_of(task).args == [user.pk]
 
 
-@pytest.mark.fault("F48")
+@pytest.mark.fault("enqueue_rolled_back")
 def test_a_task_is_rolled_back_with_the_data_of_its_caller(committed, django_user_model):
     with undone(committed):
         django_user_model.objects.create(username="ada")
@@ -58,7 +58,7 @@ def test_a_task_of_an_undone_savepoint_is_gone(database):
     assert Task.objects.get() == kept
 
 
-@pytest.mark.fault("F48")
+@pytest.mark.fault("enqueue_rolled_back")
 def test_nobody_sees_a_task_before_its_commit(committed):
     with transaction.atomic(using=committed):
         enqueue()

@@ -52,7 +52,7 @@ def no_threads(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
-@pytest.mark.fault("F80")
+@pytest.mark.fault("enqueued_while_the_process_ends")
 def test_a_process_that_ends_enqueues_and_runs_its_hooks(committed, tmp_path):
     """From Python 3.12 on no thread can be started then."""
     variables = environment(committed, tmp_path, place_of(committed), {})
@@ -69,13 +69,13 @@ def test_a_process_that_ends_enqueues_and_runs_its_hooks(committed, tmp_path):
     assert Task.objects.count() == 2
 
 
-@pytest.mark.fault("F81")
+@pytest.mark.fault("no_thread_available")
 @pytest.mark.parametrize("way", WAYS)
 def test_without_threads_what_is_stored_is_returned(committed, no_threads, way):
     assert len(WAYS[way]()) == Task.objects.count()
 
 
-@pytest.mark.fault("F81")
+@pytest.mark.fault("no_thread_available")
 def test_without_threads_later_hooks_run(committed, no_threads):
     ran = []
     with transaction.atomic(using=committed):
@@ -85,13 +85,13 @@ def test_without_threads_later_hooks_run(committed, no_threads):
     assert ran == ["hook"]
 
 
-@pytest.mark.fault("F81")
+@pytest.mark.fault("no_thread_available")
 def test_without_threads_a_process_does_not_wait_for_what_was_never_sent(committed, no_threads):
     enqueue()
     assert not any(notifier.gathered for notifier in notify._notifiers.values())
 
 
-@pytest.mark.fault("F82")
+@pytest.mark.fault("transactions_managed_by_hand")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 def test_a_caller_may_manage_transactions_by_hand(committed, way, ending):
@@ -105,7 +105,7 @@ def test_a_caller_may_manage_transactions_by_hand(committed, way, ending):
     assert Task.objects.count() == (len(made) if ending == "commit" else 0)
 
 
-@pytest.mark.fault("F82")
+@pytest.mark.fault("transactions_managed_by_hand")
 def test_a_task_is_cancelled_in_a_transaction_managed_by_hand(committed):
     task = enqueue()
     transaction.set_autocommit(False, using=committed)
@@ -122,7 +122,7 @@ def backends(settings, **mail):
     settings.TASKS = {"default": ours, "mail": {**ours, "OPTIONS": mail}}
 
 
-@pytest.mark.fault("F83")
+@pytest.mark.fault("tasks_of_two_databases_at_once")
 def test_tasks_of_two_databases_are_not_enqueued_together(database, settings):
     backends(settings, DATABASE=OTHER[database])
     both = [EnqueueOptions(tasks.noop), EnqueueOptions(tasks.noop, backend="mail")]
@@ -135,7 +135,7 @@ def test_tasks_of_two_databases_are_not_enqueued_together(database, settings):
         assert Task.objects.enqueue_many([request])
 
 
-@pytest.mark.fault("F83")
+@pytest.mark.fault("tasks_of_two_databases_at_once")
 def test_tasks_of_two_backends_in_one_database_are(database, settings):
     backends(settings)
     made = Task.objects.enqueue_many([EnqueueOptions(tasks.noop), EnqueueOptions(tasks.noop, backend="mail")])
@@ -155,7 +155,7 @@ def pool_of_one(committed, monkeypatch):
         connection.close_pool()
 
 
-@pytest.mark.fault("F84")
+@pytest.mark.fault("pool_of_one_connection")
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 def test_the_wake_up_leaves_the_pool_to_the_project(pool_of_one):
     listener = notify.unpooled(pool_of_one.alias)

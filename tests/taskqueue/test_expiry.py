@@ -151,7 +151,7 @@ def test_a_task_without_an_expiry_is_written_as_before(database):
         assert "expires" not in only["sql"]
 
 
-@pytest.mark.fault("F291")
+@pytest.mark.fault("million_tasks_expired_at_once")
 def test_a_crowd_that_expired_holds_up_neither_a_claim_nor_the_sweep(database, travel):
     crowd = Task.objects.enqueue_many([{"func": tasks.noop, "expires": HOUR, "priority": 9}] * 1200)
     travel(3601)

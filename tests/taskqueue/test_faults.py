@@ -15,7 +15,7 @@ from tests.steps import enqueue, task_in
 
 
 @pytest.mark.parametrize("state", ["40001", "40P01", "55P03"])
-@pytest.mark.fault("F36")
+@pytest.mark.fault("error_codes")
 def test_an_error_of_this_code_may_be_gone_at_once(state):
     assert is_transient(from_driver(state))
 
@@ -63,7 +63,7 @@ def test_a_lock_that_is_not_available(committed):
     assert is_transient(error)
 
 
-@pytest.mark.fault("F36")
+@pytest.mark.fault("error_codes")
 @on_postgresql
 def test_a_deadlock(committed):
     """Two transactions, two advisory locks, crosswise: one of them is chosen to fail."""
@@ -91,7 +91,7 @@ def cross(connection, key, errors):
         connection.close()
 
 
-@pytest.mark.fault("F35")
+@pytest.mark.fault("read_only_node")
 @on_postgresql
 def test_a_server_that_only_reads(committed):
     error = provoked(committed, "SET TRANSACTION READ ONLY", "DELETE FROM django_tasks_retry_queue")
@@ -105,7 +105,7 @@ def test_a_refusal_of_the_guard_is_not_tried_again_at_once(database):
     assert not is_transient(refused.value)
 
 
-@pytest.mark.fault("F52")
+@pytest.mark.fault("database_file_locked")
 def test_a_locked_file_of_sqlite(tmp_path, database):
     file = tmp_path / "db"
     first, second = sqlite3.connect(file, timeout=0), sqlite3.connect(file, timeout=0)

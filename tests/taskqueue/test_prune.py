@@ -130,7 +130,7 @@ def two_backends(settings, **audit):
     settings.TASKS = {"default": {**ours, "OPTIONS": {"KEEP_CANCELLED": 60}}, "audit": {**ours, "OPTIONS": audit}}
 
 
-@pytest.mark.fault("F86")
+@pytest.mark.fault("two_backends_two_retentions")
 def test_the_history_of_another_backend_in_the_same_database_stays(database, travel, settings):
     two_backends(settings, KEEP_CANCELLED=None)
     made = Task.objects.enqueue_many({"func": tasks.noop, "backend": ("default", "audit")[n % 2]} for n in range(20))
@@ -142,7 +142,7 @@ def test_the_history_of_another_backend_in_the_same_database_stays(database, tra
     assert list(taskqueue.prune(backend="audit")) == []
 
 
-@pytest.mark.fault("F86")
+@pytest.mark.fault("two_backends_two_retentions")
 def test_each_backend_prunes_its_own(database, travel, settings):
     two_backends(settings, KEEP_CANCELLED=3600)
     made = Task.objects.enqueue_many({"func": tasks.noop, "backend": alias} for alias in ("default", "audit"))
@@ -165,7 +165,7 @@ def test_a_page_on_which_all_is_kept_is_a_step_of_its_own(database, travel, sett
 
 
 @pytest.mark.plain_layout
-@pytest.mark.fault("F88")
+@pytest.mark.fault("host_clock_far_ahead")
 def test_tasks_whose_ids_lie_in_the_future_are_pruned_like_others(database, travel, monkeypatch):
     real = time.time_ns()
     with monkeypatch.context() as patch:

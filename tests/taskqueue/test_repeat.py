@@ -24,7 +24,7 @@ def complete(**options):
     return taskqueue.complete_task(claim_one(**options))
 
 
-@pytest.mark.fault("F22")
+@pytest.mark.fault("drifting_occurrences")
 def test_five_occurrences_without_drift_though_attempts_fail_and_start_late(database, travel):
     first = enqueue(interval=HOUR)
     etas = [first.eta]
@@ -106,7 +106,7 @@ def test_retrying_the_last_occurrence_resumes_the_series_in_step(database, trave
     assert pending().eta == last.eta + timedelta(hours=6)
 
 
-@pytest.mark.fault("F95")
+@pytest.mark.fault("series_retried_twice")
 def test_a_retry_beside_a_next_occurrence_runs_once(database, travel):
     first = enqueue(interval=HOUR)
     complete()
@@ -116,7 +116,7 @@ def test_a_retry_beside_a_next_occurrence_runs_once(database, travel):
     assert [task.interval for task in Task.objects.pending()] == [HOUR]
 
 
-@pytest.mark.fault("F95")
+@pytest.mark.fault("series_retried_twice")
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_second_retry_does_not_double_the_series(database, ending):
     last = enqueue(interval=HOUR)
@@ -126,7 +126,7 @@ def test_a_second_retry_does_not_double_the_series(database, ending):
     assert now_of(last).retries.count() == 3
 
 
-@pytest.mark.fault("F95")
+@pytest.mark.fault("series_retried_twice")
 def test_the_series_goes_on_from_the_retry_that_carries_it(database):
     last = enqueue(interval=HOUR)
     last.cancel()
@@ -136,7 +136,7 @@ def test_the_series_goes_on_from_the_retry_that_carries_it(database):
     assert now_of(last).retry().interval == 0
 
 
-@pytest.mark.fault("F95")
+@pytest.mark.fault("series_retried_twice")
 def test_of_many_that_are_retried_at_once_each_carries_its_own_series(database):
     made = Task.objects.enqueue_many({"func": tasks.noop, "interval": n * 60} for n in range(4))
     taskqueue.cancel(task.pk for task in made)

@@ -80,7 +80,7 @@ ONE = {
 }
 
 
-@pytest.mark.fault("F38")
+@pytest.mark.fault("row_locked_by_vanished_client")
 @pytest.mark.parametrize("verb", ONE, ids=lambda verb: verb.__name__)
 def test_a_verb_is_one_statement_on_postgresql(database, travel, verb):
     """A claim that knows no lanes looks for them first."""

@@ -60,7 +60,7 @@ def seconds(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
-@pytest.mark.fault("F67", "F68")
+@pytest.mark.fault("clocks_go_back", "clocks_go_forward")
 @CHANGES
 @pytest.mark.parametrize("before", [3700, 1800, 1, -1, -1800, -3599], ids=str)
 def test_a_task_is_due_when_it_is_enqueued(at, change, before):
@@ -71,7 +71,7 @@ def test_a_task_is_due_when_it_is_enqueued(at, change, before):
     assert [lease.id for lease in taskqueue.claim("w", memory=memory)] == [task.pk]
 
 
-@pytest.mark.fault("F67", "F68")
+@pytest.mark.fault("clocks_go_back", "clocks_go_forward")
 @CHANGES
 def test_tasks_are_claimed_in_the_order_of_their_etas(at, change):
     """Claim by claim, each from where the last one came to."""
@@ -83,7 +83,7 @@ def test_tasks_are_claimed_in_the_order_of_their_etas(at, change):
     assert [lease.id for _ in ids for lease in taskqueue.claim("w", memory=memory)] == ids
 
 
-@pytest.mark.fault("F67", "F68")
+@pytest.mark.fault("clocks_go_back", "clocks_go_forward")
 @CHANGES
 def test_a_lease_lasts_as_long_as_on_any_other_day(at, change):
     at(change - seconds(30))
@@ -97,7 +97,7 @@ def test_a_lease_lasts_as_long_as_on_any_other_day(at, change):
     assert [receipt.lease.id for receipt in taskqueue.recover()] == [task.pk]
 
 
-@pytest.mark.fault("F67", "F68")
+@pytest.mark.fault("clocks_go_back", "clocks_go_forward")
 @CHANGES
 def test_delays_and_intervals_are_seconds(at, change):
     at(change - seconds(10))
@@ -111,7 +111,7 @@ def test_delays_and_intervals_are_seconds(at, change):
     assert (following.eta - task.eta) / timedelta(seconds=1800) == 3
 
 
-@pytest.mark.fault("F67", "F68")
+@pytest.mark.fault("clocks_go_back", "clocks_go_forward")
 @CHANGES
 def test_measured_times_are_true(at, change):
     at(change - seconds(10))
@@ -124,7 +124,7 @@ def test_measured_times_are_true(at, change):
     assert 19 < (receipt.ts - lease.last_attempt_at).total_seconds() < 80
 
 
-@pytest.mark.fault("F67", "F68")
+@pytest.mark.fault("clocks_go_back", "clocks_go_forward")
 @CHANGES
 def test_heartbeats_statistics_and_retention_go_on(at, zoned, change):
     at(change - seconds(20))
@@ -144,7 +144,7 @@ def test_heartbeats_statistics_and_retention_go_on(at, zoned, change):
     assert not taskqueue.alive_workers().exists()
 
 
-@pytest.mark.fault("F67")
+@pytest.mark.fault("clocks_go_back")
 @pytest.mark.parametrize("fold", [0, 1])
 def test_a_naive_eta_in_the_hour_that_comes_twice_says_by_its_fold_which(settings, database, fold):
     settings.TIME_ZONE, settings.USE_TZ = NEW_YORK, False
@@ -157,7 +157,7 @@ def test_a_naive_eta_in_the_hour_that_comes_twice_says_by_its_fold_which(setting
     assert now_of(task).eta == instant
 
 
-@pytest.mark.fault("F69")
+@pytest.mark.fault("database_in_another_time_zone")
 @pytest.mark.parametrize("zone", [NEW_YORK, "Asia/Tokyo", "Pacific/Chatham"])
 def test_a_database_with_a_time_zone_of_its_own(database, travel, zone):
     """What is due now is claimed, what is due in two hours is not."""
@@ -175,7 +175,7 @@ def test_a_database_with_a_time_zone_of_its_own(database, travel, zone):
         assert claim_one().id == later.pk
 
 
-@pytest.mark.fault("F69")
+@pytest.mark.fault("database_in_another_time_zone")
 def test_what_one_zone_stored_another_reads(database):
     eta = datetime(2030, 7, 1, 12, tzinfo=ZoneInfo("Europe/Berlin"))
     with in_zone(database, "Asia/Tokyo"):

@@ -123,7 +123,7 @@ def kind(request: pytest.FixtureRequest) -> dict[str, Any]:
 every_kind = on_each(KINDS)
 
 
-@pytest.mark.fault("F96")
+@pytest.mark.fault("row_that_cannot_be_read")
 @every_kind
 def test_a_row_that_cannot_be_read_fails_alone_and_its_neighbours_run(database, kind, caplog):
     neighbours = [enqueue(priority=n) for n in (0, 60)]
@@ -140,7 +140,7 @@ def test_a_row_that_cannot_be_read_fails_alone_and_its_neighbours_run(database, 
     assert f"{poison} fails: The task's row cannot be read." in caplog.text
 
 
-@pytest.mark.fault("F96")
+@pytest.mark.fault("row_that_cannot_be_read")
 def test_a_batch_of_nothing_but_unreadable_rows_is_not_the_end_of_the_queue(database):
     for _ in range(3):
         insert(database, args="{}")
@@ -149,7 +149,7 @@ def test_a_batch_of_nothing_but_unreadable_rows_is_not_the_end_of_the_queue(data
     assert seen == [last.pk]
 
 
-@pytest.mark.fault("F97")
+@pytest.mark.fault("backoff_of_an_unknown_form")
 @pytest.mark.parametrize(
     "backoff", ['{"x": 1}', '{"function": [1]}', '{"base": 1e400}', "[]", "[-1]", '["soon"]', '"soon"', "5", "true"]
 )
@@ -163,7 +163,7 @@ def test_a_backoff_of_a_form_that_this_version_does_not_know_is_the_default(data
     assert f"{task_id} has a form that this version does not know" in caplog.text
 
 
-@pytest.mark.fault("F98")
+@pytest.mark.fault("supervisor_meets_an_unreadable_row")
 @every_kind
 def test_a_supervisor_releases_an_unreadable_task_without_its_payload(database, kind):
     task_id = left_running(database, **kind)
@@ -174,7 +174,7 @@ def test_a_supervisor_releases_an_unreadable_task_without_its_payload(database, 
     assert status_of(task_id) == "PENDING"
 
 
-@pytest.mark.fault("F98")
+@pytest.mark.fault("supervisor_meets_an_unreadable_row")
 @every_kind
 def test_a_supervisor_times_an_unreadable_task_out(database, kind):
     task_id = left_running(database, **kind)
@@ -185,7 +185,7 @@ def test_a_supervisor_times_an_unreadable_task_out(database, kind):
     assert status_of(task_id) == "PENDING"
 
 
-@pytest.mark.fault("F98")
+@pytest.mark.fault("supervisor_meets_an_unreadable_row")
 @every_kind
 @pytest.mark.parametrize(("budget", "status"), [(3, "PENDING"), (1, "FAILED")])
 def test_an_unreadable_task_is_recovered_beside_others(database, kind, budget, status):
@@ -204,7 +204,7 @@ def test_leases_are_listed_without_what_the_tasks_were_asked_to_do(database):
     assert lease == claimed._replace(args=[], kwargs={}, metadata={})
 
 
-@pytest.mark.fault("F99")
+@pytest.mark.fault("operator_meets_an_unreadable_row")
 @every_kind
 def test_an_unreadable_task_is_cancelled_among_others(database, kind):
     poison, other = insert(database, **kind), enqueue()
@@ -212,7 +212,7 @@ def test_an_unreadable_task_is_cancelled_among_others(database, kind):
     assert {status_of(poison), status_of(other.pk)} == {"CANCELLED"}
 
 
-@pytest.mark.fault("F99")
+@pytest.mark.fault("operator_meets_an_unreadable_row")
 @on_each(name for name in HOSTILE if "year" not in name)
 def test_a_task_whose_call_cannot_be_read_is_not_retried_among_others(database, kind):
     poison, other = insert(database, **kind), enqueue()
@@ -221,7 +221,7 @@ def test_a_task_whose_call_cannot_be_read_is_not_retried_among_others(database, 
     assert again.retry_of_id == other.pk
 
 
-@pytest.mark.fault("F99")
+@pytest.mark.fault("operator_meets_an_unreadable_row")
 def test_the_retry_of_an_unreadable_task_says_why_it_is_refused(database):
     task = Task.objects.only("pk", "backend", "status").get(pk=insert(database, args=f"[{DIGITS}]"))
     task.cancel()
@@ -229,7 +229,7 @@ def test_the_retry_of_an_unreadable_task_says_why_it_is_refused(database):
         task.retry()
 
 
-@pytest.mark.fault("F99")
+@pytest.mark.fault("operator_meets_an_unreadable_row")
 @every_kind
 def test_an_unreadable_task_is_pruned(database, kind):
     poison = insert(database, **kind)

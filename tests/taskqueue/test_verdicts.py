@@ -150,7 +150,7 @@ def test_a_failure_without_its_exception_gets_the_default_backoff(database):
     assert (task.status, delay_of(task)) == ("PENDING", 1.5)
 
 
-@pytest.mark.fault("F65")
+@pytest.mark.fault("arguments_that_do_not_fit")
 def test_arguments_that_do_not_fit_are_final(database):
     task = after(capture(TypeError("x"), Code.BAD_ARGUMENTS))
     assert (task.status, task.last_error["code"]) == ("FAILED", "BAD_ARGUMENTS")

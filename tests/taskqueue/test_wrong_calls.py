@@ -22,7 +22,7 @@ MISFITS = {
 }
 
 
-@pytest.mark.fault("F184")
+@pytest.mark.fault("enqueued_with_unfit_arguments")
 @pytest.mark.parametrize("door", MISFITS)
 def test_arguments_that_do_not_fit_the_function_are_refused_at_every_door(database, door):
     with pytest.raises(WrongArguments, match=r"tests\.tasks\.add\(a, b\) cannot take this call: missing .* '[ab]'"):

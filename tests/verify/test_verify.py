@@ -147,7 +147,7 @@ def found_rules(*options: str) -> tuple[int, set[str], set[str]]:
     return answer.code, {breach["rule"] for breach in breaches}, {breach["task"] for breach in breaches}
 
 
-@pytest.mark.fault("F255")
+@pytest.mark.fault("history_doctored_by_a_superuser")
 @pytest.mark.parametrize("doctored", DOCTORED)
 def test_a_doctored_history_is_found_out(doctored, lived, database):
     """By its rule alone: each rule finds what no other does."""

@@ -32,7 +32,7 @@ def test_writes_and_completion_commit_together(start, effects):
     assert wait_until_finished(done).outcome.result == "done"
 
 
-@pytest.mark.fault("F85")
+@pytest.mark.fault("hook_fails_after_the_commit")
 def test_a_hook_that_fails_after_the_commit_is_told_and_the_completion_stands(start, effects):
     task = Task.objects.enqueue(tasks.fail_after_commit, ["charged"])
     worker = start("--drain", variables={"TELL_SIGNALS": "1"})

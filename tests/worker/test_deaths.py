@@ -14,7 +14,7 @@ from . import tasks
 from .harness import event_of, story, wait_for, wait_for_status, wait_until_finished
 
 
-@pytest.mark.fault("F01")
+@pytest.mark.fault("worker_killed")
 def test_the_task_of_a_killed_child_is_run_again_at_once(start, effects, record_property):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     worker = start()
@@ -30,7 +30,7 @@ def test_the_task_of_a_killed_child_is_run_again_at_once(start, effects, record_
     assert event_of(task, "lease_lost").data["cause"] == "its process was killed by SIGKILL"
 
 
-@pytest.mark.fault("F01")
+@pytest.mark.fault("worker_killed")
 def test_tasks_of_a_killed_worker_are_run_again_when_their_leases_end(start, effects, record_property):
     lease = 5.0
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
@@ -50,7 +50,7 @@ def test_tasks_of_a_killed_worker_are_run_again_when_their_leases_end(start, eff
     assert story(task) == ["running", "lease_lost", "running", "completed"]
 
 
-@pytest.mark.fault("F03")
+@pytest.mark.fault("frozen_past_the_lease")
 def test_a_worker_frozen_past_its_lease_finishes_nothing(start, effects):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     frozen = start(lease=1.0)
@@ -71,7 +71,7 @@ def test_a_worker_frozen_past_its_lease_finishes_nothing(start, effects):
     assert event_of(task, "completed").actor.startswith(other.row.pk)
 
 
-@pytest.mark.fault("F17")
+@pytest.mark.fault("poison")
 def test_a_task_that_kills_its_process_fails_and_holds_up_nobody(start, effects, record_property):
     worker = start()
     worker.wait_until_up()

@@ -99,7 +99,7 @@ def dispatcher(children: list[Child], using: str = "default", **options: Any) ->
 # Which workers
 
 
-@pytest.mark.fault("F350")
+@pytest.mark.fault("lone_task_wakes_a_fleet")
 def test_a_message_is_for_two_of_many_workers_and_all_agree_on_them():
     views = fleet(*(peer(f"w{number}") for number in range(20)))
     asked = [sorted(view.rank("default", sender) for view in views) for sender in range(50)]
@@ -108,7 +108,7 @@ def test_a_message_is_for_two_of_many_workers_and_all_agree_on_them():
     assert len(first) > 5, "one worker would get all the work"
 
 
-@pytest.mark.fault("F350")
+@pytest.mark.fault("lone_task_wakes_a_fleet")
 @pytest.mark.parametrize(
     "facts",
     [
@@ -139,14 +139,14 @@ def test_the_worker_that_started_first_prunes():
 # Which children
 
 
-@pytest.mark.fault("F350")
+@pytest.mark.fault("lone_task_wakes_a_fleet")
 def test_a_lone_arrival_wakes_one_child():
     children = [Child(str(number)) for number in range(16)]
     dispatcher(children).receive([WakeUp(Kind.WORK, "default", 1)])
     assert sum(told_by(children)) == 1
 
 
-@pytest.mark.fault("F350")
+@pytest.mark.fault("lone_task_wakes_a_fleet")
 def test_the_second_worker_that_is_asked_only_looks_a_moment_later():
     children = [Child("1")]
     one = dispatcher(children)
@@ -224,7 +224,7 @@ def test_while_children_claim_the_supervisor_looks_every_other_time(database):
     assert woken == [0, 1, 0, 1]
 
 
-@pytest.mark.fault("F351")
+@pytest.mark.fault("woken_workers_without_room")
 def test_a_worker_without_room_hands_the_message_on_to_more(committed):
     if committed != "postgresql":
         pytest.skip("SQLite workers poll")
@@ -251,7 +251,7 @@ def listening(alias: str) -> Any:
 # One for all
 
 
-@pytest.mark.fault("F352")
+@pytest.mark.fault("every_worker_prunes_the_same_tasks")
 def test_only_the_elected_worker_prunes(database, travel):
     _, lease = begin()
     taskqueue.complete_task(lease)
@@ -320,7 +320,7 @@ def test_a_child_forgets_the_attempts_that_it_started(database):
     ],
     ids=["released", "recovered"],
 )
-@pytest.mark.fault("F354")
+@pytest.mark.fault("released_task_loses_its_place")
 def test_a_task_that_is_given_back_keeps_its_place_in_line(database, give_back):
     first, lease = begin("house/1")
     waiting = [enqueue() for _ in range(3)]
@@ -350,7 +350,7 @@ def fill(queues: list[str]) -> None:
     taskqueue.enqueue_many([EnqueueOptions(tasks.noop, queue=queue) for queue in queues])
 
 
-@pytest.mark.fault("F353")
+@pytest.mark.fault("queue_for_each_tenant")
 def test_more_queues_than_fit_on_a_page_are_all_served(database, tenants):
     fill(tenants)
     memory, served = ClaimMemory(clock=stopped), set()
@@ -359,7 +359,7 @@ def test_more_queues_than_fit_on_a_page_are_all_served(database, tenants):
     assert served == set(tenants)
 
 
-@pytest.mark.fault("F353")
+@pytest.mark.fault("queue_for_each_tenant")
 def test_one_queue_is_found_among_more_than_fit_on_a_page(database, tenants):
     fill(tenants)
     memory = ClaimMemory([tenants[-10]], clock=stopped)

@@ -53,7 +53,7 @@ def start_with_two_hosts(server: Server, silent: SilentHost, tmp_path):
     yield from starter(ALIAS, tmp_path, place)
 
 
-@pytest.mark.fault("F129")
+@pytest.mark.fault("first_host_swallows_packets")
 def test_a_worker_starts_works_and_reconnects_though_its_first_host_answers_nothing(
     start_with_two_hosts: Start, silent: SilentHost, server: Server, effects
 ):

@@ -21,7 +21,7 @@ LEFT = {
 ON_POSTGRESQL = {"settings": (tasks.leave_settings, "SUCCESS")}
 
 
-@pytest.mark.fault("F39")
+@pytest.mark.fault("session_state_left_by_tasks")
 @pytest.mark.no_pooler("a pooler in transaction mode gives the settings of one session to the next")
 def test_the_next_task_finds_a_fresh_connection(start, effects, committed):
     postgresql = connections[committed].vendor == "postgresql"

@@ -20,7 +20,7 @@ from . import tasks
 from .harness import event_of, story, wait_for, wait_until_finished
 
 
-@pytest.mark.fault("F294")
+@pytest.mark.fault("task_kills_every_process")
 def test_a_task_that_kills_its_process_and_then_one_of_its_own_fails_with_what_is_known(start, effects):
     poison = Task.objects.enqueue(tasks.poison, max_attempts=10)
     canary = Task.objects.enqueue(tasks.canary, max_attempts=10)
@@ -35,7 +35,7 @@ def test_a_task_that_kills_its_process_and_then_one_of_its_own_fails_with_what_i
     assert canary.status == "SUCCESS"
 
 
-@pytest.mark.fault("F295")
+@pytest.mark.fault("neighbours_that_kill_their_process")
 def test_an_innocent_one_that_was_there_twice_finishes_alone_and_the_pool_goes_on(start, effects):
     innocent = Task.objects.enqueue(tasks.wait_at, ["a"], max_attempts=10)
     worker = start()
@@ -125,7 +125,7 @@ def test_a_few_of_many_processes_run_one_task_alone(processes, alone):
     assert WorkerOptions(processes=processes).alone == alone
 
 
-@pytest.mark.fault("F296")
+@pytest.mark.fault("lone_tasks_that_cannot_run")
 def test_a_poison_task_that_cannot_be_claimed_makes_no_storm_of_processes_and_holds_up_no_other(isolation, pool):
     """Its queue is paused, say, and there are many of its kind."""
     make_poison(tasks.canary, count=5)
@@ -141,7 +141,7 @@ def test_a_poison_task_that_cannot_be_claimed_makes_no_storm_of_processes_and_ho
     assert look(isolation), "tried again"
 
 
-@pytest.mark.fault("F296")
+@pytest.mark.fault("lone_tasks_that_cannot_run")
 def test_poison_tasks_that_nobody_here_can_run_hide_none_behind_them(isolation, pool, monkeypatch):
     monkeypatch.setattr(claim, "POISON_PAGE", 2)
     find, unknown = registry.find, make_poison(tasks.canary, count=4)[0].func_path

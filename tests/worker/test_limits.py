@@ -56,7 +56,7 @@ def test_max_time_lets_running_tasks_finish(start, effects):
     assert status_of(task) == "SUCCESS"
 
 
-@pytest.mark.fault("F02")
+@pytest.mark.fault("out_of_memory")
 def test_a_process_that_outgrows_its_memory_is_replaced_and_finishes_first(start, effects):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     worker = start("--max-memory", "150M")

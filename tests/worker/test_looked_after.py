@@ -27,7 +27,7 @@ from . import tasks
 from .harness import story, wait_for, wait_until_finished
 
 
-@pytest.mark.fault("F124")
+@pytest.mark.fault("event_loop_ended_or_cancelled")
 @pytest.mark.parametrize("function", [tasks.exit_in_background, tasks.close_the_loop], ids=["raised", "closed"])
 def test_an_event_loop_that_is_ended_holds_up_no_coroutine(start, effects, function):
     worker = start(lease=2.0)
@@ -39,7 +39,7 @@ def test_an_event_loop_that_is_ended_holds_up_no_coroutine(start, effects, funct
         worker.wait_for_line("raised out of the event loop")
 
 
-@pytest.mark.fault("F124")
+@pytest.mark.fault("event_loop_ended_or_cancelled")
 def test_coroutines_that_another_cancelled_before_their_first_step_run_later(start, effects):
     others = [Task.objects.enqueue(tasks.amark, [f"other {n}"], max_attempts=1) for n in range(3)]
     Task.objects.enqueue(tasks.cancel_the_others, priority=10)
@@ -50,7 +50,7 @@ def test_coroutines_that_another_cancelled_before_their_first_step_run_later(sta
     assert {task.status for task in Task.objects.all()} <= {"SUCCESS", "FAILED"}
 
 
-@pytest.mark.fault("F124")
+@pytest.mark.fault("event_loop_ended_or_cancelled")
 def test_coroutines_behind_one_that_does_not_yield_go_to_another_worker(start, effects):
     blocker = Task.objects.enqueue(tasks.hold_the_loop, ["a"])
     start()
@@ -65,7 +65,7 @@ def test_coroutines_behind_one_that_does_not_yield_go_to_another_worker(start, e
     assert {effects.count(f"waiting {n}") for n in range(3)} == {1}
 
 
-@pytest.mark.fault("F125")
+@pytest.mark.fault("cancelled_before_the_start")
 @pytest.mark.parametrize("kind", ["coroutines", "functions"])
 def test_what_is_cancelled_before_it_starts_never_starts(start, effects, kind):
     blocker, later = (tasks.hold_the_loop, tasks.amark) if kind == "coroutines" else (tasks.wait_at, tasks.canary)
@@ -86,7 +86,7 @@ def test_what_is_cancelled_before_it_starts_never_starts(start, effects, kind):
     assert not [line for line in effects.lines() if line.startswith("never")]
 
 
-@pytest.mark.fault("F126")
+@pytest.mark.fault("log_that_nobody_reads")
 def test_a_log_that_nobody_reads_holds_up_nothing(start, effects):
     reading, writing = os.pipe()
     try:
@@ -99,7 +99,7 @@ def test_a_log_that_nobody_reads_holds_up_nothing(start, effects):
         os.close(writing)
 
 
-@pytest.mark.fault("F127")
+@pytest.mark.fault("main_thread_hangs")
 def test_a_child_whose_main_thread_hangs_is_replaced(start, effects):
     task = Task.objects.enqueue(tasks.hang_the_main_thread)
     worker = start("--threads", "2", lease=20.0)
@@ -109,7 +109,7 @@ def test_a_child_whose_main_thread_hangs_is_replaced(start, effects):
     assert story(task)[:2] == ["running", "released"]
 
 
-@pytest.mark.fault("F128")
+@pytest.mark.fault("claims_ahead_of_long_tasks")
 def test_claiming_ahead_of_long_tasks_and_giving_back_is_bounded(start, effects):
     Task.objects.enqueue_many([(tasks.canary, []) for _ in range(100)])
     worker = start("--threads", "2", lease=2.0)

@@ -30,7 +30,7 @@ def test_middleware_runs_where_the_function_does_and_at_each_turn_of_the_workers
     assert turns[1][2].startswith(turns[0][2])
 
 
-@pytest.mark.fault("F226")
+@pytest.mark.fault("middleware_hangs")
 def test_middleware_that_hangs_is_bounded_by_the_timeout_of_the_attempt(start, effects):
     task = Task.objects.enqueue(tasks.canary, max_attempts=1, timeout=0.5)
     start("--drain", middleware=[MARKING, "tests.worker.marking.Slow"])
@@ -47,7 +47,7 @@ def test_what_a_failed_attempt_logged_is_on_its_event(start, effects):
     assert TaskEvent.objects.filter(kind="task.failed").count() == 2
 
 
-@pytest.mark.fault("F230")
+@pytest.mark.fault("failure_reported_twice")
 def test_with_reporting_each_final_failure_reaches_sentry_once_whoever_recorded_it(start, effects):
     """The first is reported by its own attempt, the second, whose process is gone, by the supervisor's signals."""
     for function in (tasks.system_exit, tasks.exit_at_once):

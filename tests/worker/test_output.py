@@ -58,7 +58,7 @@ def test_lines_for_machines_have_stable_keys(start, effects):
     assert all({"ts", "level", "message"} <= line.keys() for line in said)
 
 
-@pytest.mark.fault("F185")
+@pytest.mark.fault("duplicate_log_lines_and_mails")
 def test_in_development_each_attempt_has_one_line_and_a_failure_its_traceback(start, effects):
     Task.objects.enqueue_many([tasks.canary, tasks.system_exit])
     worker = start("--drain", variables={"WORKER_DEBUG": "1"})
@@ -69,7 +69,7 @@ def test_in_development_each_attempt_has_one_line_and_a_failure_its_traceback(st
     assert "Task id=" not in worker.output
 
 
-@pytest.mark.fault("F185")
+@pytest.mark.fault("duplicate_log_lines_and_mails")
 def test_the_projects_own_handlers_get_the_lines_and_admins_one_mail_for_each_failure(start, effects, tmp_path):
     (tmp_path / "mails").mkdir()
     Task.objects.enqueue_many([tasks.canary, *[tasks.system_exit] * 3])
@@ -110,7 +110,7 @@ def test_the_frameworks_lines_are_made_only_where_somebody_takes_them(name):
     assert (framework.level, framework.hasHandlers()) == (level, True)
 
 
-@pytest.mark.fault("F10")
+@pytest.mark.fault("output_closed_or_full")
 def test_a_worker_without_standard_streams_works(start, effects):
     task, poison = Task.objects.enqueue(tasks.canary), Task.objects.enqueue(tasks.exit_at_once)
     close_all = {"preexec_fn": lambda: [os.close(number) for number in (0, 1, 2)]}
@@ -118,7 +118,7 @@ def test_a_worker_without_standard_streams_works(start, effects):
     assert [status_of(each) for each in (task, poison)] == ["SUCCESS", "FAILED"]
 
 
-@pytest.mark.fault("F10")
+@pytest.mark.fault("output_closed_or_full")
 def test_a_worker_whose_output_cannot_be_written_works(start, effects):
     task = Task.objects.enqueue(tasks.canary)
     with Path("/dev/full").open("wb") as full:
@@ -155,7 +155,7 @@ def test_a_heartbeat_file_tells_whether_the_worker_lives(start, effects, tmp_pat
     assert alive() == 2
 
 
-@pytest.mark.fault("F89")
+@pytest.mark.fault("heartbeat_from_the_future")
 def test_a_heartbeat_from_the_future_is_no_sign_of_life(start, effects, tmp_path):
     """The clock was set back after it; a worker that lives writes one that is no longer in the future."""
     file = tmp_path / "heartbeat"

@@ -12,7 +12,7 @@ from .harness import story, wait_until_finished
 TELL = {"variables": {"TELL_SIGNALS": "1"}}
 
 
-@pytest.mark.fault("F120")
+@pytest.mark.fault("task_code_in_a_serving_thread")
 @pytest.mark.parametrize("function", [tasks.return_curious, tasks.raise_talkative], ids=["result", "exception"])
 def test_results_and_exceptions_are_looked_at_in_the_thread_of_their_task(start, effects, function):
     task = Task.objects.enqueue(function)
@@ -23,7 +23,7 @@ def test_results_and_exceptions_are_looked_at_in_the_thread_of_their_task(start,
     assert {line.rpartition(" ")[2] for line in seen} == {"django_tasks_retry.executor"}
 
 
-@pytest.mark.fault("F120")
+@pytest.mark.fault("task_code_in_a_serving_thread")
 @pytest.mark.parametrize("how", tasks.ODD_ENDS)
 def test_an_odd_end_is_that_tasks_failure_and_nobody_elses(start, effects, how):
     neighbour = Task.objects.enqueue(tasks.wait_at, ["a"], max_attempts=1)
@@ -38,7 +38,7 @@ def test_an_odd_end_is_that_tasks_failure_and_nobody_elses(start, effects, how):
     assert " child " not in worker.output
 
 
-@pytest.mark.fault("F120")
+@pytest.mark.fault("task_code_in_a_serving_thread")
 def test_an_exception_that_is_slow_to_tell_delays_its_own_task_only(start, effects):
     slow = Task.objects.enqueue(tasks.raise_slow_to_tell)
     start("--threads", "2")

@@ -31,7 +31,7 @@ def test_a_worker_is_in_the_registry_where_an_operator_can_ask_it_to_stop(start,
     assert (worker.row.running, worker.row.stopped_at is not None, status_of(task)) == (0, True, "SUCCESS")
 
 
-@pytest.mark.fault("F90")
+@pytest.mark.fault("tasks_module_not_importable")
 def test_an_app_whose_tasks_cannot_be_imported_is_named_and_others_are_served(start, effects):
     Task.objects.enqueue(tasks.canary)
     worker = start("--drain", variables={"WORKER_APPS": "tests.worker.unimportable"})
@@ -42,7 +42,7 @@ def test_an_app_whose_tasks_cannot_be_imported_is_named_and_others_are_served(st
     assert effects.count("canary") == 1
 
 
-@pytest.mark.fault("F91")
+@pytest.mark.fault("mistyped_and_foreign_names")
 def test_a_worker_for_a_mistyped_queue_ends_with_the_right_name(start, effects):
     worker = start("--queues", "emials")
     assert worker.exit_code() == 1
@@ -50,14 +50,14 @@ def test_a_worker_for_a_mistyped_queue_ends_with_the_right_name(start, effects):
     assert "Did you mean 'emails'?" in said
 
 
-@pytest.mark.fault("F91")
+@pytest.mark.fault("mistyped_and_foreign_names")
 @pytest.mark.parametrize("option", ["queues", "exclude"])
 def test_a_mistyped_queue_is_refused_whatever_it_is_given_for(database, option):
     with pytest.raises(UnknownQueue, match=r"\(default, emails, reports, bulk\)\. Did you mean 'emails'\?"):
         refuse_unsafe_start(WorkerOptions(**{option: ("emials",)}))
 
 
-@pytest.mark.fault("F15")
+@pytest.mark.fault("worker_id_used_again")
 def test_no_two_starts_share_a_name():
     """Not even with one host name and one pid, as after a restart in a container."""
     assert len({new_worker_id("here") for _ in range(1000)}) == 1000

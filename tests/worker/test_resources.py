@@ -24,7 +24,8 @@ def limited(which: int, amount: int):
     return {"preexec_fn": lambda: resource.setrlimit(which, (amount, amount))}
 
 
-def test_f02_memory_that_the_kernel_refuses_is_a_failed_attempt(start, effects):
+@pytest.mark.fault("out_of_memory")
+def test_memory_that_the_kernel_refuses_is_a_failed_attempt(start, effects):
     task = Task.objects.enqueue(tasks.want_memory)
     worker = start(popen=limited(resource.RLIMIT_AS, 3 * GIGABYTE))
     task = wait_until_finished(task)
@@ -34,8 +35,9 @@ def test_f02_memory_that_the_kernel_refuses_is_a_failed_attempt(start, effects):
     assert wait_until_finished(Task.objects.enqueue(tasks.say_pid)).outcome.result == child
 
 
+@pytest.mark.fault("out_of_memory")
 @pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="only Linux has this score")
-def test_f02_the_kernel_chooses_a_child_before_its_supervisor(start):
+def test_the_kernel_chooses_a_child_before_its_supervisor(start):
     worker = start()
     wait_until_finished(Task.objects.enqueue(tasks.canary))
     [child] = worker.children()
@@ -61,7 +63,8 @@ def join(group: Path) -> None:
     (group / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def test_f02_a_process_that_the_kernel_kills_for_its_memory_is_a_crash(start_in_group, effects):
+@pytest.mark.fault("out_of_memory")
+def test_a_process_that_the_kernel_kills_for_its_memory_is_a_crash(start_in_group, effects):
     task = Task.objects.enqueue(tasks.fill_memory)
     worker = start_in_group("--threads", "1")
     task = wait_until_finished(task, 60)
@@ -72,7 +75,8 @@ def test_f02_a_process_that_the_kernel_kills_for_its_memory_is_a_crash(start_in_
     assert worker.process.poll() is None
 
 
-def test_f09_threads_that_tasks_leave_behind_keep_no_process_from_ending(start, effects):
+@pytest.mark.fault("leaks")
+def test_threads_that_tasks_leave_behind_keep_no_process_from_ending(start, effects):
     worker = start("--threads", "2")
     old = wait_until_finished(Task.objects.enqueue(tasks.leave_threads)).outcome.result
     worker.signal(signal.SIGHUP)
@@ -83,14 +87,16 @@ def test_f09_threads_that_tasks_leave_behind_keep_no_process_from_ending(start, 
     assert worker.exit_code() == 0
 
 
-def test_f09_a_worker_that_ends_by_itself_waits_for_no_thread_of_a_task(start, effects):
+@pytest.mark.fault("leaks")
+def test_a_worker_that_ends_by_itself_waits_for_no_thread_of_a_task(start, effects):
     enqueued = Task.objects.enqueue_many([tasks.leave_threads] * 3)
     assert start("--max-tasks", "2").exit_code() == 0
     assert start("--drain").exit_code() == 0
     assert [wait_until_finished(task).status for task in enqueued] == ["SUCCESS"] * 3
 
 
-def test_f09_files_that_a_task_leaves_open_end_with_its_process(start, effects):
+@pytest.mark.fault("leaks")
+def test_files_that_a_task_leaves_open_end_with_its_process(start, effects):
     worker = start("--threads", "1", popen=limited(resource.RLIMIT_NOFILE, 128))
     left = Task.objects.enqueue(tasks.leave_files)
     assert wait_until_finished(left).outcome.result > 50

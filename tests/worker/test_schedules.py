@@ -43,7 +43,7 @@ def test_a_worker_that_drains_runs_the_slots_that_are_due(start, effects):
     assert Task.objects.get(schedule="hours").status == "SUCCESS"
 
 
-@pytest.mark.fault("F204")
+@pytest.mark.fault("schedule_changes_in_rolling_deploy")
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 def test_a_rolling_deploy_adds_one_schedule_and_stops_another(start, effects):
     def ran(name: str) -> int:

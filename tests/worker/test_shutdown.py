@@ -35,7 +35,7 @@ def test_a_worker_under_nohup_ignores_sighup_and_no_other_signal(start, effects)
     assert "SIGHUP" not in worker.output
 
 
-@pytest.mark.fault("F11")
+@pytest.mark.fault("asked_to_stop")
 def test_a_running_task_finishes_before_the_worker_stops(start, effects):
     sync, coroutine = Task.objects.enqueue(tasks.wait_at, ["a"]), Task.objects.enqueue(tasks.await_at, ["b"])
     worker = start()
@@ -52,7 +52,7 @@ def test_a_running_task_finishes_before_the_worker_stops(start, effects):
     worker.wait_for_line("stopped · 2 done, 0 retried, 0 failed, 0 released")
 
 
-@pytest.mark.fault("F11")
+@pytest.mark.fault("asked_to_stop")
 def test_a_stuck_task_is_handed_back_after_the_grace(start, effects):
     stuck, coroutine = Task.objects.enqueue(tasks.hang_in_c, timeout=60), Task.objects.enqueue(tasks.await_at, ["b"])
     worker = start("--grace", "300ms")
@@ -69,7 +69,7 @@ def test_a_stuck_task_is_handed_back_after_the_grace(start, effects):
     assert "0 done, 0 retried, 0 failed, 2 released" in worker.output
 
 
-@pytest.mark.fault("F12")
+@pytest.mark.fault("told_to_stop_at_once")
 @pytest.mark.parametrize("first", [signal.SIGTERM, None], ids=["second", "quit"])
 def test_a_second_signal_hands_back_at_once_and_so_does_sigquit(start, effects, first):
     stuck = Task.objects.enqueue(tasks.hang_in_c, timeout=60)
@@ -84,7 +84,7 @@ def test_a_second_signal_hands_back_at_once_and_so_does_sigquit(start, effects, 
     assert stuck.refunds == 1
 
 
-@pytest.mark.fault("F13")
+@pytest.mark.fault("hang_up")
 def test_sighup_loads_new_code_once_running_tasks_have_ended(start, effects, tmp_path):
     code = tmp_path / "changing_module.py"
     code.write_text("")

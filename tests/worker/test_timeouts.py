@@ -5,22 +5,23 @@ from __future__ import annotations
 import pytest
 
 from django_tasks_retry.models import Task
+from tests.faults.marker import showing
 
 from . import tasks
 from .harness import event_of, story, wait_for, wait_until_finished
 
 SOFT = [tasks.loop_for_ever, tasks.await_for_ever, tasks.await_in_a_group]
 CAUGHT = [tasks.tidy_up_after_timeout, tasks.atidy_up_after_timeout]
-HARD = {
-    "F04_hold_the_interpreter": tasks.hold_the_interpreter,
-    "F04_hold_the_database": tasks.hold_the_database,
-    "F08_hang_in_c": tasks.hang_in_c,
-    "F16_block_the_loop": tasks.block_the_loop,
-    "F16_swallow_interruptions": tasks.swallow_interruptions,
-}
+HARD = [
+    showing(tasks.hold_the_interpreter, "interpreter_held", case="hold_the_interpreter"),
+    showing(tasks.hold_the_database, "interpreter_held", case="hold_the_database"),
+    showing(tasks.hang_in_c, "endless_task", case="hang_in_c"),
+    showing(tasks.block_the_loop, "event_loop_blocked", case="block_the_loop"),
+    showing(tasks.swallow_interruptions, "event_loop_blocked", case="swallow_interruptions"),
+]
 
 
-@pytest.mark.fault("F08")
+@pytest.mark.fault("endless_task")
 def test_a_soft_timeout_is_raised_inside_the_function(start, effects):
     soft, caught = [Task.objects.enqueue(f) for f in SOFT], [Task.objects.enqueue(f) for f in CAUGHT]
     worker = start("--drain", timeout_grace=20.0)
@@ -35,7 +36,7 @@ def test_a_soft_timeout_is_raised_inside_the_function(start, effects):
     assert " child " not in worker.output
 
 
-@pytest.mark.parametrize("function", HARD.values(), ids=HARD)
+@pytest.mark.parametrize("function", HARD)
 def test_a_function_that_does_not_yield_costs_its_process_not_its_neighbours(start, effects, function):
     neighbours = [Task.objects.enqueue(tasks.wait_at, ["a"]), Task.objects.enqueue(tasks.await_at, ["b"])]
     worker = start(timeout_grace=0.3)
@@ -56,7 +57,7 @@ def test_a_function_that_does_not_yield_costs_its_process_not_its_neighbours(sta
     wait_for(lambda: child not in worker.children(), "the end of the child with the stuck function")
 
 
-@pytest.mark.fault("F16")
+@pytest.mark.fault("event_loop_blocked")
 def test_a_coroutine_that_stops_the_event_loop_stops_it_for_nobody(start, effects):
     neighbour = Task.objects.enqueue(tasks.await_at, ["b"])
     worker = start("--async-slots", "3")

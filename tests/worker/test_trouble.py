@@ -27,7 +27,7 @@ def finished_once(task: Task) -> bool:
     return story(task).count("completed") == 1 and Task.objects.get(pk=task.pk).status == "SUCCESS"
 
 
-@pytest.mark.fault("F33")
+@pytest.mark.fault("server_restarts")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
 def test_tasks_go_on_while_the_server_is_away_and_their_outcomes_are_kept(start, server, effects, how):
     enqueued = [Task.objects.enqueue(tasks.wait_at, ["a"]), Task.objects.enqueue(tasks.await_at, ["b"])]
@@ -51,7 +51,7 @@ def test_tasks_go_on_while_the_server_is_away_and_their_outcomes_are_kept(start,
     assert "Traceback" not in worker.output
 
 
-@pytest.mark.fault("F33")
+@pytest.mark.fault("server_restarts")
 def test_a_worker_that_starts_while_the_server_is_away_waits_for_it(start, server, effects):
     task = Task.objects.enqueue(tasks.canary, ["a"])
     server.stop()
@@ -88,7 +88,7 @@ def test_a_worker_can_be_stopped_while_the_server_is_away(start, server, effects
     assert Task.objects.get(pk=task.pk).status == "RUNNING"
 
 
-@pytest.mark.fault("F33")
+@pytest.mark.fault("server_restarts")
 def test_no_task_is_lost_or_finished_twice_while_backends_are_killed(start, server, effects):
     enqueued = Task.objects.enqueue_many([(tasks.canary, [str(n)]) for n in range(300)])
     worker = start("--processes", "2", "--threads", "4")
@@ -105,7 +105,7 @@ def worker_is_done() -> bool:
     return not Task.objects.unfinished().exists()
 
 
-@pytest.mark.fault("F35")
+@pytest.mark.fault("read_only_node")
 def test_a_read_only_node_is_waited_out(start, server, effects):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
     worker = start()
@@ -121,7 +121,7 @@ def test_a_read_only_node_is_waited_out(start, server, effects):
     assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
 
 
-@pytest.mark.fault("F44")
+@pytest.mark.fault("no_connection_left")
 @pytest.mark.no_pooler("a pooler lets its clients wait for a connection, and says nothing")
 def test_too_many_connections_are_waited_out(start, server, effects):
     task = Task.objects.enqueue(tasks.wait_at, ["a"])
@@ -159,7 +159,7 @@ def test_a_task_that_holds_the_interpreter_does_not_outlive_its_lease(start, ser
     effects.wait_for("begin", times=2)
 
 
-@pytest.mark.fault("F37")
+@pytest.mark.fault("black_hole")
 def test_a_network_that_swallows_everything_is_waited_out(start_behind, server, proxy, effects):
     task = Task.objects.enqueue(tasks.suffer_cancel, ["a"])
     worker = start_behind("--grace", "1s", lease=2.0)
@@ -186,7 +186,7 @@ def test_a_pooler_that_delivers_no_notifications_is_noticed_and_polled_past(star
     assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
 
 
-@pytest.mark.fault("F37")
+@pytest.mark.fault("black_hole")
 def test_a_network_that_is_slow_from_the_start_is_worked_over(start_behind, proxy, effects):
     """Signing on takes longer than a worker with a short lease waits for an answer later."""
     proxy.delay = 0.08
@@ -209,7 +209,7 @@ if ALL:
     STATEMENTS_MEANWHILE["heartbeat"] = b'UPDATE "django_tasks_retry_worker"'
 
 
-@pytest.mark.fault("F30", "F31", "F32")
+@pytest.mark.fault("request_cut", "reply_cut", "ghost_claim")
 def test_each_statement_may_lose_its_request_or_its_reply(start_behind, server, proxy, effects):
     worker = start_behind(lease=4.0)
     worker.wait_until_up()
@@ -229,7 +229,7 @@ def test_each_statement_may_lose_its_request_or_its_reply(start_behind, server, 
     assert "Traceback" not in worker.output
 
 
-@pytest.mark.fault("F31")
+@pytest.mark.fault("reply_cut")
 @pytest.mark.parametrize("reply", [False, True], ids=["request", "reply"])
 def test_an_atomic_task_whose_commit_is_cut_writes_once(start_behind, server, proxy, effects, reply):
     worker = start_behind()
@@ -250,7 +250,7 @@ def points() -> list[int]:
     return list(range(1, 41)) if ALL else [1, 2, 4, 7]
 
 
-@pytest.mark.fault("F31")
+@pytest.mark.fault("reply_cut")
 @pytest.mark.parametrize("reply", [False, True], ids=["request", "reply"])
 def test_cut_at_any_statement_nothing_is_lost_or_finished_twice(start_behind, server, proxy, effects, reply):
     worker = start_behind(lease=4.0)

@@ -56,7 +56,7 @@ def test_a_process_that_enqueues_and_ends_has_told_the_worker(start, effects, co
     wait_for(lambda: Task.objects.successful().count() == 4, "the end of all tasks")
 
 
-@pytest.mark.fault("F42")
+@pytest.mark.fault("wake_ups_lost")
 @pytest.mark.no_pooler("a pooler in transaction mode delivers no notifications")
 def test_a_task_enqueued_while_the_listener_is_cut_off_is_found_when_it_listens_again(start, effects, committed):
     on_postgresql(committed)
@@ -72,7 +72,7 @@ def test_a_task_enqueued_while_the_listener_is_cut_off_is_found_when_it_listens_
     assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
 
 
-@pytest.mark.fault("F42")
+@pytest.mark.fault("wake_ups_lost")
 def test_a_notification_that_never_arrives_costs_no_more_than_a_poll(start_behind, proxy, effects):
     worker = start_behind("--poll", "300ms")
     worker.wait_until_up()
@@ -83,7 +83,7 @@ def test_a_notification_that_never_arrives_costs_no_more_than_a_poll(start_behin
         assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
 
 
-@pytest.mark.fault("F42")
+@pytest.mark.fault("wake_ups_lost")
 def test_without_wake_ups_a_task_is_found_by_polling(start, effects):
     worker = start("--no-listen", "--poll", "200ms")
     worker.wait_until_up()

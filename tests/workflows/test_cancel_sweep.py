@@ -194,7 +194,7 @@ def test_a_batch_with_rows_that_cannot_be_read_costs_no_other_its_sweep(harness,
     assert caplog.text.count("cancel its members yourself") == 1
 
 
-@pytest.mark.fault("F326")
+@pytest.mark.fault("workflow_cancel_killed")
 def test_a_canceller_may_be_killed_at_any_statement(committed):
     """However far it came, no member is left to run for a cancelled parent."""
     kit = Tasks()

@@ -89,7 +89,7 @@ def clean() -> None:
     Group.objects.all().delete()
 
 
-@pytest.mark.fault("F320")
+@pytest.mark.fault("workflow_cut_at_any_statement")
 @pytest.mark.parametrize("when", ["before", "after", "killed"])
 def test_a_workflow_survives_whatever_happens_at_any_of_its_statements(kit, when):
     nth = {"before": 3, "after": 5, "killed": 7}[when] if STRIDE > 1 else 1
@@ -110,7 +110,7 @@ def test_a_workflow_survives_whatever_happens_at_any_of_its_statements(kit, when
     assert nth > 40, "a workflow has many statements"
 
 
-@pytest.mark.fault("F321")
+@pytest.mark.fault("step_recorded_without_a_lease")
 def test_a_worker_that_wakes_up_late_remembers_nothing(database, travel):
     task, lease = begin()
     travel(61)
@@ -122,7 +122,7 @@ def test_a_worker_that_wakes_up_late_remembers_nothing(database, travel):
     assert list(Step.objects.filter(task_id=task.pk).values_list("name", "result")) == [("x", "theirs")]
 
 
-@pytest.mark.fault("F322")
+@pytest.mark.fault("death_between_last_member_and_wake")
 def test_who_is_not_woken_is_found_by_the_sweep(kit, monkeypatch):
     def dies(*_: Any) -> None:
         raise OperationalError("the connection is gone")

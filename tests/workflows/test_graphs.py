@@ -31,7 +31,7 @@ def evaluate(node: Any) -> int:
     return tasks.combine(node["op"], [evaluate(each) for each in node["of"]])
 
 
-@pytest.mark.fault("F325")
+@pytest.mark.fault("task_graphs_of_any_shape")
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(graph=graphs)
 def test_a_graph_comes_to_what_its_topological_evaluation_does(database, graph):

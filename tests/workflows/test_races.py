@@ -19,7 +19,7 @@ ROUNDS = int(os.environ.get("ROUNDS", "6"))
 """`ROUNDS=1000 pytest tests/workflows/test_races.py` for a long night."""
 
 
-@pytest.mark.fault("F323")
+@pytest.mark.fault("last_members_end_together")
 def test_the_last_two_members_wake_once(committed):
     for _ in range(ROUNDS):
         Task.objects.enqueue_many([call(tasks.double, n) for n in (1, 2)], then=call(tasks.publish, "x"))
@@ -34,7 +34,7 @@ def test_the_last_two_members_wake_once(committed):
     assert violations(committed) == []
 
 
-@pytest.mark.fault("F324")
+@pytest.mark.fault("signal_as_a_wait_begins")
 def test_a_signal_and_who_waits_for_it_never_miss_each_other(committed):
     for number in range(ROUNDS):
         name = f"go {number}"
@@ -48,7 +48,7 @@ def test_a_signal_and_who_waits_for_it_never_miss_each_other(committed):
     assert violations(committed) == []
 
 
-@pytest.mark.fault("F323")
+@pytest.mark.fault("last_members_end_together")
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 def test_of_two_last_members_the_later_to_commit_wakes(committed):
     """As an atomic task does, the first completes in a transaction that is still open when the second has ended."""

@@ -80,7 +80,7 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
         debounce: float | timedelta | None = None,
         debounce_max: float | timedelta | None = None,
     ) -> RetryTask:
-        """As the framework's; and with options of `Task.objects.enqueue()`, for other backends to ignore.
+        """Extend the framework's `using` by options of `Task.objects.enqueue()`, which other backends ignore.
 
         `eta` and `queue` are accepted for `run_after` and `queue_name`.
         """
@@ -190,7 +190,7 @@ class RetryBackend(BaseTaskBackend):
 
 
 def as_json(value: Any) -> Any:
-    """As the framework normalises. What it refuses is left to the queue, whose error names the argument."""
+    """Normalise as the framework does. Values that it refuses are left to the queue, whose error names the argument."""
     try:
         return normalize_json(value)
     except (TypeError, ValueError):

@@ -232,7 +232,7 @@ class Context(Workflow, TaskContext[Any, Any] if TYPE_CHECKING else TaskContext)
 
     @property
     def max_attempts(self) -> int:
-        """How many attempts the task may spend."""
+        """Return how many attempts the task may spend."""
         return self.lease.max_attempts
 
     @property
@@ -257,7 +257,7 @@ class Context(Workflow, TaskContext[Any, Any] if TYPE_CHECKING else TaskContext)
             report_progress(self.lease, done, total, note)
 
     def lease_ok(self) -> bool:
-        """Whether the outcome of this attempt would still be accepted, by the database's word. False: stop."""
+        """Return whether the outcome of this attempt would still be accepted, by the database's word. False: stop."""
         return holds(self.lease)
 
     async def aprogress(self, done: float, total: float | None = None, note: str = "") -> None:

@@ -59,12 +59,12 @@ LOG_RECEIVERS = {id(log_task_enqueued), id(log_task_started), id(log_task_finish
 
 
 def is_watched(signal: Signal) -> bool:
-    """Whether there are receivers beside the framework's own, which does nothing but write to its log."""
+    """Return whether there are receivers beside the framework's own, which does nothing but write to its log."""
     return any(receiver[0][0] not in LOG_RECEIVERS for receiver in signal.receivers)
 
 
 def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
-    """Whether it makes any difference to send a signal that the framework logs at this level."""
+    """Return whether it makes any difference to send a signal that the framework logs at this level."""
     return framework_logger.isEnabledFor(level) or is_watched(signal)
 
 

@@ -243,7 +243,7 @@ def options(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> QueueOptions:
 
 @cache
 def backlogs(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> dict[str, int]:
-    """How many tasks may be pending, by pattern. Not to be changed."""
+    """Return how many tasks may be pending, by pattern. Not to be changed."""
     return read_backlogs(options(alias).backlog)
 
 

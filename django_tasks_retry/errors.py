@@ -125,7 +125,7 @@ class QueueFull(TaskQueueError):
 class EnqueueTimeout(TaskQueueError, TimeoutError):
     """The database did not answer in time. If `may_exist`, the tasks with these `ids` may have been stored.
 
-    All tasks of the call were stored, or none. Of a long list or a stream, `ids` names the first ones only.
+    All tasks of the call were stored, or none. For a long list or a stream, `ids` names only the first ones.
     """
 
     def __init__(self, ids: Sequence[UUID], seconds: float, *, may_exist: bool) -> None:

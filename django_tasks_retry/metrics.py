@@ -13,7 +13,7 @@ from .taskqueue.operator.snapshot import Holder, Snapshot, Total, snapshot
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "django_tasks_"
 LONG_SECONDS = 60.0
-"""From here on the holder of the horizon is named. Who holds it for a moment changes with every scrape."""
+"""The age from which the holder of the horizon is named: short-lived holders change with every scrape."""
 
 OUTCOMES = ("completed", "retried", "failed")
 OF_QUEUES: tuple[tuple[str, str, Callable[[QueueFigures], float]], ...] = (

@@ -70,7 +70,7 @@ class Attempt:
     backend: str
     worker_id: str
     number: int
-    """Which claim of the task it is, from 1."""
+    """The number of this claim of the task, from 1."""
     spent: int
     """The number of this attempt, refunded ones not counted."""
     max_attempts: int
@@ -87,7 +87,7 @@ class Attempt:
 
     @property
     def wait_seconds(self) -> float:
-        """From due to claimed, by the queue's clock."""
+        """Seconds from due to claimed, by the queue's clock."""
         return max(0.0, (self.claimed_at - self.eta).total_seconds())
 
 
@@ -112,13 +112,13 @@ class Middleware:
         return nullcontext()
 
     def worker_started(self, worker_id: str) -> None:
-        """In the supervisor, before its first child is forked. Start no threads here: they would not survive."""
+        """Runs in the supervisor, before its first child is forked. Start no threads here: they would not survive."""
 
     def child_started(self, worker_id: str) -> None:
-        """In each child right after it was forked: make pools and clients anew."""
+        """Runs in each child right after it was forked: make pools and clients anew."""
 
     def child_ending(self, worker_id: str) -> None:
-        """In a child that ends in good order: flush. It shares five seconds with the other exit hooks."""
+        """Runs in a child that ends in good order: flush. It shares five seconds with the other exit hooks."""
 
 
 logger = logging.getLogger("django_tasks_retry.middleware")

@@ -38,7 +38,7 @@ APP = "django_tasks_retry"
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """404 where metrics are not offered, 403 where they are and the caller may not read them."""
+    """Return 404 if metrics are not offered, 403 if the caller may not read them."""
     backend = backend_of(request)
     if not is_open(backend):
         raise Http404
@@ -51,7 +51,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def live(request: HttpRequest) -> HttpResponse:
-    """Whether this process answers. Asks nobody else: a database that is gone is no reason to restart it."""
+    """Return whether this process answers. Asks nobody else: a database that is gone is no reason to restart it."""
     return plain("live\n")
 
 
@@ -71,7 +71,7 @@ def ready(request: HttpRequest) -> HttpResponse:
 
 
 def within_of(request: HttpRequest) -> float:
-    """`?within=60`: seconds; as long as a worker counts as alive, where it is not given or makes no sense."""
+    """Read `?within=60` in seconds. Default, also for nonsense: as long as a worker counts as alive."""
     try:
         seconds = float(request.GET.get("within", ALIVE_SECONDS))
     except ValueError:
@@ -84,7 +84,7 @@ def plain(text: str, status: int = 200) -> HttpResponse:
 
 
 def backend_of(request: HttpRequest) -> str:
-    """The backend that is asked about; 404 where it is none of ours."""
+    """Return the backend that is asked about; raise 404 if it is none of ours."""
     alias = request.GET.get("backend", DEFAULT_TASK_BACKEND_ALIAS)
     if alias not in configured_backends():
         raise Http404
@@ -92,7 +92,7 @@ def backend_of(request: HttpRequest) -> str:
 
 
 def is_open(backend: str) -> bool:
-    """Whether anybody may read at all."""
+    """Return whether anybody may read at all."""
     chosen = options(backend)
     return bool(chosen.metrics_token or chosen.metrics_permission)
 
@@ -105,7 +105,7 @@ def may_read(request: HttpRequest, backend: str) -> bool:
 
 
 def given_token(request: HttpRequest) -> str:
-    """Of the header `Authorization: Bearer …`; never of the address, which servers log."""
+    """Return the token of `Authorization: Bearer …`; never of the address, which servers log."""
     header = request.headers.get("Authorization", "")
     return header[len(SCHEME) :].strip() if header.lower().startswith(SCHEME) else ""
 
@@ -116,7 +116,7 @@ def has_permission(request: HttpRequest, permission: str) -> bool:
 
 
 def problems(backend: str, within: float) -> list[str]:
-    """What keeps tasks of this backend from being run. Workers must have been heard of `within` so many seconds."""
+    """List what keeps tasks of this backend from running. Heartbeats must be at most `within` seconds old."""
     using = database(backend)
     try:
         with statement_timeout(using):

@@ -1,4 +1,4 @@
-"""Which functions may run: tasks that were decorated in code, looked up by path, never imported by it."""
+"""The functions that may run: tasks that were decorated in code, looked up by path, never imported by it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Hooks:
     """Functions of a higher layer: `bridge` sets them, since it knows the words of `django.tasks`."""
 
     present_lease: Callable[[Any, BaseException], Any] = lambda lease, _: lease
-    """How a lease is shown to a user's backoff function."""
+    """Converts a lease to what a user's backoff function receives."""
     send_enqueued: Callable[[Any], None] = lambda _: None
     """Send `task_enqueued` for a task."""
 
@@ -135,12 +135,12 @@ def known_paths() -> list[str]:
 
 
 def project_paths() -> list[str]:
-    """Without those of the package itself, which every project has."""
+    """Return the known paths except those of this package, which every project has."""
     return [path for path in known_paths() if not path.startswith(f"{__package__}.")]
 
 
 def is_coroutine(path: str) -> bool:
-    """Whether this process knows it as a coroutine function, which takes a slot for coroutines instead of a thread."""
+    """Return whether this process knows it as a coroutine function, which takes an async slot, not a thread."""
     task = find(path)
     return task is not None and iscoroutinefunction(task.func)
 

@@ -1,4 +1,4 @@
-"""For monitoring: `path("tasks/", include("django_tasks_retry.urls"))`."""
+"""URLs for monitoring: `path("tasks/", include("django_tasks_retry.urls"))`."""
 
 from __future__ import annotations
 

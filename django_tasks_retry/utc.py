@@ -32,7 +32,7 @@ def in_project_time(moment: datetime | None) -> datetime | None:
 
 
 def sqlite_text(moment: datetime) -> str:
-    """In UTC, always with microseconds, so that texts compare as times."""
+    """Format in UTC, always with microseconds, so that texts compare as times."""
     return as_instant(moment).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
 
 

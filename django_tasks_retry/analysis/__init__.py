@@ -1,1 +1,1 @@
-"""What a function's history tells: how long it waits and runs, and what changed since it last worked."""
+"""Analysis of a function's history: how long it waits and runs, and what changed since it last worked."""

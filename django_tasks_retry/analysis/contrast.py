@@ -23,7 +23,7 @@ MAX_VALUE = 120
 
 
 class About(IntEnum):
-    """What a fact is about. Of two facts that split alike the more general one is told."""
+    """The subject of a fact. If two facts split alike, the more general one is shown."""
 
     PRESENCE = 0
     TYPE = 1
@@ -51,7 +51,7 @@ class Difference:
 
 
 def facts_of(leaves: Iterable[tuple[str, Any]]) -> set[Fact]:
-    """What can be said of a call, from the paths and values of its arguments."""
+    """Return the facts about a call, from the paths and values of its arguments."""
     return {fact for path, value in leaves for fact in facts_about(without_places(path), value)}
 
 
@@ -67,13 +67,13 @@ def facts_about(path: str, value: Any) -> Iterator[Fact]:
 
 
 def type_name(value: Any) -> str:
-    """As JSON calls it."""
+    """Return JSON's name for the type of a value."""
     names = {bool: "boolean", int: "number", float: "number", str: "text", type(None): "null"}
     return names.get(type(value), type(value).__name__)
 
 
 def differences(failing: Sequence[set[Fact]], succeeding: Sequence[set[Fact]]) -> list[Difference]:
-    """What splits them, the clearest first; nothing where there are too few of either."""
+    """Return the facts that separate them, the clearest first; none if there are too few of either."""
     if min(len(failing), len(succeeding)) < FEWEST:
         return []
     in_failures, in_successes = (

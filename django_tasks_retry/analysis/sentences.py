@@ -1,4 +1,4 @@
-"""What changed, in sentences: the same ones in the console and in the shell."""
+"""Sentences about what changed: the same ones in the console and in the shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .what_changed import End, WhatChanged
 
 
 def sentences(changed: WhatChanged, *, can_see_payload: bool) -> list[str]:
-    """The most telling first."""
+    """Return the sentences, the most telling first."""
     return [
         ends(changed),
         *map(difference, changed.differences),
@@ -102,7 +102,7 @@ def is_same(success: End | None, failure: End) -> bool:
 
 
 def sampled(changed: WhatChanged) -> str:
-    """How many calls were compared."""
+    """Return how many calls were compared."""
     text = ngettext(
         "Arguments were compared in %(failures)s failure and %(successes)s successes, the newest of each.",
         "Arguments were compared in %(failures)s failures and %(successes)s successes, the newest of each.",

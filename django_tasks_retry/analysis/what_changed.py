@@ -1,6 +1,6 @@
-"""What changed since it last worked: the first failure of a group against the last success before it.
+"""Compare the first failure of a group with the last success before it: what changed since it last worked?
 
-Every question is bounded: successes are looked for among the tasks enqueued shortly before, arguments in samples.
+Every question is bounded: successes are searched among the tasks enqueued shortly before, arguments in samples.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class WhatChanged:
 
     @property
     def packages(self) -> list[tuple[str, str, str]]:
-        """Name, version before and after; where both are known."""
+        """Return name, version before and version after; empty if one side is not known."""
         before, after = (self.success.versions if self.success else {}), self.failure.versions
         if not (before and after):
             return []
@@ -61,7 +61,7 @@ class WhatChanged:
 
 
 def what_changed(fingerprint: str, using: str, *, can_see_payload: bool) -> WhatChanged | None:
-    """None where no task of the group is stored. Arguments are compared for those who may see them."""
+    """Return the comparison; None if no task of the group is stored. Arguments need the permission to see them."""
     tasks: TaskQuerySet = Task.objects.using(using)
     first = first_failing(tasks, fingerprint)
     if first is None:
@@ -84,7 +84,7 @@ def what_changed(fingerprint: str, using: str, *, can_see_payload: bool) -> What
 
 
 def first_failing(tasks: TaskQuerySet, fingerprint: str) -> Task | None:
-    """By the index of failed tasks; where all are still retrying, by theirs."""
+    """Find it by the index of failed tasks; if all are still retrying, by theirs."""
     some = tasks.filter(fingerprint=fingerprint).only("pk", "func_path", "finished_at", "updated_at")
     return some.failed().order_by("finished_at").first() or some.retrying().order_by("pk").first()
 
@@ -96,7 +96,7 @@ def last_success(tasks: TaskQuerySet, failing: Task, before: datetime) -> Task |
 
 
 def end_of(task: Task, kind: EventKind, using: str) -> End:
-    """By its first failure, or its one completion."""
+    """Describe a task by its first failure, or its one completion."""
     event = TaskEvent.objects.using(using).filter(task_id=task.pk, kind=kind).order_by("id").only("ts", "actor").first()
     if event is None:
         return End(task.pk, task.finished_at or task.updated_at)

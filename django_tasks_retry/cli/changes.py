@@ -91,7 +91,7 @@ class Change:
         return walk(self.query, self.context.using, condition=self.condition, until=self.until)
 
     def matches_any(self) -> bool:
-        """In any status."""
+        """Return whether tasks in any status match."""
         return any(walk(self.query, self.context.using, until=self.until, size=1))
 
 

@@ -172,7 +172,7 @@ def breaches(count: int) -> str:
 
 
 def limits_of(backend: str) -> Limits:
-    """What lanes may do today; if people decided about a lane, the most that they ever allowed."""
+    """Return the current limits of lanes; if people changed a lane's limit, the most that they ever allowed."""
     most: dict[str, Allowed] = {}
 
     def allowed(lane: str) -> Allowed:

@@ -1,4 +1,4 @@
-"""How the whole queue stands: check for monitoring systems, stats, and top for people."""
+"""The state of the whole queue: check for monitoring systems, stats, and top for people."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ SUBJECT = (
 
 @dataclass(frozen=True, slots=True)
 class QueueRates(QueueFigures):
-    """How a queue stands, and the attempts of the last ten minutes."""
+    """The figures of a queue, and its attempts in the last ten minutes."""
 
     attempts: int = 0
     failures: int = 0

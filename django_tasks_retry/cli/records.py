@@ -25,7 +25,7 @@ from ..taskqueue.reading import read_row, read_rows, unreadable_columns
 from .subcommand import CliError, Context, Exit, option
 
 MAX_CANDIDATES = 5
-"""How many tasks an error names if the digits of an id fit several."""
+"""The number of tasks that an error names if the digits of an id fit several."""
 
 PLAIN = (
     "queue", "priority", "backend", "attempts", "refunds", "max_attempts", "eta", "expires_at", "created_at",
@@ -70,7 +70,7 @@ def newest(context: Context, query: Query, limit: int) -> Iterator[list[UUID]]:
 
 
 def read_tasks(context: Context, ids: Sequence[UUID], columns: Sequence[str] = ()) -> list[Task]:
-    """In the order of the ids, also tasks that cannot be read in full."""
+    """Return tasks in the order of the ids, even those that cannot be read in full."""
     tasks: QuerySet[Task] = Task.objects.using(context.using).filter(pk__in=ids)
     found = {task.pk: task for task in read_rows(tasks.only(*columns) if columns else tasks, columns)}
     return [found[task_id] for task_id in ids if task_id in found]
@@ -119,7 +119,7 @@ def task_row(task: Task, now: datetime) -> tuple[str, ...]:
 
 
 def task_record(task: Task, now: datetime) -> dict[str, Any]:
-    """Without its payload."""
+    """Return a task as a record, without its payload."""
     error = as_mapping(task.last_error)
     return {
         "id": task.pk,

@@ -56,7 +56,7 @@ class CliError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The options that were given, and where to answer."""
+    """The given options and the output."""
 
     options: dict[str, Any]
     output: Output
@@ -68,7 +68,7 @@ class Context:
 
     @property
     def scope(self) -> Scope:
-        """With a fresh reading of the clock."""
+        """Return the scope with a fresh reading of the clock."""
         return Scope(self.backend, self.using, now(self.using))
 
     @property
@@ -127,7 +127,7 @@ def command(name: str, help: str, *arguments: Argument, also: tuple[str, ...] = 
 
 @cache
 def subcommands() -> dict[str, Subcommand]:
-    """By name. Importing every module of this package finds them all."""
+    """Return all subcommands by name, by importing every module of this package."""
     package = importlib.import_module(__name__.rpartition(".")[0])
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")

@@ -92,7 +92,7 @@ class Tracing(Middleware):
         return trace.set_span_in_context(trace.INVALID_SPAN, origin), [Link(sender)]
 
     def continues(self, attempt: Attempt, carrier: dict[str, Any]) -> bool:
-        """Whether it is the first attempt of the very task that was enqueued there, not long ago."""
+        """Return whether it is the first attempt of the very task that was enqueued there, not long ago."""
         age = (attempt.claimed_at - attempt.created_at).total_seconds()
         return attempt.number == 1 and carrier.get("id") == str(attempt.id) and age <= self.long_delay
 

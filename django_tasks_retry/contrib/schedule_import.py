@@ -34,7 +34,7 @@ class Found:
 
 
 def rows_of(sql: str, table: str, using: str) -> list[dict[str, Any]]:
-    """From the tables themselves: the other package may have been uninstalled before."""
+    """Read the tables themselves: the other package may have been uninstalled before."""
     with connections[using].cursor() as cursor:
         if table not in connections[using].introspection.table_names(cursor):
             raise InvalidSchedule(f"The database {using!r} has no table {table}. Is it in another database?")
@@ -172,7 +172,7 @@ def q2_found(row: dict[str, Any]) -> Found:
 
 
 def read_args(text: str | None) -> list[Any]:
-    """As django-q2 reads them: a tuple, or one value."""
+    """Read arguments as django-q2 does: a tuple, or one value."""
     if not text:
         return []
     value = ast.literal_eval(text)

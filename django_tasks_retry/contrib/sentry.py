@@ -32,7 +32,7 @@ class Reporting(Middleware):
     """Reports failures for good, once, grouped as the console groups them, and fills Sentry's page of queues."""
 
     report_retries = False
-    """Whether failures are reported, too, that are followed by another attempt."""
+    """Whether failures that are followed by another attempt are reported, too."""
 
     def child_started(self, worker_id: str) -> None:
         # The framework logs each final failure as an error, which would be reported a second time. Where the supervisor
@@ -109,7 +109,7 @@ class Reporting(Middleware):
         return slugify(attempt.schedule)[:LONGEST_SLUG] or None if attempt.schedule and attempt.slot else None
 
     def check_in(self, attempt: Attempt) -> None:
-        """When its first attempt begins and when its last one ends: one check-in, whose id is the task's."""
+        """Check in when the first attempt begins and when the last one ends, under the id of the task."""
         slug, ending = self.monitor_of(attempt), attempt.ending
         if slug is None or (ending is None and attempt.number > 1):
             return

@@ -1,1 +1,1 @@
-"""What people are told about tasks, in the console and in the shell: the same sentences, statuses and times."""
+"""Texts about tasks for people: the same sentences, statuses and times in the console and in the shell."""

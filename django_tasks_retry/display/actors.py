@@ -45,7 +45,7 @@ class Pause(NamedTuple):
 
     @property
     def values(self) -> dict[str, str]:
-        """For a sentence."""
+        """Return the values of a sentence."""
         return {"by": self.by, "time": format_moment(self.at), "reason": self.reason or NO_VALUE}
 
 

@@ -57,7 +57,7 @@ BY_RULE = {
     "schedule.missed": gettext_lazy("no worker enqueued it in time"),
     "schedule.vanished": gettext_lazy("no running worker lists it"),
 }
-"""Why, where nobody was asked for a reason."""
+"""Reasons of events for which nobody is asked for one."""
 
 MAX_MESSAGE = 2000
 MAX_FRAMES = 20
@@ -79,7 +79,7 @@ def event_summary(event: TaskEvent, error: dict[str, Any], *, can_see_payload: b
 
 
 def process_text(process: dict[str, Any]) -> str:
-    """How the process of an attempt ended."""
+    """Describe how the process of an attempt ended."""
     ended = process.get("signal") or _("exit code %(code)s") % {"code": process.get("exit_code")}
     size = int(process.get("peak_memory") or 0) // 1024**2
     return f"{ended}, " + _("peak memory %(size)s MiB") % {"size": size}
@@ -90,12 +90,12 @@ def as_mapping(value: Any) -> dict[str, Any]:
 
 
 def log_of(event: TaskEvent) -> str:
-    """What the attempt logged before it failed, redacted as its error is."""
+    """Return the lines that the attempt logged before it failed, redacted as its error is."""
     return printable(redact_text(str(as_mapping(event.data).get("log") or "")), 20_000)
 
 
 def latest_operator_events(scope: Scope, kind: str, *, can_see_payload: bool) -> list[dict[str, Any]]:
-    """What people decided, of kinds that begin so, newest first. Kind by kind: there may be very many by rule."""
+    """Return people's actions of kinds with this prefix, newest first. Read by kind: rules may write very many."""
     kinds = [each for each in OPERATOR_EVENT_NAMES if each.startswith(kind) and each not in BY_RULE]
     stored = OperatorEvent.objects.using(scope.using).order_by("-id")
     found = [event for each in kinds for event in read_rows(stored.filter(kind=each)[:MAX_OPERATOR_EVENTS])]
@@ -118,7 +118,7 @@ def operator_event_rows(events: Sequence[OperatorEvent], *, can_see_payload: boo
 
 
 def error_text(group: FailureGroup) -> str:
-    """The exception's name without its module, or the code where there was no exception."""
+    """The exception's name without its module, or the code if there was no exception."""
     return one_line(short_name(group.exception) or group.code, 80)
 
 
@@ -127,7 +127,7 @@ def message_text(group: FailureGroup, *, can_see_payload: bool) -> str:
 
 
 def group_text(fingerprint: str, using: str, *, can_see_payload: bool) -> str:
-    """Error and message of a group; its fingerprint where there is no such group any more."""
+    """Error and message of a group; its fingerprint if the group is gone."""
     head = group_head(fingerprint, using)
     described = describe_groups([head], using) if head else []
     for group in described:
@@ -137,7 +137,7 @@ def group_text(fingerprint: str, using: str, *, can_see_payload: bool) -> str:
 
 
 def place_in_project(traceback: str) -> str:
-    """Where the project's own code was when it failed; empty where only libraries were."""
+    """Return the innermost frame of the project's own code; empty if only libraries were involved."""
     frame = innermost_project_frame(frames_of(traceback))
     if frame is None or not frame.is_project:
         return ""
@@ -152,7 +152,7 @@ class FormattedFrame:
 
 @dataclass(frozen=True, slots=True)
 class FormattedTraceback:
-    """`project_frames` begins with the innermost one: that is where to look."""
+    """`project_frames` begins with the innermost one, which is the first to read."""
 
     project_frames: list[FormattedFrame]
     full_text: str

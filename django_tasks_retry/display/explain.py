@@ -1,4 +1,4 @@
-"""Explains a task's state: why it is not running, or why it ended; one sentence, and a command where that helps."""
+"""Explains a task's state: why it is not running, or why it ended; one sentence, and a command if that helps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .workers import knows_task, no_tasks_advice, runworker_command, unknown_tas
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A sentence; `command` is what to type, where that helps."""
+    """A sentence; `command` is the line to type, if one helps."""
 
     sentence: str
     command: str = ""
@@ -56,7 +56,7 @@ def explain(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_pa
 
 
 def with_schedule(explanation: Explanation, task: Task, scope: Scope) -> Explanation:
-    """What a run that has not finished does to the slots behind it."""
+    """Add what an unfinished run does to the later slots of its schedule."""
     behind = (
         Schedule.objects.using(scope.using).filter(pk=task.schedule_id, last_outcome="skipped").only("last_at").first()
     )
@@ -116,7 +116,7 @@ def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Expla
 
 
 def with_expiry(explanation: Explanation, task: Task, now: datetime) -> Explanation:
-    """Until when it may wait, which ends with the first attempt that is spent."""
+    """Add until when it may wait, if no attempt is spent yet."""
     if task.expires_at is None or task.spent:
         return explanation
     values = {"time": format_moment(task.expires_at), "ago": format_relative(task.expires_at, now)}
@@ -127,7 +127,7 @@ def with_expiry(explanation: Explanation, task: Task, now: datetime) -> Explanat
 
 
 def follows_sentence(task: Task, scope: Scope) -> str:
-    """Nothing where it follows no task, or that one has finished."""
+    """Name the unfinished task that it follows; empty if there is none."""
     if not task.follows_id or not Task.objects.using(scope.using).filter(pk=task.follows_id, finished_at=None).exists():
         return ""
     text = _("It runs once more after the task %(id)s, which holds the same unique key and has not finished.")
@@ -261,7 +261,7 @@ def explain_failed(task: Task) -> Explanation:
 
 
 def explain_policy(task: Task) -> str:
-    """Which part of the policy says so, as far as this process knows the function."""
+    """Name the part of the policy that decided, if this process knows the function."""
     policy, values = registry.find_policy(task.func_path), {"error": last_error_name(task)}
     if policy.abort_on:
         return _("the policy does not retry %(error)s (abort_on).") % values

@@ -23,7 +23,7 @@ OVERDUE = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """As a badge: the name of its colour, its shape and its label."""
+    """The state as a badge: the name of its colour, its shape and its label."""
 
     name: str
     shape: str
@@ -45,7 +45,7 @@ def state_of(schedule: Schedule, now: datetime) -> State:
 
 
 def problem_of(schedule: Schedule, now: datetime) -> str:
-    """Why no worker could enqueue it, as far as this process can tell."""
+    """Return why no worker could enqueue it, as far as this process can tell."""
     if registry.find(schedule.func_path) is None:
         return _("This process does not know %(path)s. Only workers that know it enqueue it.") % {
             "path": one_line(schedule.func_path, 255)

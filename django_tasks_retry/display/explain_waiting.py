@@ -28,7 +28,7 @@ ENDLESS_SECONDS = MAX_DELAY / 2
 
 
 class BatchCounts(NamedTuple):
-    """How the members of a batch stand. Retries count beside what they retry."""
+    """The number of a batch's members in each state. Retries count beside the tasks that they retry."""
 
     open: int
     done: int
@@ -41,7 +41,7 @@ class BatchCounts(NamedTuple):
 
 
 def batch_counts(batch: UUID, using: str) -> BatchCounts:
-    """By the index of the batch, which holds its members alone."""
+    """Count the members by the index of the batch, which holds no other tasks."""
     members = Task.objects.using(using).filter(batch=batch).order_by()
     found = dict(members.values_list("status").annotate(Count("pk")))
     return BatchCounts(
@@ -53,7 +53,7 @@ def batch_counts(batch: UUID, using: str) -> BatchCounts:
 
 
 def explain_waiting(task: Task, now: datetime, using: str) -> str:
-    """Of a task that waits for a batch or a signal."""
+    """Explain a task that waits for a batch or a signal."""
     key = task.waits_for or ""
     batch = batch_of(key)
     if batch is not None:
@@ -100,7 +100,7 @@ def explain_pause(task: Task, scope: Scope, *, can_see_payload: bool) -> str:
 
 
 def explain_limit(task: Task, scope: Scope) -> str:
-    """Nothing where there is room for it, as far as limits go."""
+    """Explain the limit that holds the task back; empty if none does."""
     states = read_rows(FlowLimit.objects.using(scope.using).among(labels_of(task)))
     for summary in summarize(states, scope.backend):
         if summary.trouble:
@@ -149,7 +149,8 @@ def rate_sentence(summary: LaneSummary) -> str:
         "time": format_duration(summary.opens_in),
     }
     text = _(
-        "Lane %(lane)s has reached its rate limit (%(count)s starts in %(window)s). The next task can start in %(time)s."
+        "Lane %(lane)s has reached its rate limit (%(count)s starts in %(window)s). "
+        "The next task can start in %(time)s."
     )
     return text % values
 

@@ -27,7 +27,7 @@ TEXT_LIMIT = 20_000
 
 
 def printable(text: object, limit: int = TEXT_LIMIT) -> str:
-    """At most `limit` characters, the head and the tail, with invisible characters shown as escapes."""
+    """Cut a text to `limit` characters, head and tail, with invisible characters shown as escapes."""
     full = str(text)
     if len(full) > limit:
         head, tail = limit * 2 // 3, limit // 3
@@ -43,7 +43,7 @@ def one_line(text: object, limit: int = LINE_LIMIT) -> str:
 
 
 def error_name(error: Mapping[str, Any]) -> str:
-    """The exception's name without its module, or the code where there was no exception."""
+    """The exception's name without its module, or the code if there was no exception."""
     return short_name(error.get("exception") or "") or str(error.get("code") or "")
 
 
@@ -67,7 +67,7 @@ def format_count(count: int, cap: int, estimate: int = 0) -> str:
 
 
 def round_to(count: int, digits: int = 2) -> int:
-    """To that many digits: an estimate knows no more."""
+    """Round to that many digits: an estimate knows no more."""
     return round(count, digits - len(str(count)))
 
 
@@ -122,7 +122,7 @@ def format_moment(moment: datetime | None) -> str:
 
 
 def format_ago(moment: datetime, now: datetime) -> str:
-    """Of what has happened: never in the future, though the clock was read before the row was."""
+    """Format a past time: never as in the future, though the clock was read before the row was."""
     return format_relative(min(moment, now), now)
 
 

@@ -1,4 +1,4 @@
-"""Which backend and database the console shows, and what time it is there."""
+"""The backend and database that the console shows, and the time there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Scope:
 
 
 def console_backend() -> str:
-    """The default backend where it is ours, else the first that is."""
+    """Return the default backend if it is ours, else the first that is."""
     ours = configured_backends()
     if DEFAULT_TASK_BACKEND_ALIAS in ours or not ours:
         return DEFAULT_TASK_BACKEND_ALIAS

@@ -21,14 +21,14 @@ def knows_task(worker: Worker, func_path: str) -> bool:
 
 
 def no_tasks_advice(func_path: str = "") -> str:
-    """What a worker without tasks most likely lacks: the app, or the module that workers import."""
+    """Advise on a worker without tasks: most likely the app is missing, or the module that workers import."""
     app = one_line(func_path.partition(".")[0] or _("your app"), 80)
     text = _("Add %(app)s to INSTALLED_APPS, define its tasks in its tasks.py, and restart the worker.")
     return text % {"app": app}
 
 
 def unknown_task_advice(func_path: str) -> str:
-    """What to do about a function that no running worker knows: it depends on whether this process knows it."""
+    """Advise on a function that no running worker knows: it depends on whether this process knows it."""
     task = registry.find(func_path)
     if task is None:
         return _("Deploy the code that defines it, or cancel its tasks.")
@@ -43,7 +43,7 @@ def unknown_task_advice(func_path: str) -> str:
 
 
 def runworker_command(queue: str) -> str:
-    """What to type to start a worker of this queue; safe to paste, whatever the queue is called."""
+    """Return the command that starts a worker of this queue; safe to paste, whatever the queue is called."""
     word = shell_word(one_line(queue, 64))
     return f"python manage.py runworker --queues{'=' if queue.startswith('-') else ' '}{word}"
 

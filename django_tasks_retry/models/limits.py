@@ -45,7 +45,7 @@ class FlowLimitQuerySet(models.QuerySet["FlowLimit"]):
         return self.exclude(UNDECIDED, recent=[])
 
     def labels(self, labels: Iterable[str]) -> list[str]:
-        """Which of these have a row."""
+        """Return those of the labels that have a row."""
         return [state.label for state in self.among(labels).only("kind", "name")]
 
 
@@ -103,7 +103,7 @@ class FlowLimit(models.Model):
     objects = FlowLimitManager()
 
     locked_at: datetime
-    """When a claim locked the row, by the queue's clock."""
+    """The time at which a claim locked the row, by the queue's clock."""
 
     DECISIONS: ClassVar[tuple[str, ...]] = ("running", "starts", "per", "weight")
 
@@ -136,7 +136,7 @@ class FlowLimit(models.Model):
 
     @property
     def label(self) -> str:
-        """As people write it: a lane by its name, a queue or function with its kind before it."""
+        """The label as people write it: a lane by its name, a queue or function with its kind before it."""
         return self.name if self.kind == LANE else f"{self.kind}:{self.name}"
 
     @property

@@ -77,7 +77,7 @@ def count() -> Any:
 
 
 class Histograms(models.Model):
-    """How many attempts waited, and ran, for how long: a column for each bucket."""
+    """Histograms of wait and run times of attempts: a column for each bucket."""
 
     wait_seconds = models.FloatField(_("seconds waited"), default=0, db_default=0)
     ran_10ms, ran_50ms, ran_250ms, ran_1s, ran_5s, ran_30s, ran_5m, ran_1h, ran_more = (count() for _n in range(9))

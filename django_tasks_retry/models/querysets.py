@@ -132,7 +132,7 @@ class ScheduleQuerySet(QuerySet["Schedule"]):
     def update_or_create(
         self, defaults: Mapping[str, Any] | None = None, create_defaults: Mapping[str, Any] | None = None, **given: Any
     ) -> tuple[Schedule, bool]:
-        """By the same doors: a new timing counts from now, another change leaves the next slot alone."""
+        """Update or create by the service layer: a new timing counts from now, other changes keep the next slot."""
         from ..taskqueue import change_schedule, create_schedule
 
         wishes, name = dict(defaults or {}), given.pop("name")

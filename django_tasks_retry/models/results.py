@@ -17,7 +17,7 @@ MAX_NAME = 200
 
 
 class TaskResult(models.Model):
-    """How a task ended. Exactly one for each finished task, written in the transaction that finished it."""
+    """The outcome of a task. Exactly one for each finished task, written in the transaction that finished it."""
 
     task = models.OneToOneField(Task, models.DO_NOTHING, primary_key=True, db_constraint=False, related_name="outcome")
     status = models.CharField(_("status"), max_length=9, choices=STATUS_CHOICES)

@@ -116,7 +116,7 @@ class Schedule(models.Model):
 
     @property
     def is_editable(self) -> bool:
-        """Whether it may be edited here: schedules of code are edited there."""
+        """Return whether it may be edited here: schedules of code are edited there."""
         return self.source == "database"
 
     def pause(self, *, by: Any = None, reason: str = "") -> None:

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt. Chance is an argument."""
+"""Delays before the next attempt. Chance is an argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How functions and tasks are named, in rows, in the log and in the console."""
+"""Names of functions and tasks, in rows, in the log and in the console."""
 
 from __future__ import annotations
 

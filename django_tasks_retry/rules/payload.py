@@ -24,7 +24,7 @@ MOST_BYTES = 16 * 1024 * 1024
 EVERYTHING = slice(None)
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 MOST_GROWTH = 10
-"""How many times more bytes than a budget has counted JSON may take, with room for brackets."""
+"""The factor by which JSON may take more bytes than a budget has counted, with room for brackets."""
 
 
 class Budget:
@@ -42,8 +42,9 @@ class Budget:
             raise too_large(self.what, self.limit)
 
     def surely_holds(self) -> bool:
-        """Whether what was counted fits without being written. A character takes six bytes at most, a number eight
-        times as many as were counted.
+        """Return whether the value surely fits, so that it need not be encoded to be measured.
+
+        A character takes at most six bytes, a number eight times as many as were counted.
         """
         return (self.limit - self.left) * MOST_GROWTH + MOST_GROWTH <= self.limit
 
@@ -66,7 +67,7 @@ def path_text(where: Place) -> str:
 def canonical(value: Any, where: Place, budget: Budget | None = None, depth: int = 0) -> Any:
     """The value as plain JSON, or InvalidPayload naming the place that is not.
 
-    What it is by its built-in class counts, whatever a subclass makes of it; the work is bounded by the budget.
+    The built-in class of a value counts, whatever a subclass makes of it; the work is bounded by the budget.
     """
     form = FORMS.get(type(value)) or form_of(value, where)
     return form(value, where, budget or Budget(MOST_BYTES, path_text(where)), depth)
@@ -120,7 +121,7 @@ BASES = type.__dict__["__mro__"]
 
 
 def article(name: str) -> str:
-    """By how a class's name begins: an Order, a UUID, an Upload."""
+    """Return the article for a class name: an Order, a UUID, an Upload."""
     vowel = re.match(r"_*(?:[AEIOaeio]|[Uu](?!ni)[nplr])", name)
     return "an" if vowel else "a"
 
@@ -231,7 +232,7 @@ def checked_key(key: Any, where: Place, budget: Budget) -> str:
 
 
 def short(text: str) -> str:
-    """For messages: a path names every key on its way."""
+    """Shorten a text for messages: a path names every key on its way."""
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
@@ -302,7 +303,7 @@ def noted(text: str) -> str:
 
 
 def clip(text: str, limit: int, cut: int = 0) -> str:
-    """At most `limit` bytes: the head and the tail, with a mark that tells what was cut, now and before."""
+    """Cut a text to `limit` bytes: its head and tail, with a mark that tells how much was cut, now and before."""
     raw = text.encode()
     if len(raw) <= limit:
         return text

@@ -59,7 +59,7 @@ def check_backoff_function(function: BackoffFunction) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """None means: the backend's default."""
+    """A retry policy. None means the backend's default."""
 
     max_attempts: int | None = None
     backoff: Backoff | None = None
@@ -156,7 +156,7 @@ def retry(
     `max_attempts` counts every attempt, the first included. `backoff` is a list of seconds, an `Exponential`, or a
     module-level function `(exception, task_result) -> seconds | None`; None gives up. `timeout` is seconds per
     attempt. With `retry_on`, nothing else is retried; `abort_on` is never retried. An `atomic` task commits its own
-    writes together with its completion. What is left out is the backend's default.
+    writes together with its completion. Options left out are the backend's defaults.
     """
     policy = make_policy(
         max_attempts=max_attempts,
@@ -175,7 +175,7 @@ def retry(
 
 
 def attach(policy: RetryPolicy, function: Callable[..., Any]) -> None:
-    """Store the policy on the function, where every backend leaves it alone."""
+    """Store the policy on the function, which every backend leaves alone."""
     if hasattr(function, "enqueue"):
         raise InvalidPolicy("@retry stands above @task: write it below, next to the function.")
     if policy.atomic and iscoroutinefunction(function):

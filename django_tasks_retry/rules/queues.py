@@ -15,7 +15,7 @@ def matches(queue: str, patterns: Sequence[str]) -> bool:
 
 
 def serves(queue: str, queues: Sequence[str], exclude: Sequence[str] = ()) -> bool:
-    """Whether a worker of these queues takes tasks from this one; what is excluded is stronger."""
+    """Return whether a worker of these queues takes tasks from this one; what is excluded is stronger."""
     return matches(queue, queues) and not matches(queue, exclude)
 
 

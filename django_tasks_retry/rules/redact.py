@@ -26,7 +26,7 @@ DESCRIBES_SECRET = re.compile(r"(?i)password|passwd|passphrase|secret|token|cred
 """Words that a text puts before a quoted secret: the password 'hunter2'."""
 
 HIDDEN = "*" * 20
-"""As Django's own filter writes it."""
+"""The stand-in for secrets, as Django's own filter writes it."""
 
 MAX_TEXT = 200_000
 """Characters that are read; the rest is left out, not shown unread."""

@@ -1,4 +1,4 @@
-"""The legal moves of a task. What is not listed is forbidden.
+"""The legal moves of a task. All others are forbidden.
 
 The database guard and the documentation are made from this one table. The service layer takes the events of each move
 from it; if a move is made in SQL, a test compares what was written with the table.
@@ -46,7 +46,7 @@ class Move:
     budget: bool | None = None
     note: str = ""
     writes: tuple[str, ...] = ()
-    """Which columns of HISTORY it may change."""
+    """The columns of HISTORY that it may change."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.source or '—'} → {self.target}"
@@ -62,7 +62,7 @@ HISTORY = ("started_at", "last_attempt_at", "last_error", "fingerprint", "progre
 """Columns about the attempts so far. A move changes those that it is about, and leaves the rest."""
 
 POISON_AFTER = 2
-"""After so many attempts in a row that died with their process, a task runs alone in one."""
+"""Consecutive attempts that died with their process after which a task runs alone in one."""
 
 WAIT = "waits_for"
 """The event that wakes a pending task before its time. The release sets it; other moves may only clear it."""

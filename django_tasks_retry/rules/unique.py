@@ -22,7 +22,7 @@ class OnConflict(StrEnum):
 
 
 class Conflict(NamedTuple):
-    """How a call wants a taken key to be handled. Times are seconds."""
+    """A call's choice for a key that is in use. Times are seconds."""
 
     mode: OnConflict
     key: str

@@ -1,1 +1,1 @@
-"""Which tasks are meant: one grammar for the console's search box and for the command line."""
+"""Selection of tasks: one grammar for the console's search box and for the command line."""

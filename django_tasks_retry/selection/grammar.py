@@ -35,7 +35,7 @@ IdRange = tuple[UUID, UUID]
 
 @dataclass(frozen=True, slots=True)
 class PayloadTerm:
-    """A text to be found in a value, at this path where one is given."""
+    """A text to be found in a value, at this path if one is given."""
 
     path: str
     text: str
@@ -43,7 +43,7 @@ class PayloadTerm:
 
 @dataclass(slots=True)
 class Query:
-    """What is looked for. `problems` say what was not understood, and what to type instead."""
+    """A parsed search. `problems` say what was not understood, and what to type instead."""
 
     ids: list[IdRange] = field(default_factory=list)
     statuses: list[str] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Query:
 
     @property
     def has_payload(self) -> bool:
-        """Whether it looks into what needs a permission of its own."""
+        """Return whether it searches payloads, which need a permission of their own."""
         return bool(self.args or self.metas)
 
     @property
@@ -73,17 +73,17 @@ class Query:
 
     @property
     def is_only_a_period(self) -> bool:
-        """Whether it asks for nothing but a time, which ids tell."""
+        """Return whether it asks for nothing but a time, which ids tell."""
         return self.words == len(self.since) + len(self.until)
 
 
 def parse(text: str) -> Query:
-    """What somebody typed on one line."""
+    """Parse a search that was typed on one line."""
     return parse_words(TOKEN.findall(text))
 
 
 def parse_arguments(words: Iterable[str]) -> Query:
-    """What a shell has split already: a word with spaces was quoted, unless it holds further keys."""
+    """Parse words that a shell has split: one with spaces was quoted, unless it holds further keys."""
     return parse_words(word for given in words for word in ([given] if is_whole(given) else TOKEN.findall(given)))
 
 

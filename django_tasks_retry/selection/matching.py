@@ -1,4 +1,4 @@
-"""From a query to tasks: what an index, or a bounded look, can answer, and only what the one who asks may see."""
+"""Conditions for a query: answered by an index or a bounded scan, and only from what the user may see."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ NOT_INDEXED = {"success", "cancelled"}
 
 
 def has_index(query: Query) -> bool:
-    """Whether all that match can be found at once, however old they are."""
+    """Return whether all that match can be found at once, however old they are."""
     by_status = bool(query.statuses) and NOT_INDEXED.isdisjoint(query.statuses)
     return bool(query.ids or query.errors or query.fingerprints or query.runs or query.batches or by_status)
 
 
 def matching(tasks: TaskQuerySet, query: Query, *, can_see_payload: bool, has_status: bool = False) -> TaskQuerySet:
-    """The tasks that match. Where the query `has_payload`, candidates, which `payload.find_visible` is to look at.
+    """Return the tasks that match; candidates for `payload.find_visible` if the query `has_payload`.
 
-    A search for an error means failed tasks, where no other status was chosen.
+    A search for an error means failed tasks, unless another status was chosen.
     """
     if query.problems or (query.has_payload and not can_see_payload):
         return tasks.none()
@@ -72,8 +72,8 @@ def any_of(conditions: Iterable[Q]) -> Q:
 
 
 def status_condition(status: str) -> Q:
-    """By the statuses that people see, in which PENDING is split by what the task waits for."""
-    # Two indexes part the tasks that wait: with a lane, and without. Both serve only where that is said.
+    """Match a status that people see: PENDING is split by what the task waits for."""
+    # Two indexes part the tasks that wait: with a lane, and without. Both serve only if the condition names them.
     first, pending = Q(attempts=F("refunds")), Q(status=Status.PENDING) & (Q(lane="") | Q(lane__gt=""))
     waits = Q(waits_for__isnull=False)
     match status.lower():
@@ -91,7 +91,7 @@ def status_condition(status: str) -> Q:
 
 
 def worker_condition(name: str) -> Q:
-    """What a worker, or one of its children, runs now or ended last."""
+    """Match tasks that a worker, or one of its children, runs now or ended last."""
     return Q(status=Status.RUNNING, locked_by__startswith=name) | Q(moved_by__startswith=name)
 
 
@@ -110,7 +110,7 @@ def id_condition(ranges: Sequence[tuple[UUID, UUID]]) -> Q:
 
 
 def period_condition(query: Query, using: str) -> Q:
-    """By the time of their ids, which is when they were enqueued."""
+    """Match by the time of the ids, which is when tasks were enqueued."""
     condition = Q()
     if not (query.since or query.until):
         return condition
@@ -136,7 +136,7 @@ def paths_named(name: str) -> list[str]:
 
 
 def fingerprints_like(texts: Sequence[str], using: str, *, can_see_payload: bool) -> list[str]:
-    """Those of the failures that mention all texts, in what the user may see of them. One question for all."""
+    """Return fingerprints of failures that contain all texts in what the user may see. One query for all."""
     wanted = [text.lower() for text in texts]
     return [
         group.fingerprint

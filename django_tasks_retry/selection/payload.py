@@ -42,7 +42,7 @@ class Found:
 
 
 def holds_texts(query: Query) -> Q:
-    """What the database can tell by itself: tasks that hold the texts somewhere."""
+    """Match tasks that hold the texts anywhere, which is all that the database can tell."""
     condition = Q()
     for term in query.args:
         condition &= holds("args", term) | holds("kwargs", term)
@@ -59,7 +59,7 @@ def holds(column: str, term: PayloadTerm) -> Q:
 
 
 def find_visible(tasks: TaskQuerySet, query: Query, limit: int) -> Found:
-    """Of the first `limit` candidates, those that match in what may be seen of them."""
+    """Return those of the first `limit` candidates that match in what may be seen of them."""
     candidates = list(tasks.values_list("pk", flat=True)[: limit + 1])
     looked_at = candidates[:limit]
     matching = matching_ids(looked_at, query, tasks.db)

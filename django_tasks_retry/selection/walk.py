@@ -16,7 +16,7 @@ from .payload import matching_ids
 
 PAGE = 1000
 STRIDE = 50_000
-"""How many tasks are passed at a time where no index serves the query and matches may be rare."""
+"""The number of tasks scanned at a time if no index serves the query and matches may be rare."""
 
 
 def walk(

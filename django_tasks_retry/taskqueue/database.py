@@ -1,4 +1,4 @@
-"""Which database a backend's tasks live in, how statements are run there, and what its errors mean."""
+"""The database of a backend's tasks: how statements are run there, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class AsTexts(tuple[Any, ...]):
 def fetch_any(sql: str, parameters: Any, using: str) -> list[tuple[Any, ...]]:
     """Run one statement whose rows may hold anything, such as the year 20000: what the driver cannot read is `AsTexts`.
 
-    It reads all rows or none, so it is asked for one at a time only where that has failed.
+    It reads all rows or none, so rows are read one at a time only after that has failed.
     """
     with cursor_on(using) as cursor:
         cursor.execute(sql, parameters)
@@ -165,7 +165,7 @@ TRANSIENT = frozenset({"40001", "40P01", "55P03"})
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same statement, sent again at once, may well succeed."""
+    """Return whether the same statement, sent again at once, may well succeed."""
     return getattr(error.__cause__ or error, "sqlstate", None) in TRANSIENT
 
 
@@ -173,6 +173,6 @@ UNDEFINED_TABLE = "42P01"
 
 
 def is_missing_table(error: BaseException) -> bool:
-    """Whether a statement named a table that the database does not have."""
+    """Return whether a statement named a table that the database does not have."""
     cause = error.__cause__ or error
     return getattr(cause, "sqlstate", None) == UNDEFINED_TABLE or str(cause).startswith("no such table")

@@ -1,4 +1,4 @@
-"""What is written beside a move, in its transaction: events, and the result of a finished task."""
+"""Records written with a move, in its transaction: events, and the result of a finished task."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def event(of: Attempted, kind: EventKind, actor: str, ts: datetime, data: dict[s
 
 
 def events_of(move: Move, of: Attempted, actor: str, ts: datetime, *data: dict[str, Any]) -> list[TaskEvent]:
-    """The events of a move, in the order of the table; `data` where they carry any."""
+    """The events of a move, in the order of the table, with their `data`."""
     return [event(of, kind, actor, ts, each) for kind, each in zip(move.events, data or ({},), strict=True)]
 
 
@@ -81,7 +81,7 @@ def made(model: type[Row], columns: dict[str, Any]) -> Row:
 
 
 def cancellation(actor: str, reason: str) -> dict[str, str]:
-    """What the result of a cancelled task tells."""
+    """Return the error of a cancelled task's result."""
     return {"message": reason or "cancelled", "code": "CANCELLED", "actor": actor}
 
 

@@ -56,12 +56,12 @@ class Lease(NamedTuple):
 
     @property
     def fence(self) -> Fence:
-        """What a report must match: this very claim of this very task."""
+        """The values that a report must match: this very claim of this very task."""
         return self.id, self.locked_by, self.attempts
 
     @property
     def signature(self) -> str:
-        """The lease as a report states it in `moved_by`, where the guard compares it with the row."""
+        """The lease as a report states it in `moved_by`. The guard compares it with the row."""
         return f"{self.locked_by}:{self.attempts}"
 
     @property
@@ -71,7 +71,7 @@ class Lease(NamedTuple):
 
     @property
     def wait_seconds(self) -> float:
-        """From due to claimed, by the queue's clock."""
+        """Seconds from due to claimed, by the queue's clock."""
         return max(0.0, (self.last_attempt_at - self.eta).total_seconds())
 
 
@@ -139,7 +139,7 @@ def is_deeper(value: Any) -> bool:
 
 
 def check_call(of: Lease | Task) -> None:
-    """Unreadable where the call, though it can be decoded, is none that enqueue would write."""
+    """Raise Unreadable if the call can be decoded but is none that enqueue would write."""
     if not (isinstance(of.args, list) and isinstance(of.kwargs, dict) and isinstance(of.metadata, dict)):
         raise Unreadable("args is no JSON array, or kwargs or metadata no JSON object")
     if not 0 < of.timeout <= LONGEST:
@@ -149,7 +149,7 @@ def check_call(of: Lease | Task) -> None:
 
 
 def lease_header(row: Sequence[Any], columns: Sequence[str] = HEADER_COLUMNS) -> Lease:
-    """A lease without its payload, from a raw row of these columns. What cannot be read is replaced, never raised."""
+    """Return a lease without its payload, from a raw row. Unreadable values are replaced; nothing is raised."""
     raw = dict(zip(columns, row, strict=True))
     claimed_at = as_moment(raw["last_attempt_at"])
     values = {name: read_or(default, READERS.get(name, str), raw[name]) for name, default in HEADER.items()}
@@ -174,7 +174,7 @@ def as_uuid(value: Any) -> UUID:
 
 
 def is_uuid(value: Any) -> bool:
-    """Return whether a value names a row: SQLite would store any text as an id, and such rows stay where they are."""
+    """Return whether a value names a row: SQLite would store any text as an id, and such rows are left alone."""
     return read_or(None, as_uuid, value) is not None
 
 
@@ -195,7 +195,7 @@ HEADER: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a claim took: leases to work on; and those whose row cannot be read, each with the reason."""
+    """The leases of a claim: those to work on, and those whose row cannot be read, each with the reason."""
 
     leases: list[Lease] = field(default_factory=list)
     unreadable: list[tuple[Lease, str]] = field(default_factory=list)
@@ -234,7 +234,7 @@ def leased_by(lease: Lease) -> TaskQuerySet:
 
 
 def kept_by(name: str) -> Case:
-    """What a renewal writes into `moved_by`, other than the last one."""
+    """Return SQL for `moved_by` of a renewal, which must differ from the last one."""
     return Case(When(moved_by__endswith=KEPT * 2, then=Value(name + KEPT)), default=Value(name + KEPT * 2))
 
 
@@ -251,7 +251,7 @@ class LockState(NamedTuple):
 
 
 def why_lost(leases: Sequence[Lease], using: str) -> dict[Fence, LostReason]:
-    """By fence, why a report was rejected. Leases that hold are left out: somebody else keeps the row locked."""
+    """Return by fence why a report was rejected. Leases that hold are left out: their row is locked by others."""
     if not leases:
         return {}
     tasks = Task.objects.using(using).filter(pk__in=[lease.id for lease in leases])

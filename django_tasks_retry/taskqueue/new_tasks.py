@@ -28,7 +28,7 @@ CHUNK = 2000
 
 GIVEN = (*ORIGIN_COLUMNS, *CALL_COLUMNS, *PLACE_COLUMNS, "waits_for")
 NEW_COLUMNS = tuple(name for name in GIVEN if name != "created_at")
-"""What may be given for a new task; all else is the same for every one."""
+"""Columns that may be given for a new task; all others are the same for each."""
 
 BLANK: dict[str, Any] = dict.fromkeys(field.attname for field in Task._meta.concrete_fields)
 BLANK |= {"status": Status.PENDING.value, "attempts": 0, "refunds": 0, "due_in": 0.0, "expires_in": None}
@@ -59,7 +59,7 @@ def key_of(task: Task) -> tuple[str, str | None]:
 
 
 def as_dated(task: Task, moment: datetime, using: str) -> Task:
-    """As it was written at this moment."""
+    """Return the task as it was written at this moment."""
     if task.eta is None and not (task.due_in or task.interval) and task.expires_in is None:
         return as_stored(task, {"eta": moment, "created_at": moment, "updated_at": moment}, using)
     eta = task.eta or (moment + timedelta(seconds=task.due_in) if task.due_in else moment)
@@ -80,7 +80,7 @@ def as_stored(task: Task, values: Mapping[str, Any], using: str) -> Task:
 
 COUNTER_BITS, RANDOM_BITS = 12, 62
 STEP_BACK_MS = 10_000
-"""How far the clock may be set back while ids go on rising; after a larger step they follow it, in a new order."""
+"""Milliseconds by which the clock may be set back while ids keep rising; after a larger step they follow it."""
 
 MOST_AT_ONCE = 256
 
@@ -127,7 +127,7 @@ def rising_ids() -> Iterator[UUID]:
 
 
 def begin_anew() -> None:
-    """In a forked process, which must neither make the ids of its parent nor wait for a lock that nobody holds."""
+    """Reset a forked process: it must not make its parent's ids, nor wait for a lock that nobody holds."""
     global _lock
     _lock = threading.Lock()
 

@@ -29,7 +29,7 @@ FAR_FUTURE = datetime(9999, 1, 1)
 
 
 def read_rows(rows: QuerySet[Row], columns: Sequence[str] = (), annotations: Sequence[str] = ()) -> list[Row]:
-    """All rows. What one holds does not keep the others from being shown."""
+    """Read all rows. One that cannot be decoded does not keep the others from being shown."""
     try:
         return [checked(row) for row in rows]
     except UNREADABLE:
@@ -38,7 +38,7 @@ def read_rows(rows: QuerySet[Row], columns: Sequence[str] = (), annotations: Seq
 
 
 def read_row(rows: QuerySet[Row], pk: Any, columns: Sequence[str] = (), annotations: Sequence[str] = ()) -> Row | None:
-    """One row, by what of it can be read; None where there is none."""
+    """Read one row as far as it can be decoded; None if there is none."""
     row = unlimited(rows).filter(pk=pk)
     try:
         found = row.first()
@@ -107,7 +107,7 @@ def checked(row: Row) -> Row:
 
 
 def is_shown(moment: datetime) -> bool:
-    """Whether a time can be told in every zone."""
+    """Return whether a time can be shown in every time zone."""
     return datetime.min.year < moment.year and moment.replace(tzinfo=None) <= FAR_FUTURE
 
 
@@ -148,7 +148,7 @@ UNDERSTOOD: dict[type[models.Model], dict[str, Callable[[Any], bool]]] = {
 
 
 def repeatable(tasks: TaskQuerySet, ids: Sequence[UUID]) -> list[Task]:
-    """Those of the tasks whose call can be read, and made again."""
+    """Return those of the tasks whose call can be read, and repeated."""
     return [task for task in readable(tasks, ids) if is_sound(task)]
 
 
@@ -162,7 +162,7 @@ def is_sound(task: Task) -> bool:
 
 
 def readable(tasks: TaskQuerySet, ids: Sequence[UUID]) -> list[Task]:
-    """Those of the tasks whose rows can be read."""
+    """Return those of the tasks whose rows can be read."""
     try:
         return list(tasks.filter(pk__in=ids).order_by("pk"))
     except UNREADABLE:

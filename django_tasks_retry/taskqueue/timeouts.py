@@ -17,7 +17,7 @@ from .engines import engine_for
 
 LOCK_SECONDS = 5.0
 STATEMENT_SECONDS = 3.0
-"""Of a single statement that a web request sends."""
+"""The limit of a single statement that a web request sends."""
 
 REQUEST_SECONDS = 10.0
 """All statements of a request together: after that no further one is begun."""
@@ -26,7 +26,7 @@ QUERY_CANCELED = "57014"
 
 
 class Act(Protocol):
-    """Does something with those of the tasks that are free; with all of them where it waits. Returns them."""
+    """Acts on the tasks that are not locked, or on all if it waits. Returns them."""
 
     def __call__(self, ids: Sequence[UUID], *, wait: bool) -> list[UUID]: ...
 
@@ -58,7 +58,7 @@ def locked(tasks: TaskQuerySet, ids: Sequence[UUID], *, wait: bool) -> list[UUID
 
 
 def within(seconds: float, using: str, act: Callable[[], list[UUID]]) -> list[UUID]:
-    """What was acted on, or nothing where a lock was not to be had in this time."""
+    """Return the tasks that were acted on; none if a lock could not be taken in this time."""
     try:
         with transaction.atomic(using=using):
             engine_for(using).limit_locks(seconds)
@@ -98,6 +98,6 @@ class Deadline:
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Whether the database gave up for lack of time, and not for trouble of its own."""
+    """Return whether the database gave up for lack of time, and not for trouble of its own."""
     cause = error.__cause__
     return isinstance(error, TooSlow) or getattr(cause, "sqlstate", "") == QUERY_CANCELED or str(error) == "interrupted"

@@ -1,4 +1,4 @@
-"""What workers say about themselves, and what they ask about their own leases."""
+"""Registration and heartbeats of workers, and their questions about their own leases."""
 
 from __future__ import annotations
 
@@ -90,6 +90,6 @@ def find_leased(
 
 
 def find_cancelled(ids: Collection[UUID], backend: str = "default") -> set[UUID]:
-    """Those of these tasks that were cancelled."""
+    """Return those of these tasks that were cancelled."""
     tasks = Task.objects.using(database(backend)).cancelled()
     return set(tasks.filter(pk__in=ids).values_list("pk", flat=True))

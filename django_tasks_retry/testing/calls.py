@@ -62,7 +62,7 @@ def shown(stored: Mapping[str, Any], name: str) -> str:
 
 
 def as_stored(value: Any) -> Any:
-    """As the value would read back; what cannot be stored (`mock.ANY`, say) compares as it is."""
+    """Return the value as it would be read back; one that cannot be stored (`mock.ANY`, say) compares as it is."""
     try:
         return normalize_json(value)
     except (TypeError, ValueError):
@@ -70,7 +70,7 @@ def as_stored(value: Any) -> Any:
 
 
 def arguments(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """By parameter, so that it does not matter how an argument was passed."""
+    """Return arguments by parameter, so that it does not matter how one was passed."""
     signature = inspect.signature(task.func)
     if task.takes_context:
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])

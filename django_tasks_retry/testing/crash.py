@@ -45,13 +45,13 @@ class CrashReport:
 
     @property
     def idempotent(self) -> bool:
-        """Whether being run twice came to the same as being run once."""
+        """Return whether being run twice came to the same as being run once."""
         undone = self.atomic and self.after_crash == self.before
         return not self.error and (undone or self.after_recovery == self.after_crash)
 
     @property
     def observed(self) -> bool:
-        """Whether the task changed anything that was observed at all."""
+        """Return whether the task changed anything that was observed at all."""
         return not self.before == self.after_crash == self.after_recovery
 
     @property
@@ -92,7 +92,7 @@ def crash(tasks: Tasks, expected: Expected, observe: Observe | None) -> CrashRep
 
 
 def everyday_effects(using: str) -> dict[str, int]:
-    """How many rows each model has that is not the queue's own, and how many mails were sent."""
+    """Return how many rows each model has that is not the queue's own, and how many mails were sent."""
     counts = {
         model._meta.label: model._default_manager.using(using).count()
         for model in apps.get_models()
@@ -102,7 +102,7 @@ def everyday_effects(using: str) -> dict[str, int]:
 
 
 def enqueue_urgently(expected: Expected, backend: str) -> Task:
-    """With a budget that outlives two crashes, and ahead of whatever else is due."""
+    """Enqueue with a budget that outlives two crashes, ahead of all that is due."""
     budget = max(NEEDED, policy_of(expected.task.func).budget(options(backend).max_attempts))
     return enqueue(
         EnqueueOptions(

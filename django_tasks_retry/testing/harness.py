@@ -46,7 +46,7 @@ ENDS = {
     EventKind.LEASE_LOST: "lost",
     EventKind.CANCELLED: "cancelled",
 }
-"""How `history` names the end of an attempt."""
+"""The names that `history` gives to the end of an attempt."""
 
 
 class Tasks:
@@ -165,7 +165,7 @@ class Tasks:
             raise AssertionError(f"{expected} was enqueued. {listing(expected, rows)}")
 
     def history(self, task: AnyResult | AnyTask | Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[str]:
-        """How each attempt ended: `["failed", "successful"]`. Names one result, or the only call that matches."""
+        """Return how each attempt ended: `["failed", "successful"]`. Takes a result, or the only matching call."""
         task_id = UUID(task.id) if isinstance(task, TaskResult) else self._only(expected_call(task, args, kwargs)).pk
         events = TaskEvent.objects.using(self.using).filter(task_id=task_id, kind__in=ENDS)
         return [ENDS[EventKind(event.kind)] for event in events if not repeats_a_loss(event)]

@@ -47,7 +47,7 @@ class IdempotencyReport:
 
     @property
     def idempotent(self) -> bool:
-        """Whether a crash at any place came to the same as none."""
+        """Return whether a crash at any place came to the same as none."""
         return not self.harmful
 
     @property

@@ -42,7 +42,7 @@ KEPT = 90 * 86400.0
 
 @dataclass(slots=True)
 class Audit:
-    """How much was read, and what was found."""
+    """The extent of the audit and its findings."""
 
     lease: float
     tasks: int = 0
@@ -156,7 +156,7 @@ def read_events(ids: Sequence[UUID], using: str) -> defaultdict[UUID, list[Event
 
 
 def believed(life: TaskHistory, lease: float, using: str) -> list[Breach]:
-    """The breaches of a life; of one that went on while it was read, once it stood still for that long."""
+    """Return the breaches of a task; if it moved while it was read, read it again until it stood still."""
     found = breaches_of(life, lease)
     for _try in range(TRIES if found else 0):
         before = standing(life.task, using)
@@ -167,7 +167,7 @@ def believed(life: TaskHistory, lease: float, using: str) -> list[Breach]:
 
 
 def standing(task: UUID, using: str) -> tuple[Any, ...]:
-    """What every move changes; nothing of it is ever unreadable."""
+    """Return the columns that every move changes; they can always be read."""
     row = Task.objects.using(using).filter(pk=task).values_list("status", "attempts", "refunds").first()
     last = TaskEvent.objects.using(using).filter(task_id=task).order_by("-id").values_list("pk", flat=True).first()
     return row, last

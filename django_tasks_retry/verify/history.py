@@ -71,7 +71,7 @@ class TaskHistory:
     events: list[Event] = field(default_factory=list)
     steps: list[StepRow] = field(default_factory=list)
     read_at: float = OPEN
-    """When it was read. An attempt without an end lasted at least until then."""
+    """The time of reading. An attempt without an end lasted at least until then."""
 
     def first(self, *kinds: str) -> Event | None:
         return next((event for event in self.events if event.kind in kinds), None)

@@ -18,11 +18,11 @@ from .history import OPEN, Breach, Event, TaskHistory
 ENDS = {"completed", "failed", "released", "lease_lost", "cancelled"}
 MOMENT = 1e-6
 SKEW_SECONDS = 600.0
-"""By how much the clock of a producer, which ids are made by, may be ahead of the queue's."""
+"""Seconds by which the clock of a producer, which ids are made by, may be ahead of the queue's."""
 
 
 class Allowed(NamedTuple):
-    """So many at once, so many starts in any window of `per` seconds; None for no limit. `strict` for strict order."""
+    """Limits of tasks at once, and of starts in any `per` seconds; None for no limit. `strict` for strict order."""
 
     running: int | None
     starts: int | None
@@ -155,7 +155,7 @@ def spans_of(task: UUID, events: Sequence[Event], until: float) -> Iterator[Span
 
 
 def life_span(life: TaskHistory, events: list[Event]) -> list[Span]:
-    """From the first attempt among these events to the end of the task."""
+    """Return the span from the first attempt among these events to the end of the task."""
     start = next((event.at for event in events if event.kind == "running"), None)
     if start is None:
         return []

@@ -94,7 +94,7 @@ class NonBlockingStreamHandler(logging.StreamHandler):  # type: ignore[type-arg]
             self.handleError(record)
 
     def write(self, text: str) -> None:
-        """In pieces: a pipe that takes anything at all takes this much without making us wait."""
+        """Write in pieces: a pipe that takes anything at all takes this much without making us wait."""
         for start in range(0, len(text), PIECE):
             if not self.takes_more():
                 self.dropped += 1

@@ -62,7 +62,7 @@ class WorkerOptions:
 
     @property
     def alone(self) -> int:
-        """How many tasks at most run alone at the same time."""
+        """Return how many tasks at most run alone at the same time."""
         return min(self.processes, MOST_ALONE)
 
     def bounded(self) -> WorkerOptions:

@@ -55,7 +55,7 @@ class Selection:
     """Paused queues that tasks were changed in: they will not run yet."""
     start: str = ""
     step: float = 0.0
-    """For an action that is spread over time: when the first task is due, and the seconds between two tasks."""
+    """The eta of the first task and the seconds between two tasks, for an action that is spread over time."""
 
     def sign(self) -> str:
         return signing.dumps(asdict(self), salt=SALT, compress=True)
@@ -116,7 +116,7 @@ def load_selection(token: str, user: Any) -> Selection:
 class DryRun:
     """The number of selected tasks that the action would change. Each is checked again when it is changed.
 
-    Of these, `succeeded` have done their work, and `retried` were retried before.
+    `succeeded` counts tasks among them that did their work, `retried` those that were retried before.
     """
 
     possible: int

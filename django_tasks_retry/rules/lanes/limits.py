@@ -30,7 +30,7 @@ RENAMED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """How many run at once, and how many start in so many seconds: `rate=(100, 60)`. None: as many as there are."""
+    """Limits on tasks that run at once, and on starts in a number of seconds: `rate=(100, 60)`. None: no limit."""
 
     concurrency: int | None = None
     rate: Rate | None = None

@@ -24,7 +24,7 @@ def fields_of(template: str) -> tuple[str, ...]:
 
 
 def wrong_with(template: str, parameters: frozenset[str] | None) -> str:
-    """Why this template cannot be filled from these parameters; None of them means that they are not known."""
+    """Return why this template cannot be filled from these parameters; None if they are not known."""
     try:
         named = fields_of(template)
     except ValueError as error:

@@ -36,7 +36,7 @@ def in_window(recent: Sequence[Sequence[float]], per: float, now: float) -> Buck
 
 
 def room(recent: Sequence[Sequence[float]], starts: int, per: float, now: float) -> int:
-    """How many may start now."""
+    """Return how many may start now."""
     return max(0, starts - sum(count for _, count in in_window(recent, per, now)))
 
 

@@ -1,4 +1,4 @@
-"""When a schedule runs: its slots, as instants, by an expression of cron or a plain interval.
+"""The timing of schedules: their slots, as instants, by an expression of cron or a plain interval.
 
 cronsim reads expressions and knows Debian's rules for the change of clocks: a fixed local time runs once on each
 calendar day, right after the gap in spring; an expression whose minute or hour begins with `*` follows real time.
@@ -35,7 +35,7 @@ MOST_COUNTED = 20
 """Missed slots are counted up to here: after a year of silence nobody waits for half a million of them."""
 
 NO_EXPRESSION = (CronSimError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
-"""Whatever cronsim makes of a text that is no expression."""
+"""Exceptions that cronsim raises for a text that is no expression."""
 
 LATEST = datetime(9100, 1, 1, tzinfo=UTC)
 """Columns hold times before it."""
@@ -47,7 +47,7 @@ WINDOWS = [timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """When to run: by `cron` in a time zone, or `every` so many seconds counted from `anchor`."""
+    """A timing: `cron` in a time zone, or `every` so many seconds counted from `anchor`."""
 
     cron: str = ""
     every: float | None = None
@@ -132,7 +132,7 @@ def offset_at(moment: datetime, zone: ZoneInfo) -> timedelta:
 
 
 def change_between(begin: datetime, end: datetime, zone: ZoneInfo, offset: timedelta) -> datetime | None:
-    """When the clocks change from this offset, if they do: by a day later, for hours that come twice, or by the end."""
+    """Return when the clocks change from this offset: within a day, for hours that come twice, or before `end`."""
     changed = (later for later in (min(end, begin + A_DAY), end) if offset_at(later, zone) != offset)
     end = next(changed, begin)
     if end == begin:

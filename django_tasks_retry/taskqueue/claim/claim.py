@@ -66,12 +66,12 @@ class ClaimMemory:
 
     @property
     def is_turned_away(self) -> bool:
-        """Whether too many others were claiming a moment ago."""
+        """Return whether too many others were claiming a moment ago."""
         return self.closed.is_closed(CONTENTION)
 
     @property
     def wants_slots(self) -> bool:
-        """Whether tasks may be due that must start at once when they are claimed."""
+        """Return whether tasks may be due that must start at once when they are claimed."""
         return any(each.is_limited and not self.closed.is_closed(each.lane) for each in self.cursor.ranges)
 
     def refresh(self, engine: Engine, backend: str = "default") -> bool:
@@ -216,12 +216,12 @@ def claim_task(task: Task, worker_id: str, *, backend: str = "default") -> Lease
 
 
 def is_work_due(memory: ClaimMemory, backend: str = "default") -> bool:
-    """Whether a task may be due in a queue that is served. For processes that claim nothing themselves."""
+    """Return whether a task may be due in a queue that is served. For processes that claim nothing themselves."""
     return memory.cursor.may_refresh and memory.refresh(engine_for(database(backend)), backend)
 
 
 def is_work_left(memory: ClaimMemory, backend: str = "default") -> bool:
-    """Whether a task is due that may start now, or as soon as its limit has room. Relies on nothing remembered."""
+    """Return whether a task is due that may start now, or once its limit has room. Uses no memory."""
     using = database(backend)
     rows = read_rows(FlowLimit.objects.using(using).with_contents())
     unusable = [row for row in rows if not is_usable(row, backend)]

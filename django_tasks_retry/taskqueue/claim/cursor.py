@@ -180,7 +180,7 @@ class Contention:
 
     @property
     def places(self) -> int:
-        """How many there are; 0 means: claim without one."""
+        """Return how many there are; 0 means: claim without one."""
         return 0 if self.clock() < self.insists_until else self.tuning.claimers_at_head
 
     def note_claim(self, seconds: float) -> None:

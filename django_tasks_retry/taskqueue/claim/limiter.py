@@ -50,7 +50,7 @@ class Closed:
 
     @property
     def opens_at(self) -> float:
-        """When something that was held back may start, by the claimer's clock."""
+        """Return when something that was held back may start, by the claimer's clock."""
         return min(self.until.values(), default=float("inf"))
 
     def forget_opened(self) -> None:
@@ -61,7 +61,7 @@ class Closed:
 
 @dataclass(slots=True)
 class KnownRows:
-    """Which lanes, queues and functions have a row of their limits, as the last refresh saw it."""
+    """The lanes, queues and functions that have a row of limits, as of the last refresh."""
 
     wholes: frozenset[str] = frozenset()  # queues and functions, by their labels
     seen: set[str] = field(default_factory=set)
@@ -70,7 +70,7 @@ class KnownRows:
         self.wholes, self.seen = wholes, {each.lane for each in ranges if each.is_limited}
 
     def is_limited(self, label: str, backend: str) -> bool:
-        """Whether this queue or function, as a whole, is claimed from only through the limiter."""
+        """Return whether this queue or function, as a whole, is claimed from only through the limiter."""
         return label in self.wholes or limit_of(label, backend).is_limited
 
     def has_wholes(self, backend: str) -> bool:
@@ -103,7 +103,7 @@ def with_limits(lanes: Sequence[LaneRange], backend: str, using: str) -> list[Cl
 
 @dataclass(slots=True)
 class Capacity:
-    """How many more may start in one lane, queue or function."""
+    """The number of tasks that may still start in one lane, queue or function."""
 
     row: FlowLimit
     limit: Limit
@@ -257,7 +257,7 @@ def head_of(of: ClaimRange, using: str) -> UUID | None:
 
 
 def begun_in(lane: str, using: str) -> Task | None:
-    """What was begun and waits to go on; where one waits for another, the one that is waited for."""
+    """Return the task that was begun and waits to go on; if it waits for another one, that one."""
     tasks = waiting_in(lane, using).filter(attempts__gt=0).only("queue", "priority", "waits_for")
     begun: Task | None = tasks.first()
     seen: set[UUID] = set()

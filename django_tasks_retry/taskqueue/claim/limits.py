@@ -30,7 +30,7 @@ from ..reading import log_once, read_rows, unreadable_columns
 
 
 def limit_of(label: str, backend: str) -> Limit:
-    """Of a lane by its name, or of `queue:…` or `function:…` as a whole."""
+    """Return the limit of a lane by its name, or of `queue:…` or `function:…` as a whole."""
     return known_limit(label, backend, registry.size())
 
 
@@ -56,7 +56,7 @@ def kind_of(label: str) -> str:
 
 @lru_cache(maxsize=100)
 def has_wholes(backend: str) -> bool:
-    """Whether the settings limit whole queues or functions."""
+    """Return whether the settings limit whole queues or functions."""
     return any(map(kind_of, options(backend).lanes))
 
 
@@ -65,7 +65,7 @@ def has_breaker(label: str, backend: str) -> bool:
 
 
 def has_breakers(backend: str) -> bool:
-    """Whether any function or lane has a circuit breaker."""
+    """Return whether any function or lane has a circuit breaker."""
     return knows_breakers(backend, registry.size())
 
 
@@ -76,7 +76,7 @@ def knows_breakers(backend: str, _registered: int) -> bool:
 
 
 def declarations() -> list[Declaration]:
-    """Of all functions that this process knows."""
+    """Return the declarations of all functions that this process knows."""
     return [declared for task in registry.registered() if (declared := declaration_of(task.func))]
 
 
@@ -97,7 +97,7 @@ def decided(state: FlowLimit, limit: Limit) -> Limit:
 
 
 def is_usable(state: FlowLimit, backend: str) -> bool:
-    """Whether tasks of this lane, queue or function may start as soon as there is room."""
+    """Return whether tasks of this lane, queue or function may start as soon as there is room."""
     try:
         decided(state, limit_of(state.label, backend))
     except InvalidLane:
@@ -106,7 +106,7 @@ def is_usable(state: FlowLimit, backend: str) -> bool:
 
 
 def largest_limit(lane: str, backend: str) -> Limit:
-    """For an audit of the past: without what somebody decided otherwise, for however long."""
+    """Return the limit for an audit of the past: without those that people have ever changed."""
     limit, using = limit_of(lane, backend), database(backend)
     events = OperatorEvent.objects.using(using).filter(kind="lane.limited", subject=lane)
     changed = {name for event in read_rows(events) if isinstance(event.data, dict) for name in event.data}
@@ -129,7 +129,7 @@ setting_changed.connect(forget, dispatch_uid="django_tasks_retry.lanes")
 KEEP = timedelta(days=31)
 PAGE = 1000
 COLUMNS = {LANE: "lane", QUEUE: "queue", FUNCTION: "func_path"}
-"""Where a task tells which lane, queue and function it is of."""
+"""The task's column for each kind of limit."""
 
 
 def create(labels: Collection[str], using: str) -> None:
@@ -201,7 +201,7 @@ def forget_idle(backend: str = "default") -> int:
 
 
 def has_started_since(moment: datetime, state: FlowLimit) -> bool:
-    """Whether starts may count that are as recent. Starts that cannot be read are."""
+    """Return whether a start since then may count. Starts that cannot be read do."""
     try:
         window.check_buckets(state.recent)
     except InvalidLane:

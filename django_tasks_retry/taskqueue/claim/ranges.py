@@ -103,7 +103,7 @@ class Part(NamedTuple):
         return min(limit, sum(limit if each.quota is None else each.quota for each in self.ranges))
 
     def is_used_up(self, leases: Iterable[Lease]) -> bool:
-        """Whether a range got all of its share, so that it may have more."""
+        """Return whether a range got all of its share, so that it may have more."""
         taken = Counter((lease.queue, lease.priority, lease.lane) for lease in leases)
         return any(each.quota is not None and taken[each.name] >= each.quota for each in self.ranges)
 
@@ -145,7 +145,7 @@ def urgency(found: ClaimRange, aging: float | None) -> int:
 
 @dataclass(slots=True)
 class FairShare:
-    """The leases that each lane got so far, divided by its weight. A new lane begins where the others stand."""
+    """The leases that each lane got so far, divided by its weight. A new lane begins with the share of the others."""
 
     served: dict[str, float] = field(default_factory=dict)
 

@@ -23,8 +23,8 @@ class ClaimTuning:
 
     remember_seconds: float = tuned(
         1.0,
-        "Known ranges are claimed from without a refresh for this long. A task with a higher priority or an earlier eta "
-        "is found by the next refresh, so this is the longest that it is overtaken. A refresh takes 0.5 ms with a "
+        "Known ranges are claimed from without a refresh for this long. A task with a higher priority or an earlier "
+        "eta is found by the next refresh, so this is the longest that it is overtaken. A refresh takes 0.5 ms with a "
         "million tasks scheduled for later.",
     )
     remember_lanes_seconds: float = tuned(
@@ -81,8 +81,8 @@ class ClaimTuning:
     usual_claim_seconds: float = tuned(0.005, "Assumed duration before the first claim.")
     contention_patience: float = tuned(
         3.0,
-        "A claimer refused for this long claims without a slot, so that a stuck lock cannot stop work. With one second, "
-        "two tries on a busy machine used it up, and a row cost 58 buffers, not 44.",
+        "A claimer refused for this long claims without a slot, so that a stuck lock cannot stop work. With one "
+        "second, two tries on a busy machine used it up, and a row cost 58 buffers, not 44.",
     )
     insist_seconds: float = tuned(5.0, "How long it then keeps doing so.")
 

@@ -40,7 +40,7 @@ class ClaimRequest:
     only: UUID | None = None
     """The one task to claim, even if it must run in a process of its own."""
     places: int = 0
-    """How many may claim from the head of the first range at once; 0 means any number."""
+    """The number of claimers at the head of the first range at once; 0 means any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class RecoverRequest:
     crashed: bool = False
     """Whether the process died by itself, so that any of its tasks may be the cause."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """How the process ended, for the event."""
+    """Facts about the end of the process, for the event."""
 
 
 class Written(NamedTuple):

@@ -54,7 +54,7 @@ PENDING_MAINTENANCE = StoredStatement(
     "pending_maintenance", dict.fromkeys(("lost", "expired", "waiting", "scheduled"), "bool")
 )
 RESULT_KEY = re.compile(rf'"{TaskResult._meta.db_table}(_\w+)?_pkey"')
-"""Of the table, or of one of its partitions."""
+"""The primary key of the table, or of one of its partitions."""
 
 IDENTITY = "SELECT system_identifier || '/' || current_database() || '/' || current_schema() FROM pg_control_system()"
 NOTIFY = "SELECT pg_notify(%(channel)s, m) FROM unnest(%(messages)s::text[]) AS m"
@@ -79,7 +79,7 @@ class PostgreSQL(PostgreSQLInsert):
         self.call = self.functions.run
 
     def past_strays(self, statement: Callable[[], list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
-        """Where a result was left beside a running task, it is cleared away: it must not stop the whole batch."""
+        """Run a statement; if a result was left beside a running task, clear it and run again for the whole batch."""
         try:
             return statement()
         except IntegrityError as error:

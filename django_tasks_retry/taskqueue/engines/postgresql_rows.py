@@ -67,7 +67,7 @@ CLOCK = "django_tasks_retry_now()"
 LOCK_KEY = "SELECT pg_advisory_xact_lock(hashtextextended(%(key)s, 0))"
 values_of = itemgetter(*ASKED)
 NOTHING = "null"
-"""What most functions return: SQL's NULL, as the ORM writes it."""
+"""The result of most functions: SQL's NULL, as the ORM writes it."""
 
 
 class PostgreSQLInsert(Engine):
@@ -130,7 +130,7 @@ def listed(columns: Iterable[str], form: str = "{}") -> str:
 
 
 class Shape(NamedTuple):
-    """What a statement depends on: which columns are given once for all tasks, and which for each."""
+    """The columns that are given once for all tasks, and those for each: a statement depends on both."""
 
     usual: tuple[str, ...]
     common: tuple[str, ...]
@@ -144,12 +144,12 @@ class Shape(NamedTuple):
 
     @property
     def is_alike(self) -> bool:
-        """Whether one row tells of all: none may be missing, and no time of theirs but the clock's is computed."""
+        """Return whether one row describes all tasks: all are stored, and only the clock's time is computed."""
         return not self.has("unique_key", "due_in", "expires_in", *OWN_COLUMNS)
 
 
 def statement(tasks: Sequence[Task]) -> tuple[str, dict[str, Any], bool]:
-    """What to run for these tasks, with what; and whether its one row tells of all of them."""
+    """Return the statement for these tasks, its parameters, and whether its one row describes all of them."""
     columns = columns_of(tasks)
     begin_runs, repeat = columns["run_id"] == columns["id"], any(columns["interval"])
     if begin_runs:
@@ -208,7 +208,7 @@ def sql_for(shape: Shape) -> str:
 
 
 def times(given: Mapping[str, str], shape: Shape) -> dict[str, str]:
-    """When a task is due and until when, by the clock of the statement; a repeating one is due at its first slot."""
+    """Return SQL for eta and expiry, by the clock of the statement; a repeating task is due at its first slot."""
     due = first_known(given.get("eta"), from_now(given.get("due_in")), CLOCK)
     first_slot = f"CASE WHEN {given['interval']} > 0 THEN {due} END" if shape.repeat else None
     values = {
@@ -224,7 +224,7 @@ def from_now(seconds: str | None) -> str | None:
 
 
 def first_known(*moments: str | None) -> str:
-    """The first that is not NULL; nothing where no task is given any."""
+    """Return SQL for the first that is not NULL; NULL if no task has any."""
     known = list(filter(None, moments))
     return f"COALESCE({listed(known)})" if len(known) > 1 else "".join(known)
 
@@ -233,7 +233,7 @@ def first_known(*moments: str | None) -> str:
 
 
 def are_plain(reports: Sequence[Report]) -> bool:
-    """Whether each is a completion by the one worker that holds all of their leases."""
+    """Return whether each is a completion by the one worker that holds all of their leases."""
     worker = reports[0].lease.locked_by
     return all(
         report.move is COMPLETE
@@ -260,7 +260,7 @@ def any_parameters(reports: Sequence[Report]) -> dict[str, Any]:
 
 
 def row_of(report: Report) -> dict[str, Any]:
-    """What it leaves out is NULL: most reports are completions that say little more than that."""
+    """Return the columns of a report. Absent ones are NULL: most reports are completions that need few."""
     lease = report.lease
     row: dict[str, Any] = {
         "id": lease.id.hex,
@@ -283,7 +283,7 @@ def row_of(report: Report) -> dict[str, Any]:
 
 
 def event_rows(reports: Sequence[Report]) -> Iterator[dict[str, Any]]:
-    """As `row_of` does: the actor is the worker unless it says otherwise, and most events hold no data."""
+    """Yield event rows without defaults: the actor is the worker unless given, and most events hold no data."""
     for n, report in enumerate(reports):
         for kind, data in report.events:
             row: dict[str, Any] = {"of": n, "kind": kind}

@@ -44,7 +44,7 @@ from .sqlite_rows import read_whole
 from .statements import GIVEN, SQL, files_of
 
 CANCEL_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
-"""What cancelling has to know. Whatever else a row holds, even what cannot be decoded, does not stand in its way."""
+"""Columns that cancelling needs. Others may hold anything, even what cannot be decoded."""
 
 TABLE = Task._meta.db_table
 ESTIMATE = f"SELECT (SELECT max(rowid) FROM {TABLE}) - (SELECT min(rowid) FROM {TABLE}) + 1"  # noqa: S608

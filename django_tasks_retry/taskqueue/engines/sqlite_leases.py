@@ -178,7 +178,7 @@ def floor_of(eta: Any) -> datetime:
 
 
 class Held(NamedTuple):
-    """What a report is checked against. Claims write it, so it can be read whatever else the row holds."""
+    """The columns that a report is checked against. Claims write them, so they can always be read."""
 
     id: UUID
     locked_by: str | None

@@ -63,7 +63,7 @@ class SQLiteRows(Engine):
 class Insertion(NamedTuple):
     sql: str
     writers: list[tuple[str, Callable[[Any], Any] | None]]
-    """Each column, and how it is written where that is not as it is."""
+    """Each column, and its conversion if it needs one."""
 
 
 def write_rows(rows: Sequence[Model], using: str) -> None:

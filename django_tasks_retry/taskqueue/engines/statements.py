@@ -61,7 +61,7 @@ SELECT bool_and(COALESCE(has_function_privilege(to_regproc(name)::oid, 'EXECUTE'
 FROM unnest(%(names)s::text[]) AS name
 """
 STATEMENTS: dict[str, StoredStatement] = {}
-"""By the name of their function."""
+"""Stored statements by the name of their function."""
 
 
 def read_sql(name: str) -> str:
@@ -70,7 +70,7 @@ def read_sql(name: str) -> str:
 
 
 def files_of(vendor: str) -> dict[str, str]:
-    """The files that this database runs, by name; of those that name one archive, as if all tasks were in it."""
+    """The files that this database runs, by name; those that name one archive, as if it held all tasks."""
     texts = {file.name.removesuffix(".sql"): file.read_text(encoding="utf-8") for file in FOLDER.iterdir()}
     if vendor == "sqlite":
         names = {name.removesuffix("_sqlite"): name for name in texts if name in BOTH or name.endswith("_sqlite")}
@@ -80,7 +80,7 @@ def files_of(vendor: str) -> dict[str, str]:
 
 
 def named(text: str) -> str:
-    """The first word first, by which tools name a statement; then its own name, for whoever reads the server's list."""
+    """Put the first word first, by which tools name a statement, then its name, for readers of the server's list."""
     heading = HEADING.match(text)
     if heading is None:
         return text
@@ -126,7 +126,7 @@ class StoredStatement:
 
 
 class Functions:
-    """Calls the functions of this version. Where they are not there, or not for us, the texts do."""
+    """Calls the stored functions of this version; sends the texts if they are missing or not permitted."""
 
     def __init__(self, using: str) -> None:
         self.using = using
@@ -149,7 +149,7 @@ class Functions:
 
 
 def install_after_migrate(using: str, **_: Any) -> None:
-    """Receiver of `post_migrate`. Of each kind the newest other function stays, for workers that still call it."""
+    """Receiver of `post_migrate`. The newest other function of each kind stays, for workers that still call it."""
     if not is_postgresql(using) or not guard.is_migrated(using):
         return
     with transaction.atomic(using=using), connections[using].cursor() as cursor:

@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
     @property
     def label(self) -> str:
-        """As the settings name it."""
+        """The name of the limit, as in the settings."""
         return f"{LANE}{self.name}" if self.is_lane else self.name
 
 
@@ -46,7 +46,7 @@ _counts: dict[tuple[str, Place], Count] = {}
 
 
 def is_capped(tasks: Sequence[Task]) -> bool:
-    """Whether any of the tasks' backends caps anything: all that a plain enqueue asks."""
+    """Return whether any of the tasks' backends caps anything: all that a plain enqueue asks."""
     return any(backlogs(backend) for backend in {task.backend for task in tasks})
 
 
@@ -76,7 +76,7 @@ def check_room(place: Place, max_pending: int, asked: list[Task], using: str) ->
 
 
 def without_held(tasks: list[Task], using: str) -> list[Task]:
-    """Without those whose unique key is held: they add nothing."""
+    """Drop tasks whose unique key is held: they add nothing."""
     unique = [task for task in tasks if task.unique_key]
     held = holders_by_key(unique, engine_for(using)) if unique else {}
     return [task for task in tasks if not task.unique_key or key_of(task) not in held]

@@ -44,7 +44,7 @@ class Callee(NamedTuple):
     needed: frozenset[str]
     named: frozenset[str]
     signature: inspect.Signature | None
-    """Without the context; None if it cannot be known, and every call passes."""
+    """The signature without the context; None if it cannot be known, and every call passes."""
 
     def surely_fits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         if kwargs:
@@ -112,7 +112,7 @@ def is_needed(parameter: inspect.Parameter) -> bool:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """None if they cannot be trusted: `functools.wraps` copies a `__signature__` that is another function's."""
+    """Return the parameters; None if they cannot be trusted: `functools.wraps` copies a `__signature__`."""
     if getattr(function, "__signature__", None) is not None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Whether workers will find a task: in a module that they import at their start, or that such a module imports."""
+"""Check that workers will find a task: in a module that they import at their start, or that one imports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def reachable(package: str) -> frozenset[str]:
 
 
 def imports_of(name: str) -> Iterator[str]:
-    """Modules that the top level of this one names in imports. What its functions import comes too late."""
+    """Yield modules that the top level of this one imports. Imports inside functions come too late."""
     names = names_in(name)
     places = [name, *parents_of(name)]
     yield from places[1:]

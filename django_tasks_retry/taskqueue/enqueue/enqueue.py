@@ -115,7 +115,7 @@ def pipelinable(chunks: Iterable[list[Task]], left: list[Task]) -> Iterator[list
 
 
 def is_plain(tasks: Sequence[Task]) -> bool:
-    """Whether no middleware, no cap and no unique key is involved."""
+    """Return whether no middleware, no cap and no unique key is involved."""
     if any(task.unique_key for task in tasks) or is_capped(tasks):
         return False
     return not any(hooks(backend, "enqueue") for backend in {task.backend for task in tasks})

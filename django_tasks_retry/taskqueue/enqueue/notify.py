@@ -63,12 +63,12 @@ def read_message(text: str, sender: int = 0) -> WakeUp | None:
 
 
 def notify_work_on_commit(queues: Iterable[str], using: str) -> None:
-    """After the commit, wake the workers that serve these queues."""
+    """Wake the workers that serve these queues, after the commit."""
     notify_on_commit((WakeUp(Kind.WORK, queue) for queue in queues), using)
 
 
 def notify_cancelled_on_commit(ids: Iterable[UUID], using: str) -> None:
-    """After the commit, let the workers that run these tasks learn of it before their next renewal."""
+    """Notify the workers that run these tasks after the commit, before their next renewal."""
     notify_on_commit((WakeUp(Kind.CANCELLED, str(task_id)) for task_id in ids), using)
 
 
@@ -193,7 +193,7 @@ def notifier(using: str) -> Notifier:
 
 @atexit.register
 def send_all() -> None:
-    """Before the process ends, and its threads with it."""
+    """Send everything before the process ends, and its threads with it."""
     for one in list(_notifiers.values()):
         one.wait_until_sent()
 

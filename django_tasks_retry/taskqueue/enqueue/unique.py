@@ -174,7 +174,7 @@ RESOLVERS: dict[OnConflict, Callable[[Task, Holders, Engine], Task | None]] = {
 
 
 def insert_one(task: Task, engine: Engine) -> Task | None:
-    """None if the key was taken meanwhile, by a call that does not wait for others."""
+    """Insert one task; None if the key was taken meanwhile, by a call that does not wait for others."""
     return next(iter(engine.insert([task])), None)
 
 

@@ -1,7 +1,7 @@
 """Record: what workers report about their leases, many at once, each under its fence.
 
-A report is accepted only while its lease holds: same task, same worker, same attempt, not expired. Whatever arrives
-late changes nothing, and the answer says why. A task whose row somebody else keeps locked holds up no other.
+A report is accepted only while its lease holds: same task, same worker, same attempt, not expired. A report that
+arrives late changes nothing, and the answer says why. A task whose row is locked delays no other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .report import Completed, Failed, Outcome, Receipt, Released, Report, repor
 
 REPORTED = (EventKind.COMPLETED, EventKind.FAILED, EventKind.RELEASED)
 WARN_AFTER_RELEASES = 5
-"""After so many releases in a row operators are told, and again after as many: a deploy releases a task but once."""
+"""Consecutive releases after which a warning is logged, and again after as many: a deploy causes only one."""
 MOST_RELEASES = 100
 PAUSES = (0.01, 0.03, 0.06)
 """Seconds between the tries of `finish`: most locks are another verb's, and gone in a moment."""
@@ -123,7 +123,7 @@ def record_one(report: Report) -> Receipt:
 
 
 def releases_in_a_row(task_id: UUID, using: str) -> tuple[int, str]:
-    """How often its last attempts were released though it did not ask for that, up to a hundred; and why last."""
+    """Return how many of its last attempts in a row were released unasked, up to 100, and the last reason."""
     ends = TaskEvent.objects.using(using).filter(task_id=task_id, kind__in=(*REPORTED, EventKind.LEASE_LOST))
     row = takewhile(is_unasked_release, ends.order_by("-pk").values_list("kind", "data")[:MOST_RELEASES])
     reasons = [str(data.get("reason", "")) for _, data in row]

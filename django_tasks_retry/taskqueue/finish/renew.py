@@ -53,7 +53,7 @@ def renew_workers(
 ) -> set[UUID]:
     """Extend every lease of these workers, for their supervisor. Returns the tasks they still hold.
 
-    Where the tasks that they know of are given, others run out: a claim whose answer was lost, an outcome refused.
+    If the tasks that they know of are given, other leases run out: a claim whose answer was lost, an outcome refused.
     `asked` is as in `renew`.
     """
     return engine_for(database(backend)).renew_workers(worker_ids, seconds, actor, known, asked)
@@ -82,7 +82,7 @@ def outlasts(lease: Lease) -> bool:
 
 
 def excludes_writers(error: BaseException | None, backend: str = "default") -> bool:
-    """Whether a write failed because somebody keeps all others from writing tasks: then nobody can take one either."""
+    """Return whether a write failed because a lock blocks all writers: then nobody can take a task either."""
     return engine_for(database(backend)).excludes_writers(error)
 
 
@@ -90,12 +90,12 @@ def excludes_writers(error: BaseException | None, backend: str = "default") -> b
 
 
 def holds(lease: Lease) -> bool:
-    """Whether the lease still holds, by the database's own clock."""
+    """Return whether the lease still holds, by the database's own clock."""
     return leased_by(lease).exists()
 
 
 def report_progress(lease: Lease, done: float, total: float | None = None, note: str = "") -> None:
-    """Record the holder's progress; LeaseLost where the lease no longer holds. Waits where the row is locked."""
+    """Record the holder's progress. Raise LeaseLost if the lease no longer holds. Waits while the row is locked."""
     progress = progress_of(done, total, note)
     with frozen():
         written = leased_by(lease).update(progress=progress, moved_by=kept_by(lease.signature), updated_at=Now())
@@ -104,7 +104,7 @@ def report_progress(lease: Lease, done: float, total: float | None = None, note:
 
 
 def check_lease(lease: Lease) -> None:
-    """LeaseLost where the lease no longer holds. Takes no lock, so it may stand in a long transaction."""
+    """Raise LeaseLost if the lease no longer holds. Takes no lock, so it may be called in a long transaction."""
     if not holds(lease) and not outlasts(lease):
         raise_lost(lease)
 
@@ -125,7 +125,7 @@ def checked_number(name: str, value: float) -> float:
 
 
 def open_transactions(backend: str) -> int:
-    """How many atomic blocks are open on the connection that the tasks of this backend live in."""
+    """Return how many atomic blocks are open on the connection that the tasks of this backend live in."""
     return len(connections[database(backend)].atomic_blocks)
 
 

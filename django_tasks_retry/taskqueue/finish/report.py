@@ -39,7 +39,7 @@ class Failed(NamedTuple):
     error: BaseException | Failure
     actor: str | None = None
     facts: Mapping[str, Any] | None = None
-    """What else its event tells."""
+    """Further facts for its event."""
 
 
 class Released(NamedTuple):
@@ -50,7 +50,7 @@ class Released(NamedTuple):
     delay: float | None = None
     actor: str | None = None
     waits_for: str | None = None
-    """What wakes it before the delay is over."""
+    """The key that wakes it before the delay is over."""
     by_task: bool = False
     """Whether the task itself asked for it, by a snooze or to wait."""
 
@@ -64,11 +64,11 @@ class Report(NamedTuple):
     moved_by: str
     actor: str
     delay: float | None = None
-    """Seconds until the next attempt; None where the task keeps its eta."""
+    """Seconds until the next attempt; None if the task keeps its eta."""
     error: dict[str, Any] | None = None
     result: str | None = None
     data: tuple[dict[str, Any], ...] = ({},)
-    """Of the events of the move, in their order."""
+    """The data of the move's events, in their order."""
     next_id: UUID | None = None
     waits_for: str | None = None
 
@@ -84,7 +84,7 @@ class Report(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it was released, where it was."""
+        """Return why it was released; empty if it was not."""
         return next((str(data["reason"]) for data in self.data if "reason" in data), "")
 
     @property
@@ -102,13 +102,13 @@ class Receipt(NamedTuple):
     error: dict[str, Any] | None = None
     lost: LostReason | None = None
     cause: str = ""
-    """Why the task was recovered, where nobody reported: the lease expired, or its worker died."""
+    """The reason of a recovery without a report: the lease expired, or the worker died."""
     is_busy: bool = False
     """Somebody else keeps the row locked: nothing was recorded, and the lease still holds."""
     next_id: UUID | None = None
     """The next occurrence that was enqueued with it, of a repeating task."""
     releases: int = 0
-    """How often it was released in a row, where that is to be told."""
+    """The number of consecutive releases, if a warning is due."""
 
     @property
     def accepted(self) -> bool:
@@ -116,12 +116,12 @@ class Receipt(NamedTuple):
 
     @property
     def final_status(self) -> Status | None:
-        """How the task ended, where it ended with this attempt."""
+        """Return the final status; None if the task did not end with this attempt."""
         return self.status if self.accepted and self.status is not Status.PENDING else None
 
 
 def report_of(outcome: Outcome) -> Report:
-    """Decide what an outcome means. This is where failed attempts are given their next eta."""
+    """Decide what an outcome means. Failed attempts get their next eta here."""
     match outcome:
         case Failed(error=error) if (suspend := suspension(error)) is not None:
             return released(suspended(outcome, suspend))
@@ -209,7 +209,7 @@ class Budgeted(Protocol):
 
 
 def error_record(failure: Failure, of: Budgeted, delay: float | None = None) -> dict[str, Any]:
-    """What `last_error` holds, but for the times, which are the queue's. No delay means that it is final."""
+    """Return `last_error` without its times, which are the queue's. No delay means that it is final."""
     return {
         **failure.as_dict(),
         "attempt": of.attempts,
@@ -239,7 +239,7 @@ def next_delay(lease: Lease, error: BaseException | None, code: Code) -> float |
 
 
 def backoff_of(lease: Lease) -> Backoff:
-    """As the row says; the default where this process does not understand it, or does not know its function."""
+    """Return the row's backoff; the default if this process does not understand it or know its function."""
     default = options(lease.backend).backoff
     try:
         backoff = from_json(lease.backoff)
@@ -255,7 +255,7 @@ def backoff_of(lease: Lease) -> Backoff:
 
 
 def ask(backoff: Backoff, error: BaseException | None, lease: Lease) -> float | None:
-    """The user's own backoff function; the default where it fails, or where no exception is at hand to show it."""
+    """Call the user's backoff function; use the default if it fails, or if there is no exception to pass."""
     function = registry.backoff_function(backoff)
     try:
         if function and error:

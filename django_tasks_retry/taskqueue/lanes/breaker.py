@@ -107,7 +107,7 @@ def judge_probe(state: FlowLimit, backend: str) -> bool:
 
 
 def before_probe(state: FlowLimit) -> Outcomes:
-    """None, if they cannot be read: failures of before then end the probe, and the next one counts anew."""
+    """Return no outcomes if they cannot be read: earlier failures then end the probe, and the next counts anew."""
     match state.probe_from:
         case [int(good), int(bad)]:
             return Outcomes(good, bad)
@@ -116,7 +116,7 @@ def before_probe(state: FlowLimit) -> Outcomes:
 
 
 def recent(state: FlowLimit, using: str) -> Outcomes:
-    """Of the last minutes; whole ones after it was resumed the last time."""
+    """Return the outcomes of the last minutes, of whole minutes since it was last resumed."""
     begin = now(using) - WINDOW
     if state.kind == FUNCTION:
         stats: Any = TaskStat.objects.using(using).filter(func_path=state.name, minute__gte=begin)
@@ -126,7 +126,7 @@ def recent(state: FlowLimit, using: str) -> Outcomes:
 
 
 def totals(state: FlowLimit, using: str) -> Outcomes:
-    """Counts that only grow while it probes: of a function all, of a lane those since the minute in which it began."""
+    """Counts that only grow while it probes: all of a function, or those of a lane since the minute it began."""
     if state.kind == FUNCTION or state.probing_since is None:
         return summed(TaskTotal.objects.using(using).filter(func_path=state.name), FUNCTION)
     begin = state.probing_since.replace(second=0, microsecond=0)

@@ -1,4 +1,4 @@
-"""How lanes stand: what runs, what waits, what is full or paused; at a cost that is bounded for each lane."""
+"""Summaries of lanes: what runs, what waits, what is full or paused; at a cost that is bounded for each lane."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LaneSummary:
     started: int
     opens_in: float
     trouble: str = ""
-    """Why its limit cannot be read; then nothing starts."""
+    """The reason why its limit cannot be read; then nothing starts."""
 
     @property
     def label(self) -> str:
@@ -57,7 +57,7 @@ class LaneSummary:
 
 
 def summarize_lanes(backend: str, search: str = "") -> list[LaneSummary]:
-    """Those with a row: the paused and tripped ones first, then those in which most run, then the decided ones."""
+    """Summarize lanes that have a row: paused and tripped ones first, then the busiest, then those with limits."""
     using = database(backend)
     states = FlowLimit.objects.using(using).filter(name__contains=search) if search else FlowLimit.objects.using(using)
     stopped = states.filter(paused_at__isnull=False).order_by("-paused_at")[:MOST_SHOWN]
@@ -105,7 +105,7 @@ def in_line(using: str) -> Q:
 
 
 def waiting_in_lane(lane: str, most: int, using: str) -> int:
-    """How many wait, due or not, in all queues; counted up to `most`."""
+    """Return how many wait, due or not, in all queues; counted up to `most`."""
     waiting = Task.objects.using(using).pending().filter(in_line(using), lane=lane, lane__gt="")
     return int(waiting.order_by()[:most].count())
 

@@ -21,13 +21,13 @@ from ..lease import as_uuid
 from .summaries import CAP
 
 MAX_GROUPS = 2000
-"""How many groups are looked for. More differ in what should not tell failures apart."""
+"""The most groups that are read. More than these differ by values that should not separate failures."""
 
 COUNTED = 100_000
-"""How many failures of a single group are counted."""
+"""The most failures of a single group that are counted."""
 
 LOOKED_AT = 10_000
-"""For how many of its newest failures it is found out what became of them."""
+"""The number of a group's newest failures whose retries are followed."""
 
 CHUNK = 500
 """Groups whose texts are read at once."""
@@ -44,7 +44,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class GroupText:
-    """What can be searched of a group: the texts of its latest task."""
+    """The searchable texts of a group, from its latest task."""
 
     fingerprint: str
     func_path: str
@@ -76,7 +76,7 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of a group: all failures up to COUNTED + 1, and of the newest `looked_at` how they went on."""
+    """Outcomes of a group: failures up to COUNTED + 1, and what became of the newest `looked_at`."""
 
     failed: int
     looked_at: int
@@ -99,7 +99,7 @@ def group_heads(using: str) -> list[Head]:
 
 
 def group_head(fingerprint: str, using: str) -> Head | None:
-    """The group with this fingerprint; None where no task failed so, or waits for another attempt since."""
+    """Return the group with this fingerprint; None if no task failed so, or waits for another attempt since."""
     [row] = engine_for(using).rows("failure_head", {"fingerprint": fingerprint})
     return read_head(row) if row["failed_id"] or row["waiting_id"] else None
 
@@ -125,7 +125,7 @@ def describe_groups(heads: Sequence[Head], using: str) -> list[FailureGroup]:
 
 
 def group_texts(heads: Sequence[Head], using: str) -> Iterator[GroupText]:
-    """In no order. Nothing is counted."""
+    """Yield texts of groups in no order. Nothing is counted."""
     fingerprints = {head.sample: head.fingerprint for head in heads}
     samples = list(fingerprints)
     columns = ("func_path", "queue", *(KT(f"last_error__{name}") for name in ("exception", "code", "message")))
@@ -141,7 +141,7 @@ def failure_groups(using: str) -> list[FailureGroup]:
 
 
 def failed_since(heads: Sequence[Head], since: datetime, using: str) -> int:
-    """How many tasks of these groups failed since then, of each group up to CAP + 1."""
+    """Return how many tasks of these groups failed since then, of each group up to CAP + 1."""
     lately = [head for head in heads if head.last_failed_at > since]
     parameters = {"shown": as_shown(lately), "cap": CAP + 1, "since": adapted(since, connections[using])}
     return int(engine_for(using).fetch("failed_since", parameters)[0][0]) if lately else 0
@@ -154,7 +154,7 @@ def outcomes(fingerprint: str, using: str) -> Outcomes:
 
 
 def estimates(using: str) -> dict[str, int]:
-    """About how many failed with each common fingerprint; empty where the database keeps no such statistics."""
+    """Estimate failures for each common fingerprint; empty if the database keeps no such statistics."""
     return engine_for(using).estimate_failures()
 
 

@@ -38,7 +38,7 @@ def prune(
 def prune_pages(
     *, backend: str = "default", keep: Mapping[Status, float | None] | None = None, batch: int = BATCH
 ) -> Iterator[int]:
-    """One page at a time, so that no step takes long; 0 for a page on which everything is kept."""
+    """Prune a page at a time, so that no step takes long; yield 0 for a page on which everything is kept."""
     using, export = database(backend), export_folder(backend)
     if keep is None and (layout := read_layout(using)):
         yield from drop_past(layout, using, export)
@@ -51,7 +51,7 @@ def prune_pages(
 
 
 def prunable(*, backend: str = "default", batch: int = BATCH) -> Iterator[Counter[tuple[str, str]]]:
-    """What `prune` would delete, a page at a time: how many tasks by queue and status. Changes nothing."""
+    """Count what `prune` would delete, a page at a time, by queue and status. Changes nothing."""
     tasks = Task.objects.using(database(backend)).filter(backend=backend)
     for past in past_pages(backend, {}, batch):
         yield Counter(tasks.filter(pk__in=past).values_list("queue", "status"))
@@ -106,7 +106,7 @@ def a_day_after(moment: datetime) -> UUID:
 
 
 def delete(past: Sequence[UUID], backend: str, using: str, export: Path | None = None) -> int:
-    """Those of this backend: in one database others may keep theirs for longer."""
+    """Delete tasks of this backend only: others in the same database may keep theirs for longer."""
     kept = resumable(past, using)
     past = [task_id for task_id in past if task_id not in kept]
     done, rest = (0, past) if export else engine_for(using).prune(past, backend)
@@ -133,7 +133,7 @@ def delete_tasks(ids: Sequence[UUID], using: str, export: Path | None = None) ->
 
 
 def free(ids: Sequence[UUID], using: str) -> Sequence[UUID]:
-    """Without those that somebody else keeps locked, which the next pruning finds."""
+    """Drop tasks that somebody else keeps locked; the next pruning finds them."""
     tasks = Task.objects.using(using).filter(pk__in=ids)
     locked = set(tasks.order_by("pk").select_for_update(skip_locked=True).values_list("pk", flat=True))
     if len(locked) == len(ids):

@@ -1,4 +1,4 @@
-"""How queues stand: the one computation behind the console, the metrics and the health check."""
+"""Figures of queues: the one computation behind the console, the metrics and the health check."""
 
 from __future__ import annotations
 

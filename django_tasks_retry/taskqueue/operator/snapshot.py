@@ -61,7 +61,7 @@ class Holder:
     application: str
     state: str
     query: str
-    """Without its literals."""
+    """The statement without its literals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,5 +176,5 @@ def holder_of(using: str) -> Holder | None:
 
 
 def without_literals(query: str) -> str:
-    """What a statement does, without the values that it does it with: they may be secret."""
+    """Return a statement without its values, which may be secret."""
     return " ".join(LITERALS.sub("?", query).split())[:LONGEST_QUERY]

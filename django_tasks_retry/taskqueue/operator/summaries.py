@@ -21,7 +21,7 @@ from ..engines import engine_for
 
 CAP = 1000
 LOOK_BACK = 25_000
-"""How many of the newest tasks are read for a question that no index answers."""
+"""The number of newest tasks that are scanned for a query that no index serves."""
 
 MAX_PATHS = 20
 """Functions that are named for a queue at one priority."""
@@ -35,7 +35,7 @@ class Depth:
     priority: int
     oldest_eta: datetime
     func_paths: tuple[str, ...]
-    """Which functions its due tasks call, as far as the first of them tell."""
+    """The functions that the first of its due tasks call."""
     backend: str
     due: int
 
@@ -63,7 +63,7 @@ def joined(one: Depth, other: Depth) -> Depth:
 
 
 def read_paths(value: Any) -> tuple[str, ...]:
-    """PostgreSQL gives NULL where there is none; each driver reads JSON in its own way."""
+    """Read paths; PostgreSQL returns NULL for none, and each driver reads JSON in its own way."""
     return tuple(json.loads(value) if isinstance(value, str) else value or ())
 
 
@@ -72,7 +72,7 @@ READABLE_TIMES = {"first": "0001-01-02 00:00:00+00", "last": "9999-12-30 00:00:0
 
 
 def readable_moment(value: Any) -> datetime | None:
-    """None for what no datetime can hold: such a task is shown and cancelled, not waited for."""
+    """Return a time, or None if no datetime can hold it: such a task is shown and cancelled, not waited for."""
     try:
         return value and as_moment(value)
     except ValueError:
@@ -90,13 +90,13 @@ def ahead_of(task: Task, using: str) -> int:
 
 
 def stored(using: str) -> int:
-    """About how many tasks are stored, from what the database knows without counting; exactly where they are few."""
+    """Estimate the number of stored tasks from the database's statistics; count exactly if they are few."""
     few = len(Task.objects.using(using).order_by("pk").values_list("pk", flat=True)[: CAP + 1])
     return few if few <= CAP else max(few, engine_for(using).estimate_tasks())
 
 
 def newest_before(limit: int, using: str, below: UUID | None = None) -> UUID | None:
-    """The id that lies `limit` tasks back from the newest, or from `below`; None where there are fewer."""
+    """The id that lies `limit` tasks back from the newest, or from `below`; None if there are fewer."""
     tasks = Task.objects.using(using).order_by("-pk")
     if below is not None:
         tasks = tasks.filter(pk__lt=below)
@@ -105,7 +105,7 @@ def newest_before(limit: int, using: str, below: UUID | None = None) -> UUID | N
 
 
 def id_after(limit: int, using: str, above: UUID | None = None) -> UUID | None:
-    """The id that lies `limit` tasks on from `above`, or from the oldest; None where there are fewer."""
+    """The id that lies `limit` tasks on from `above`, or from the oldest; None if there are fewer."""
     tasks = Task.objects.using(using).order_by("pk")
     if above is not None:
         tasks = tasks.filter(pk__gt=above)

@@ -165,7 +165,7 @@ def found(task: Callable[..., Any] | str) -> registry.AnyTask:
 
 
 def checked_call(registered: registry.AnyTask, asked: Declaration, backend: str | None) -> Task:
-    """As it will be enqueued: with arguments that the function takes, in a queue that there is."""
+    """Return the call as it will be enqueued. Check that the function takes its arguments and the queue exists."""
     request = EnqueueOptions(registered.func, asked.args, asked.kwargs, queue=asked.queue, priority=asked.priority)
     return prepare(request._replace(backend=backend or registered.backend))
 
@@ -209,7 +209,7 @@ def check_readable(schedule: Schedule) -> None:
 
 
 def definition_of(schedule: Schedule) -> dict[str, Any]:
-    """What was asked for, as it is stored."""
+    """Return the stored definition of a schedule."""
     check_readable(schedule)
     return {column: getattr(schedule, column) for column in DEFINED}
 

@@ -28,7 +28,7 @@ LONG_AGO = timedelta(days=3660)
 
 
 class Listed(NamedTuple):
-    """One schedule that this process lists, unchecked. `where` tells where it stands."""
+    """One schedule that this process lists, unchecked. `where` names its place in settings or code."""
 
     name: str
     task: Any
@@ -70,7 +70,7 @@ def in_settings(listed: Listed) -> Declaration:
 
 
 def problems(backend: str, moment: datetime) -> Iterator[tuple[str, str]]:
-    """Yield where a schedule is wrong, and what to do."""
+    """Yield the place of each wrong schedule, and what to do."""
     places: dict[str, str] = {}
     for listed in listed_schedules(backend):
         if listed.name in places:

@@ -41,13 +41,13 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What one tick did: tasks that it enqueued, whether more may be due, and rows that it could not make sense of."""
+    """The result of a tick: enqueued tasks, whether more may be due, and rows that cannot be understood."""
 
     enqueued: int = 0
     is_full: bool = False
     troubles: dict[str, str] = field(default_factory=dict)
     ids: tuple[UUID, ...] = ()
-    """Of the tasks that it enqueued."""
+    """The ids of the tasks that it enqueued."""
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ def tick(
 
 
 def ticking(backend: str, listed: Collection[str], without: Collection[str]) -> ScheduleQuerySet:
-    """What this process may enqueue: what its code lists, or what stands in the database and names tasks it knows."""
+    """Return schedules that this process may enqueue: those of its code, or stored ones whose task it knows."""
     rows: ScheduleQuerySet = Schedule.objects.using(database(backend)).active().filter(backend=backend)
     ours = rows.filter(Q(source="database") | Q(name__in=listed), func_path__in=registry.known_paths())
     return ours.exclude(name__in=without) if without else ours
@@ -107,7 +107,7 @@ def locked_due(rows: ScheduleQuerySet, moment: datetime) -> ScheduleQuerySet:
 
 
 def understood(rows: Sequence[Schedule], moment: datetime) -> tuple[list[Due], dict[str, str]]:
-    """What becomes of each; a row that cannot be read costs itself alone."""
+    """Decide each schedule; a row that cannot be read affects no other."""
     dues, troubles = [], {}
     alike = cache(decide)  # at midnight many have one timing
     for row in rows:
@@ -141,7 +141,7 @@ def taken_slots(dues: Sequence[Due], using: str) -> set[tuple[str | None, dateti
 
 
 def decisions_of(due: Due, actor: str, moment: datetime) -> Iterator[OperatorEvent]:
-    """What did not run is recorded, with its reason."""
+    """Yield events for slots that did not run, with the reason."""
     name, missed = due.schedule.name, due.decision.missed
     if missed is not None:
         why = "nobody could enqueue it in time" if due.decision.slot is None else "a later slot was due as well"
@@ -179,7 +179,7 @@ def move_on(dues: Sequence[Due], using: str) -> None:
 def next_due_in(
     *, backend: str = "default", listed: Collection[str] = (), without: Collection[str] = ()
 ) -> float | None:
-    """Seconds until the next slot, by the database's clock; None where there is none."""
+    """Return seconds until the next slot, by the database's clock; None if there is none."""
     rows = ticking(backend, listed, without).order_by("next_at").annotate(moment=Now()).values_list("next_at", "moment")
     for next_at, moment in rows[:1]:
         return (next_at - moment).total_seconds() if next_at else None

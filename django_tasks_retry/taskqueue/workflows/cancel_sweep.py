@@ -98,7 +98,7 @@ class Link(NamedTuple):
     batch: UUID | None
     above: UUID | None
     retried_at: datetime | None
-    """When a person or code retried the task above it."""
+    """The time at which a person or code retried the task above it."""
 
 
 def read_lineage(ids: Iterable[UUID], using: str) -> dict[UUID, Link]:

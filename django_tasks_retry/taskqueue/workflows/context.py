@@ -1,4 +1,4 @@
-"""What a task's context can do beyond one attempt: remember, fan out, wait without a worker."""
+"""Methods of a task's context that outlive one attempt: remember, fan out, wait without a worker."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Workflow:
         return datetime.fromisoformat(self.steps.save(name, kind, until.isoformat()))
 
     def wait_for(self, name: str, *, timeout: float | timedelta | None = None) -> Received | None:
-        """What `signal(name, …)` brings, before or after; None where it did not come in time. Holds no worker."""
+        """Wait for `signal(name, …)`, sent before or after; None if it did not come in time. Holds no worker."""
         if self.steps.enter(name, Kind.SIGNAL):
             return received_again(self.steps.result(name))
         left = MAX_DELAY
@@ -104,7 +104,7 @@ class Workflow:
     def gather(self, name: str, calls: Iterable[Any], *, errors: str = "raise", fail_fast: bool = False) -> Results:
         """Enqueue the calls as a batch and go on when all have ended, with their results. Holds no worker meanwhile.
 
-        `errors="raise"` raises MembersFailed where some did not succeed; `"return"` puts a MemberFailed in the place of
+        `errors="raise"` raises MembersFailed if some did not succeed; `"return"` puts a MemberFailed in the place of
         each. With `fail_fast` the first that fails ends the wait, and the others are cancelled.
         """
         check_errors(errors)
@@ -146,7 +146,7 @@ class Workflow:
         return count
 
     def batch_results(self, *, errors: str = "raise") -> Results:
-        """In the callback of a batch, given as `then=`: the results of its members."""
+        """Return the results of the members, in the callback of a batch, given as `then=`."""
         check_errors(errors)
         if not self.steps.enter(CALLBACK, Kind.BATCH):
             raise InvalidCall("batch_results(): this task is no callback. enqueue_many(calls, then=call(…)) makes one.")
@@ -181,7 +181,7 @@ def received_again(stored: list[Any] | None) -> Received | None:
 
 
 class Results:
-    """What the members returned, one after the other; of a member that was retried, what the last retry returned.
+    """The results of the members, one after the other; for a member that was retried, that of its last retry.
 
     Iterate as often as you like: each time the database is asked anew, for a thousand at once. With
     `errors="return"` a member that did not succeed is a `MemberFailed`.
@@ -233,7 +233,7 @@ class Results:
         return [value_of(latest[pk], outcomes.get(latest[pk])) for pk in page]
 
     def latest_of(self, page: Sequence[UUID]) -> dict[UUID, UUID]:
-        """By member, the last of its retries."""
+        """Return the last retry of each member."""
         latest, newer = {pk: pk for pk in page}, dict(zip(page, page, strict=True))
         while newer:
             retries = members_of(self.batch, self.using).filter(retry_of__in=list(newer)).order_by("pk")
@@ -271,7 +271,7 @@ def check_errors(errors: str) -> None:
 
 
 def results_of(batch: UUID, count: int, errors: str, using: str) -> Results:
-    """The results; MembersFailed where some did not succeed and the caller does not take errors in their place."""
+    """Return the results. Raise MembersFailed if some did not succeed and the caller does not take errors."""
     results = Results(batch, using)
     stored = len(results)
     if stored < count:

@@ -95,7 +95,7 @@ def ancestry(pk: UUID, above: Mapping[UUID, UUID | None]) -> list[UUID]:
 
 
 class Member(NamedTuple):
-    """A member of a batch and where it comes from. A batch with a callback has the id of that task."""
+    """A member of a batch and its origin. A batch with a callback has the id of that task."""
 
     pk: UUID
     batch: UUID

@@ -39,7 +39,7 @@ MOST = 1000
 PAGE = 1000
 FIRST = Suspended(UUID(int=0), "", is_ready=False)
 RECENT = timedelta(seconds=60)
-"""How far back the first sweep reads. Later ones read since the sweep before, and MARGIN more."""
+"""The period that the first sweep reads. Later ones read since the sweep before, and MARGIN more."""
 
 MARGIN = timedelta(seconds=2)
 """An end is dated before its commit."""
@@ -210,7 +210,7 @@ KEEP = timedelta(days=90)
 
 
 class Received(NamedTuple):
-    """What a signal brought, and when."""
+    """The payload of a signal, and when it was sent."""
 
     payload: Any
     ts: datetime

@@ -162,12 +162,12 @@ def result_of(attempt: Attempt, task: AnyTask) -> bridge.AnyResult:
 
 
 def needs_history(task: AnyTask) -> bool:
-    """Whether anybody may ask about earlier attempts."""
+    """Return whether anybody may ask about earlier attempts."""
     return task.takes_context or is_watched(task_started) or is_watched(task_finished)
 
 
 def begins_with_database(attempt: Attempt) -> bool:
-    """Whether earlier attempts must be looked up; and receivers of signals may look up anything."""
+    """Return whether earlier attempts must be looked up; and receivers of signals may look up anything."""
     task = registry.find(attempt.lease.func_path)
     history = attempt.lease.attempts > 1 and task is not None and needs_history(task)
     return history or is_watched(task_started)
@@ -206,7 +206,7 @@ Way: TypeAlias = Callable[[Attempt, BoundCall], Outcome]
 
 
 def run(attempt: Attempt, way: Way = call_function) -> Outcome:
-    """Run a function in this thread. Whatever it raises, SystemExit included, is a failure of the task alone."""
+    """Run a function in this thread. Any exception, SystemExit included, is a failure of the task alone."""
     call = begin(attempt)
     if not isinstance(call, BoundCall):
         return call
@@ -316,7 +316,7 @@ def explained(attempt: Attempt, outcome: Outcome) -> Outcome:
 
 
 def stems_from(error: BaseException, kind: type[BaseException]) -> bool:
-    """Whether the error is that interruption, or a task group that wraps it."""
+    """Return whether the error is that interruption, or a task group that wraps it."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(kind)[1] is None
     return type(error) is kind

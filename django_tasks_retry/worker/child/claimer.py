@@ -64,7 +64,7 @@ class Claimer:
         self.next_poll = now + min(poll * spread, opens_in)
 
     def has_seen_nothing(self, since: float) -> bool:
-        """Whether a claim since then found no due task at all."""
+        """Return whether a claim since then found no due task at all."""
         return self.memory.cursor.found_none_at > since and not self.memory.cursor.has_lanes
 
     def note_ended(self, lease: Lease) -> None:
@@ -142,7 +142,7 @@ class Intake:
         return self.budget.limit(coroutines=claimer is self.coroutines, ahead=not self.functions.memory.wants_slots)
 
     def is_answered(self, claimer: Claimer) -> bool:
-        """Whether the claim of functions answers for coroutines, which wait in the same lanes."""
+        """Return whether the claim of functions answers for coroutines, which wait in the same lanes."""
         if claimer is self.functions or self.limit(self.functions) < 1:
             return False
         if self.functions.has_seen_nothing(claimer.due_since):

@@ -165,7 +165,7 @@ def close(session: Any) -> None:
 sessions: WeakSet[Any] = WeakSet()
 """All open sessions of this process that have a socket, whichever thread uses them."""
 inherited: list[Any] = []
-"""In a forked process: sessions that belong to its parent, kept so that nothing says good-bye in their name."""
+"""Sessions that a forked process inherits, kept so that it does not close them in its parent's name."""
 
 
 def note_session(connection: BaseDatabaseWrapper, **_: Any) -> None:

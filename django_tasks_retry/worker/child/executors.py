@@ -155,7 +155,7 @@ class LoopExecutor:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether a coroutine does not yield: the loop was asked a while ago, and has not answered."""
+        """Return whether a coroutine does not yield: the loop was asked a while ago, and has not answered."""
         asked_at = self.asked_at  # which the loop's thread may take away at any moment
         return asked_at is not None and monotonic() - asked_at > BLOCKED_SECONDS
 

@@ -79,7 +79,7 @@ class Outbox:
         return [attempt for attempt in written if attempt not in busy]
 
     def is_busy(self, attempt: Attempt) -> bool:
-        """Whether to write again: the row is locked, or the lease expired and the supervisor renews it in a moment."""
+        """Return whether to write again: the row is locked, or the lease expired and is about to be renewed."""
         receipt = attempt.receipt
         if receipt is not None and receipt.lost is LostReason.EXPIRED:
             return monotonic() < valid_from(attempt, self.inflight) + self.lease

@@ -181,13 +181,13 @@ class SignalThread:
 
 
 def is_finish_heard(receipt: Receipt | None) -> bool:
-    """Whether the task has ended for good, and anybody hears of it."""
+    """Return whether the task has ended for good, and anybody hears of it."""
     ended = receipt.final_status if receipt else None
     return ended is not None and is_heard(task_finished, logging.INFO if ended is Status.SUCCESS else logging.ERROR)
 
 
 def is_next_heard(receipt: Receipt | None) -> bool:
-    """Whether a next occurrence was enqueued, and anybody hears of it."""
+    """Return whether a next occurrence was enqueued, and anybody hears of it."""
     return receipt is not None and receipt.next_id is not None and is_enqueue_heard()
 
 

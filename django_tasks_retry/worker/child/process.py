@@ -27,7 +27,7 @@ from .connections import let_go_of_sessions, note_session
 
 logger = logging.getLogger(__name__)
 EXIT_FENCED, EXIT_BROKEN, EXIT_CRIPPLED = 70, 71, 72
-"""How a child ends by itself: nobody renews its leases; an error of its own; a task left it unable to work."""
+"""Exit codes of a child that ends by itself: leases not renewed; an error of its own; damaged by a task."""
 PR_SET_PDEATHSIG = 1
 ENDING_SECONDS = 5.0
 GARBAGE_THRESHOLD = 10_000

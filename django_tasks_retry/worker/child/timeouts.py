@@ -99,7 +99,7 @@ class Timeouts:
             os._exit(EXIT_FENCED)
 
     def valid_until(self, attempt: Attempt) -> float:
-        """When the lease ends unless it is renewed once more."""
+        """Return when the lease ends unless it is renewed once more."""
         return valid_from(attempt, self.inflight) + self.lease
 
     def next_check(self) -> float:

@@ -1,1 +1,1 @@
-"""What both processes of a worker use: their messages, their shared memory, the database, the one exit."""
+"""Shared by both processes of a worker: messages, memory, the database, the one exit."""

@@ -145,7 +145,7 @@ class DatabaseCaller:
 
     @property
     def is_away(self) -> bool:
-        """Whether a statement failed, and the next one failed too."""
+        """Return whether a statement failed, and the next one failed too."""
         return self.failures > 1
 
     def forget_connection(self) -> None:

@@ -25,7 +25,7 @@ CLAIMS_AT, ANSWERED_AT, ASKED_AT, BACK_BY_AT, ROOM_AT = 0, 8, 16, 24, 32
 
 
 class Room(IntFlag):
-    """What kind of tasks a child has free slots for."""
+    """The kinds of tasks that a child has free slots for."""
 
     NONE = 0
     FUNCTIONS = 1
@@ -73,12 +73,12 @@ class InFlightTable:
 
     @property
     def claims(self) -> int:
-        """How many tasks were claimed so far."""
+        """Return how many tasks were claimed so far."""
         return int(COUNT.unpack_from(self.memory, CLAIMS_AT)[0])
 
     @property
     def answered(self) -> int:
-        """How many outcomes the database has answered so far."""
+        """Return how many outcomes the database has answered so far."""
         return int(COUNT.unpack_from(self.memory, ANSWERED_AT)[0])
 
     def promise_return(self, moment: float) -> None:
@@ -136,12 +136,12 @@ class InFlightTable:
 
     @property
     def load(self) -> int:
-        """How many leases the child holds."""
+        """Return how many leases the child holds."""
         return self.claims - self.answered
 
     @property
     def renewals_asked_at(self) -> float:
-        """When the supervisor last asked for renewals and got an answer, whichever leases it was about."""
+        """Return when the supervisor last asked for renewals and got an answer, for any leases."""
         return float(TIME.unpack_from(self.memory, ASKED_AT)[0])
 
     def note_renewals(self, asked: float, entries: list[Entry]) -> None:

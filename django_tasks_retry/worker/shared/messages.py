@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class StopReason(StrEnum):
-    """Why a child ends, in the words that the events of its tasks show."""
+    """Reasons for the end of a child, in the words that the events of its tasks show."""
 
     STOPPED = "the worker was stopped"
     SHUTDOWN = "the worker shut down"

@@ -31,7 +31,7 @@ class AttemptResult(NamedTuple):
 
     receipt: Receipt
     reason: str = ""
-    """Why it was released or lost."""
+    """The reason of its release or loss."""
     run_seconds: float = 0.0
     attempt: Any = None
     """The attempt itself, in the process that ran it."""

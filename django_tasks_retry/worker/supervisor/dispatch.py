@@ -32,13 +32,13 @@ from .pool import ChildPool
 WORKERS_ASKED = 2
 CHILDREN_MORE = 2
 BACKUP_SECONDS = 0.05
-"""How long the first worker has to claim what the second would find."""
+"""Seconds that the first worker has to claim what the second would find."""
 FORWARD_SECONDS, LONGEST_FORWARD = 0.2, 3.2
 MOST_POLLS = 4
 
 
 class Asked(NamedTuple):
-    """How many workers a message asks, about which queue; and whether this one is to act, or to see that others do."""
+    """A message's number of workers, its queue, and whether this worker acts or only checks that others do."""
 
     workers: int
     queue: str
@@ -132,7 +132,7 @@ class Dispatcher:
 def wake_children(children: Sequence[ChildProcess], count: int, *, fresh: bool = False) -> bool:
     """Ask so many children to claim, `fresh` ones for whom the last wake-up is longest ago. False if none has room.
 
-    Otherwise those that were woken last, as they know best where the work is. If none has room, each of them claims
+    Otherwise those that were woken last, as they remember where tasks are due. If none has room, each of them claims
     once it has.
     """
     ready = [child for child in children if child.inflight.room is Room.ALL]
@@ -170,7 +170,7 @@ class Ring:
 
     @property
     def is_first(self) -> bool:
-        """Whether this worker does what one of them must do for all: the one that started first."""
+        """Return whether this worker does what one of them must do for all: the one that started first."""
         return bool(self.alive) and self.alive[0].id == self.worker_id
 
     def rank(self, queue: str, sender: int) -> int:

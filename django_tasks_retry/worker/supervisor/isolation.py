@@ -21,7 +21,7 @@ LOOK_SECONDS = 10.0
 """Between polls for poison tasks that other supervisors left behind. A crash of an own child polls at once."""
 
 AGAIN_SECONDS = 1.0
-"""Until the next try, if the system had no room for a process or the task could not be claimed."""
+"""Seconds until the next try, if no process could be forked or the task could not be claimed."""
 
 Kind = tuple[str, str, str]
 

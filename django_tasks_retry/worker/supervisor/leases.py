@@ -34,9 +34,9 @@ class LeaseRenewal:
         self.renewing = Interval(min(10.0, self.options.lease / 4))
         self.asked_at = monotonic()
         self.waiting_since: datetime | None = None
-        """By the queue's clock: since when renewals wait for somebody who keeps all others from writing."""
+        """The time, by the queue's clock, since which a lock that blocks all writers delays renewals."""
         self.settled_by = float("-inf")
-        """Until then an expired lease may still be renewed by a statement that waits in the server."""
+        """The time until which a statement that waits in the server may still renew an expired lease."""
 
     def tick(self, children: Sequence[ChildProcess]) -> None:
         if self.renewing.is_due():

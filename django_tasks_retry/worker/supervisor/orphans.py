@@ -21,7 +21,7 @@ from .child_process import ChildProcess, Exit
 SECOND_LOOK_SECONDS = 2.0
 MOST_AT_ONCE = 500
 MOST_EXCUSES = 2
-"""How often a task is refunded that was cut short beside others: after a crash a child runs one task at a time."""
+"""The number of refunds of a task that was cut short beside others: after a crash, a child runs one at a time."""
 OF_NEIGHBOUR = "a neighbour may have caused it"
 
 

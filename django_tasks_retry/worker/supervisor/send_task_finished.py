@@ -31,7 +31,7 @@ MOST_AT_ONCE = 1000
 
 
 class SignalProcess:
-    """At most one at a time; what is recorded meanwhile is gathered for the next."""
+    """A process that sends signals, at most one at a time; outcomes recorded meanwhile wait for the next."""
 
     def __init__(self, backend: str, close_in_child: Callable[[], None]) -> None:
         self.backend, self.close_in_child = backend, close_in_child

@@ -81,7 +81,7 @@ class Watchdog:
                 child.inflight.revoke(entry)
 
     def runs_in_time(self, child: ChildProcess) -> bool:
-        """Whether a function in time holds the interpreter: its child is silent, and the timeout will end it."""
+        """Return whether a function in time holds the interpreter: its child is silent, and the timeout will end it."""
         now = monotonic()
         return any(entry.deadline + self.options.timeout_grace >= now for entry in child.running())
 

@@ -73,5 +73,5 @@ class Maintenance:
 
     @property
     def next_schedule_check(self) -> float:
-        """When slots are looked at next, by the monotonic clock: one that is due soon is waited for."""
+        """Return when slots are checked next, by the monotonic clock: one that is due soon is waited for."""
         return self.schedules.interval.next if self.pending.found.scheduled else float("inf")

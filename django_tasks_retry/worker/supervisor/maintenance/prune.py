@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 SECONDS = 3600.0
 AGAIN_SECONDS = 30.0
 RUN_SECONDS = 0.2
-"""How long one run goes on with pages."""
+"""Seconds for which one run prunes pages."""
 
 
 class Prune:

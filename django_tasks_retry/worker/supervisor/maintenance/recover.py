@@ -11,7 +11,7 @@ from ...shared.outcomes import AttemptResult, OutcomePublisher
 from . import Pending
 
 OWNER_SECONDS = 3.0
-"""How long an expired lease is left to its owner, or half a lease: a supervisor that waits asks at least as often."""
+"""Seconds that an expired lease is left to its owner, or half a lease: supervisors renew at least as often."""
 MOST_RECOVERED = 1000
 
 

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 SECONDS = 1.0
 STOP_SECONDS = 5.0
 RUN_SECONDS = 1.0
-"""How long a storm may keep the supervisor from its other work."""
+"""Seconds for which a storm may keep the supervisor from its other work."""
 TROUBLE_SECONDS = 60.0
 
 
@@ -46,7 +46,7 @@ class Schedules:
         return self.enqueue_due() if self.interval.is_due() and self.is_time() else 0
 
     def is_time(self) -> bool:
-        """Whether a slot is due. One that will be before the next look is waited for, to be on time."""
+        """Return whether a slot is due. One that is due before the next check is waited for, to be on time."""
         self.troubled = {name: until for name, until in self.troubled.items() if until > monotonic()}
         without = list(self.troubled)
         seconds = self.database.call(lambda: next_due_in(backend=self.backend, listed=self.listed, without=without))

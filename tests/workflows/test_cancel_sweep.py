@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +37,14 @@ def dies_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Killed
 
     monkeypatch.setattr(task_actions, "cancel_below", dies)
+
+
+@pytest.fixture
+def small_stack() -> Iterator[Callable[[], None]]:
+    """Leave room for a statement of Django, which takes some 60 frames, and not for two frames a level."""
+    before = sys.getrecursionlimit()
+    yield lambda: sys.setrecursionlimit(len(inspect.stack(context=0)) + 150)
+    sys.setrecursionlimit(before)
 
 
 def cancel_and_die(task: Task, **why: Any) -> None:
@@ -79,6 +90,16 @@ def test_the_sweep_goes_down_level_by_level(harness):
         pass
     assert set(statuses()) == {"CANCELLED"}
     assert len(statuses()) > 2
+
+
+def test_a_chain_of_more_levels_than_the_stack_has_room_for_is_cancelled_to_its_end(harness, small_stack):
+    """Stands for 600 levels on a whole stack, which take a minute to build."""
+    task = started(harness, tasks.tree, 100, 1)
+    for _ in range(99):
+        run_one(harness)
+    small_stack()
+    now_of(task).cancel()
+    assert statuses() == ["CANCELLED"] * 100
 
 
 @pytest.mark.usefixtures("dies_in_between")

@@ -63,9 +63,9 @@ class Cancellation(NamedTuple):
 
 
 def cancel_all(ids: Iterable[UUID], order: Cancellation) -> Changed:
-    changed, unfinished = Changed(), Task.objects.using(order.using).unfinished()
+    changed = Changed()
     for chunk in chunks(ids):
-        done = until_free(unfinished, chunk, partial(cancel_free, order=order))
+        done = cancel_unfinished(chunk, order)
         changed = tally(changed, chunk, done)
         cancel_below(done, order)
         wake_waiters(done, order.using)
@@ -73,14 +73,29 @@ def cancel_all(ids: Iterable[UUID], order: Cancellation) -> Changed:
 
 
 def cancel_below(ids: Sequence[UUID], order: Cancellation) -> None:
-    """What these waited for was done for them alone; level by level, each told the same.
+    """Cancel the unfinished members that these tasks waited for, and those that the members waited for, and so on.
 
-    Looked up until there are no others: a member that still ran meanwhile may have added some.
+    A worklist instead of recursion: a chain of a few hundred levels would exceed Python's recursion limit.
     """
+    parents = [ids]
+    while parents:
+        for done in cancel_level(parents.pop(), order):
+            wake_waiters(done, order.using)
+            parents.append(done)
+
+
+def cancel_level(ids: Sequence[UUID], order: Cancellation) -> Iterator[list[UUID]]:
+    """Cancel the members that these tasks wait for, in chunks. Look again: one that still ran may have added some."""
     before: list[UUID] = []
     while (members := unfinished_below(ids, order.using)) != before:
-        cancel_all(members, order)
+        for chunk in chunks(members):
+            yield cancel_unfinished(chunk, order)
         before = members
+
+
+def cancel_unfinished(ids: Sequence[UUID], order: Cancellation) -> list[UUID]:
+    unfinished = Task.objects.using(order.using).unfinished()
+    return until_free(unfinished, ids, partial(cancel_free, order=order))
 
 
 def cancel_free(ids: Sequence[UUID], *, wait: bool, order: Cancellation) -> list[UUID]:

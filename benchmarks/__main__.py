@@ -63,7 +63,7 @@ def measure(given: argparse.Namespace) -> list[Figure]:
 
 
 def beside(figures: list[Figure], folder: Path) -> list[Figure]:
-    """What was measured before, and is not among these."""
+    """Return earlier figures that are not among these."""
     now = {figure.measure for figure in figures}
     earlier = read(folder) if (folder / "figures.json").exists() else []
     return [figure for figure in earlier if figure.measure not in now]

@@ -1,4 +1,4 @@
-"""What looking and claiming cost with many queues, and with many claimers at one lane.
+"""The cost of polls and claims with many queues, and with many claimers at one lane.
 
 python -m benchmarks.contention [--queues 10,1000,10000] [--claimers 1,16,64]
 """

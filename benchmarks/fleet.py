@@ -1,4 +1,4 @@
-"""What a fleet of workers costs one database: at rest, and for each task that arrives alone.
+"""The cost of a fleet of workers for one database: at rest, and for each task that arrives alone.
 
 python -m benchmarks.fleet [--supervisors 8] [--children 16] [--tasks 40]
 """
@@ -61,7 +61,7 @@ class Fleet:
         )
 
     def lone_tasks(self, count: int) -> Iterator[tuple[str, float, str]]:
-        """What each costs above the rest, and how long it waited."""
+        """Yield the idle cost, the cost of each task above it, and how long it waited."""
         commits, server, worker = self.at_rest()
         yield "at rest: commits", commits, "/s"
         yield "at rest: server CPU", server * 100, "% of a core"

@@ -1,4 +1,4 @@
-"""What history costs, whole and in partitions: to store, to move, to forget, and to a drain that runs meanwhile.
+"""The cost of history, whole and in partitions: to store, to move, to forget, and to a drain that runs meanwhile.
 
 python -m benchmarks.history [--tasks 200000] [--drained 40000] [--layouts whole,partitioned]
 """

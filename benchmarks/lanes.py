@@ -59,7 +59,7 @@ def here(url: str) -> None:
 
 
 def round_of(template: str, keys: int) -> float:
-    """Microseconds a task, of draining what was enqueued. What is left over is cancelled."""
+    """Microseconds a task, of draining what was enqueued. The remainder is cancelled."""
     from benchmarks import tasks
     from django_tasks_retry import taskqueue
     from django_tasks_retry.models import Task

@@ -26,7 +26,7 @@ class Figure:
 
 @dataclass
 class Bench:
-    """What all measures share: the server, who takes part, and how much is asked of them."""
+    """Shared by all measures: the server, the contenders, and the amount of work."""
 
     server: Server
     peers: list[Contender] = field(default_factory=list)
@@ -152,7 +152,7 @@ def horizon(bench: Bench) -> Iterator[Figure]:
 
 
 def slowest_claim(bench: Bench) -> float:
-    """Of as many as a long drain takes, while nothing that is dead can go."""
+    """Drain as many tasks as a long drain takes, while no dead row can be removed."""
     url = bench.ready(OURS, bench.some(100_000))
     with bench.server.connect("bench") as idle:
         idle.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -197,7 +197,7 @@ def prune(bench: Bench) -> Iterator[Figure]:
 
 
 def idle(bench: Bench) -> Iterator[Figure]:
-    """What a worker with nothing to do takes."""
+    """Measure a worker that has nothing to do."""
     seconds = 3 if bench.quick else 10
     for who in bench.queues:
         with who.working(bench.ready(who), processes=1) as pid:
@@ -271,7 +271,7 @@ END $$
 
 
 def guard(bench: Bench) -> Iterator[Figure]:
-    """What triggers and constraints cost the server, at batches of 100."""
+    """Measure the cost of triggers and constraints for the server, at batches of 100."""
     batches = 100
     for label, statement in (("guarded", "SELECT"), ("unguarded", UNGUARDED)):
         url = bench.ready(OURS, 10_000)

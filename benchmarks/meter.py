@@ -1,4 +1,4 @@
-"""What processes spend, read from /proc."""
+"""Resources that processes use, read from /proc."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def megabytes(pid: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Drained:
-    """What a drain took. CPU in seconds and WAL in bytes are those of all its tasks."""
+    """The cost of a drain. CPU in seconds and WAL in bytes are those of all its tasks."""
 
     tasks: int
     seconds: float

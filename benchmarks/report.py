@@ -26,7 +26,7 @@ def medians(figures: list[Figure]) -> Figures:
 
 
 def derived(values: Figures) -> Figures:
-    """What follows from the figures that there are."""
+    """Return figures that follow from the measured ones."""
     parts = [values.get((part, OURS.name)) for part in ("WAL a task, enqueue", f"{DRAIN}: WAL a task")]
     found = {} if None in parts else {(WHOLE_WAL, OURS.name): sum(part for part in parts if part)}
     for pick_up in (PICK_UP, LATE_PICK_UP):

@@ -42,7 +42,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
-if find_spec("whitenoise"):  # serves static files where there is no DEBUG and no other server for them
+if find_spec("whitenoise"):  # serves static files without DEBUG if no other server does
     MIDDLEWARE.insert(1, "whitenoise.middleware.WhiteNoiseMiddleware")
 TEMPLATES = [
     {

@@ -31,7 +31,7 @@ class Contender:
     unfinished: str
     """The table and the condition of tasks that are not final yet."""
     packages: tuple[str, ...] = ()
-    """What its environment needs; ours is the one that we run in."""
+    """Requirements of its environment; ours is the one that we run in."""
     knows_sqlite: bool = False
 
     @property

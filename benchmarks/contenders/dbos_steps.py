@@ -1,4 +1,4 @@
-"""What a step of DBOS costs: `python dbos_steps.py URL COUNT`, in an environment that has dbos."""
+"""The cost of a step of DBOS: `python dbos_steps.py URL COUNT`, in an environment that has dbos."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from django.conf import settings
 
 
 def main(app: str, backend: str, worker: str, bulk: Callable[[int], None] | None = None, **worker_options: str) -> None:
-    """Run the verb that the command line names. Who knows no bulk enqueues one by one."""
+    """Run the verb that the command line names. Queues without a bulk enqueue do it one by one."""
     set_up(app, backend)
     import site_tasks
     from django.core.management import call_command

@@ -87,7 +87,7 @@ def loop() -> None:
 
 
 def run(task_id: int, func: str, args: list[Any], attempt: int) -> int:
-    """Where the function would be called."""
+    """Stand in for the call of the function."""
     return task_id
 
 

@@ -46,7 +46,7 @@ def fill(kind: str, count: int, queues: int) -> None:
 
 
 def keyed(count: int, keys: int, prefix: str) -> None:
-    """Tasks dealt out over so many lanes; over none where that is 0."""
+    """Tasks dealt out over so many lanes; without a lane if that is 0."""
     from benchmarks import tasks
     from django_tasks_retry import taskqueue
 

@@ -1,4 +1,4 @@
-"""What the scripts of all contenders share. Needs nothing but Python, whatever their environments hold."""
+"""Shared by the scripts of all contenders. Needs nothing but Python, whatever their environments hold."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def undo_partitions(context: Context) -> None:
 @command(
     "partitions export", "A period of a partitioned history as one file, as it is stored: secrets are not hidden.",
     option("name", metavar="NAME", help="as tasks partitions lists it, such as p20270131"),
-    option("folder", type=Path, metavar="FOLDER", help="where the file goes"),
+    option("folder", type=Path, metavar="FOLDER", help="the folder for the file"),
     also=("export-partition",),
 )  # fmt: skip
 def export_partition(context: Context) -> None:

@@ -57,7 +57,7 @@ class PriceList(models.Model):
 
 
 class Mail(models.Model):
-    """What the sandbox's mail server was asked to deliver, and whether it did."""
+    """A mail that the sandbox's server was asked to deliver, and whether it did."""
 
     address = models.EmailField()
     subject = models.CharField(max_length=200)

@@ -1,1 +1,1 @@
-"""What `manage.py demo` is made of: scenarios, their runner, a live table, a report, and processes."""
+"""The parts of `manage.py demo`: scenarios, their runner, a live table, a report, and processes."""

@@ -14,6 +14,7 @@ import pytest
 from django.apps import apps
 from django.core.management import BaseCommand, get_commands, load_command_class
 from django.utils.module_loading import import_string
+from django.utils.translation import override
 
 import django_tasks_retry
 from benchmarks.contenders import CEILING, OURS
@@ -23,6 +24,7 @@ from django_tasks_retry.bridge import Context
 from django_tasks_retry.rules.failure import Code
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.rules.transitions import MOVES, EventKind
+from django_tasks_retry.selection.grammar import HELP, KEYS
 from django_tasks_retry.taskqueue import EnqueueOptions
 from django_tasks_retry.testing import Tasks
 from tests.docs.pages import DOCS, README, ROOT, documented, name_of, pages, snippets
@@ -249,6 +251,24 @@ def test_what_the_readme_links_to_is_there_also_for_who_reads_it_elsewhere():
     for target, base in [*((each, pages) for each in [*linked, *named]), *((each, pictures) for each in shown)]:
         assert target.startswith(base), target
         assert (ROOT / target.removeprefix(base)).exists(), target
+
+
+def test_the_address_of_the_project_is_one_setting():
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    assert all(f"{url}/".startswith(f"{urls['Source']}/") for url in urls.values()), "Source has moved: move the others"
+    placeholder = f"`{urls['Source'].removeprefix('https://')}` is a placeholder until the first release"
+    assert placeholder in " ".join((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split())
+
+
+def test_the_search_table_and_the_help_name_every_key():
+    [section] = re.findall(
+        r"^Searching for tasks$.*?^\.\. _what-changed:", page("howto/operate"), re.DOTALL | re.MULTILINE
+    )
+    rows = re.findall(r"^   \* - (.*)", section, re.MULTILINE)
+    assert {key for row in rows for key in re.findall(r"``(\w+):", row)} == KEYS.keys()
+    for language in ("en", "de", "fr", "es", "pt-br", "ja"):
+        with override(language):
+            assert set(re.findall(r"([a-z]+):", str(HELP))) == KEYS.keys() - {"id"}, language
 
 
 def test_commands_that_contributors_are_told_exist():

@@ -227,11 +227,15 @@ def rights(granted: Sequence[str]) -> str:
     return ", ".join(each.partition(" (")[0] + (" of some columns" if " (" in each else "") for each in granted) or "—"
 
 
-def refused_table() -> str:
-    from django_tasks_retry.management.commands.tasksql import REFUSED
+def role_statements_table() -> str:
+    """Return the statements that `tests/guard/test_roles.py` runs as each role."""
+    from tests.guard.role_statements import ROLES, STATEMENTS
 
-    rows = [(literal(f"tasks_{role}"), statement, reason) for role, statement, reason in REFUSED]
-    return table(("Role", "May not", "Reason"), rows, "18 50 32")
+    rows = [
+        (each.words, *("yes" if role in each.may else "no" for role in ROLES), each.reason or "—")
+        for each in STATEMENTS
+    ]
+    return table(("Statement", *ROLES, "Refused by the guard because"), rows, "40 10 10 10 30")
 
 
 def tuning_table() -> str:
@@ -287,7 +291,7 @@ MADE = {
     "exit_codes.rst": exit_codes_table,
     "verify.rst": verify_table,
     "roles.rst": roles_table,
-    "roles_refused.rst": refused_table,
+    "roles_statements.rst": role_statements_table,
     "claim_tuning.rst": tuning_table,
 }
 

@@ -17,8 +17,15 @@ from .installation import (
     open_for_fixture,
     remove_before_migrate,
 )
-from .postgresql import postgresql_functions, postgresql_triggers
-from .postgresql_install import guard_child, guard_known_ids, guard_parent, postgresql_seals, seal
+from .postgresql_install import (
+    guard_child,
+    guard_known_ids,
+    guard_parent,
+    postgresql_functions,
+    postgresql_seals,
+    postgresql_triggers,
+    seal,
+)
 from .sqlite import register_on_sqlite, sqlite_statements
 
 __all__ = [

@@ -15,11 +15,13 @@ from ..models import (
     FlowLimit,
     OperatorEvent,
     Queue,
+    Schedule,
     Signal,
     Step,
     Task,
     TaskEvent,
     TaskResult,
+    Worker,
 )
 from ..models.tasks import EARLIEST, LATEST
 from ..rules.status import FINISHED, UNFINISHED, Status
@@ -33,6 +35,8 @@ SIGNAL = Signal._meta.db_table
 LIMIT = FlowLimit._meta.db_table
 DECISION = OperatorEvent._meta.db_table
 QUEUE = Queue._meta.db_table
+SCHEDULE = Schedule._meta.db_table
+WORKER = Worker._meta.db_table
 PARTITIONED = (RESULT, EVENT, STEP)
 """Tables that can be partitioned, by the id of their task."""
 
@@ -187,9 +191,15 @@ NO_RESULT = (
 )
 NO_END = "IllegalMove: a result is written with the final move of its task, and agrees with it"
 NOT_HELD = "IllegalMove: a step is remembered under the live lease of its task, which this is not"
-FOREIGN = "IllegalMove: who only enqueues names no schedule, and no batch but that of a callback enqueued with it"
+FOREIGN = (
+    "IllegalMove: who only enqueues names no schedule, no other task as its parent, run or original, and no batch but "
+    "that of a callback enqueued with it"
+)
 FORGED = "IllegalMove: who only enqueues signs a signal as code, or by the name of its login"
-UNDECIDED = "IllegalMove: operators decide about pauses and sign as users, and their decisions are kept; workers do not"
+UNDECIDED = (
+    "IllegalMove: operators pause, limit, ask workers to stop, write schedules of the database and sign as users, and "
+    "their decisions are kept; workers do none of it"
+)
 NO_MOVE = "IllegalMove: an event is written with a move of its task, once, and agrees with it"
 HISTORY_DELETE = "IllegalMove: events, results and steps go with their task, not before it"
 UNFINISHED_DELETE = "IllegalMove: an unfinished task cannot be deleted; cancel it first"

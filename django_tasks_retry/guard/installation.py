@@ -14,7 +14,7 @@ from django.db.models import Model
 
 from .. import migrations
 from ..errors import GuardMissing, IllegalMove, NotMigrated
-from ..models import FlowLimit, OperatorEvent, Queue, Signal, Step, Task, TaskEvent, TaskResult
+from ..models import FlowLimit, OperatorEvent, Queue, Schedule, Signal, Step, Task, TaskEvent, TaskResult, Worker
 from .conditions import RESULT, TASK, exists, unfinished
 from .constraints import dropped, restore
 from .postgresql_install import (
@@ -104,7 +104,7 @@ def has_migrations(using: str) -> bool:
     return applied >= {module.name for module in iter_modules(migrations.__path__)}
 
 
-GUARDED = (Task, TaskResult, TaskEvent, Step, Signal, FlowLimit, OperatorEvent, Queue)
+GUARDED = (Task, TaskResult, TaskEvent, Step, Signal, FlowLimit, OperatorEvent, Queue, Schedule, Worker)
 """Models whose tables and columns triggers name."""
 
 

@@ -6,25 +6,19 @@ made; in functions every operator is named in full.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Mapping
 
 from ..clock import FUNCTION
 from ..models import FIXED_COLUMNS
 from . import conditions
 from .conditions import (
-    DECISION,
     EVENT,
     EXPONENTIAL,
     FRESH,
     LARGEST,
-    LIMIT,
-    QUEUE,
     RESULT,
     REWRITTEN,
     SHAPES,
-    SIGNAL,
     SOUND_EXPIRY,
     STEP,
     TASK,
@@ -58,8 +52,6 @@ SOUND_PAYLOAD = " AND ".join(
 # Roles are told apart by what they are granted, so projects may name them as they like (`manage.py tasksql roles`).
 MAY_FINISH = f"pg_catalog.has_table_privilege('{{schema}}.{RESULT}', 'INSERT')"
 """Workers and operators finish tasks; who only enqueues does not."""
-MAY_DECIDE = f"pg_catalog.has_table_privilege('{{schema}}.{QUEUE}', 'UPDATE')"
-"""Operators pause queues; workers do not."""
 
 
 def is_own(row: str) -> str:
@@ -111,12 +103,10 @@ def lacks(table: str, where: str) -> str:
     return f"(SELECT TRUE FROM {table} WHERE {where} LIMIT 1) IS NULL"  # noqa: S608 - names of our own
 
 
-def postgresql_functions() -> list[str]:
+def contract_functions() -> list[str]:
     history = f"gone JOIN {{schema}}.{TASK} AS t ON t.id OPERATOR(pg_catalog.=) gone.task_id"
     return [
         new_task_function(),
-        decision_function(),
-        signal_function(),
         move_function(),
         *insert_functions(),
         refuse_if_any("dtr_guard_history", history, "TRUE", conditions.HISTORY_DELETE),
@@ -142,32 +132,22 @@ def new_task_function() -> str:
         "dtr_guard_insert",
         f"  IF ({in_full(FRESH)}) IS NOT TRUE THEN {refuse(conditions.UNFRESH)}; END IF;\n"
         f"  IF ({in_full(SOUND_PAYLOAD)}) IS NOT TRUE THEN {refuse(conditions.UNSOUND)}; END IF;\n"
-        f"  IF (NEW.schedule_id IS NOT NULL OR NEW.batch IS NOT NULL) AND NOT {MAY_FINISH} THEN\n"
+        f"  IF ({in_full(ORIGIN)} OR NEW.batch IS NOT NULL) AND NOT {MAY_FINISH} THEN\n"
         f"    IF {in_full(foreign())} THEN {refuse(conditions.FOREIGN)}; END IF;\n"
         "  END IF;\n  RETURN NEW;",
     )
 
 
+ORIGIN = (
+    "NEW.schedule_id IS NOT NULL OR NEW.retry_of_id IS NOT NULL OR NEW.parent_id IS NOT NULL OR NEW.run_id <> NEW.id"
+)
+"""The task comes from a schedule, from a retry or from inside another task, not from a process that only enqueues."""
+
+
 def foreign() -> str:
     """The batch of a callback has its id."""
     callback = lacks(f"{HOT} AS c", f"c.id = NEW.batch AND {is_own('c')}")
-    return f"NEW.schedule_id IS NOT NULL OR {callback}"
-
-
-def decision_function() -> str:
-    return plpgsql(
-        "dtr_guard_decision",
-        f"  IF NOT {MAY_DECIDE} THEN {refuse(conditions.UNDECIDED)}; END IF;\n"
-        "  IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN RETURN OLD; END IF;\n  RETURN NEW;",
-    )
-
-
-def signal_function() -> str:
-    signed = "(NEW.actor = 'code' OR NEW.actor = CAST(CURRENT_USER AS text))"
-    return plpgsql(
-        "dtr_guard_signal",
-        f"  IF NOT {in_full(signed)} AND NOT {MAY_FINISH} THEN {refuse(conditions.FORGED)}; END IF;\n  RETURN NEW;",
-    )
+    return f"{ORIGIN} OR {callback}"
 
 
 def move_function() -> str:
@@ -224,36 +204,7 @@ EACH_UPDATE = "BEFORE UPDATE ON {table} FOR EACH ROW"
 FIXED_CALL = f"BEFORE UPDATE OF {', '.join(FIXED_COLUMNS)} ON {{table}} FOR EACH ROW WHEN ({REWRITTEN})"
 FINISHED_ONLY = f"BEFORE DELETE ON {{table}} FOR EACH ROW WHEN ({unfinished('OLD')})"
 
-# A circuit breaker pauses as well, and says when it will probe. All else is for operators.
-BY_BREAKER = "({0}.probe_at IS NOT NULL OR {0}.probing_since IS NOT NULL)"
-IS_PAUSED = f"({{0}}.paused_at IS NOT NULL AND NOT {BY_BREAKER})"
-PAUSED, WAS_PAUSED = IS_PAUSED.format("NEW"), IS_PAUSED.format("OLD")
-CHANGED = "NEW.paused_at IS DISTINCT FROM OLD.paused_at"
-BY_RULE = conditions.is_one_of("OLD.kind", ("schedule.skipped", "schedule.missed"))
-
-ROWS = {
-    "dtr_guard_pause": (LIMIT, f"{EACH_INSERT} WHEN ({PAUSED})", "dtr_guard_decision"),
-    "dtr_guard_pause_moved": (
-        LIMIT,
-        f"{EACH_UPDATE} WHEN ({CHANGED} AND ({PAUSED} OR {WAS_PAUSED}))",
-        "dtr_guard_decision",
-    ),
-    "dtr_guard_pause_delete": (
-        LIMIT,
-        f"BEFORE DELETE ON {{table}} FOR EACH ROW WHEN ({WAS_PAUSED})",
-        "dtr_guard_decision",
-    ),
-    "dtr_guard_user": (
-        DECISION,
-        f"{EACH_INSERT} WHEN (substr(NEW.actor, 1, 5) = 'user:')",
-        "dtr_guard_decision",
-    ),
-    "dtr_guard_decided": (
-        DECISION,
-        f"BEFORE DELETE ON {{table}} FOR EACH ROW WHEN (NOT {BY_RULE})",
-        "dtr_guard_decision",
-    ),
-    "dtr_guard_signal": (SIGNAL, EACH_INSERT, "dtr_guard_signal"),
+CONTRACT_ROWS = {
     "dtr_guard_insert": (TASK, EACH_INSERT, "dtr_guard_insert"),
     "dtr_guard_call": (TASK, FIXED_CALL, "dtr_guard_call"),
     "dtr_guard_move": (TASK, EACH_UPDATE, "dtr_guard_move"),
@@ -274,43 +225,6 @@ ROWS = {
     "dtr_guard_outcome_truncate": (RESULT, ONCE_TRUNCATED, "dtr_guard_truncate"),
     "dtr_guard_event_truncate": (EVENT, ONCE_TRUNCATED, "dtr_guard_truncate"),
 }
-
-
-def postgresql_triggers() -> dict[str, tuple[str, str]]:
-    """Name → (table, definition)."""
-    return {
-        name: (table, f"CREATE {kind_of(when)} {name} {when} EXECUTE FUNCTION {{schema}}.{function}()")
-        for name, (table, when, function) in ROWS.items()
-    }
-
-
-def triggers_of(parent: str) -> dict[str, str]:
-    """What each partition of this table, or each table of finished tasks, must have: name → definition.
-
-    Triggers for each row come from the parent by themselves, and leave with its own.
-    """
-    if parent == TASK:
-        return definitions(ARCHIVED)
-    rows = {name: (when, function) for name, (table, when, function) in ROWS.items() if table == parent}
-    return definitions({name: row for name, row in rows.items() if "FOR EACH STATEMENT" in row[0]})
-
-
-def definitions(rows: Mapping[str, tuple[str, str]]) -> dict[str, str]:
-    return {
-        name: f"CREATE TRIGGER {name} {when} EXECUTE FUNCTION {{schema}}.{function}()"
-        for name, (when, function) in rows.items()
-    }
-
-
-def kind_of(when: str) -> str:
-    return "CONSTRAINT TRIGGER" if "DEFERRABLE" in when else "TRIGGER"
-
-
-def guard_version() -> str:
-    """Changes whenever the guard's text does, so that an old guard is recognised."""
-    triggers = [sql for _, sql in postgresql_triggers().values()] + list(definitions(ARCHIVED | KNOWN).values())
-    text = "\n".join([*postgresql_functions(), *triggers])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 # A statement that names a partition does not fire the statement triggers of its parent, so each partition has its own.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -9,16 +10,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..clock import FUNCTION, create_clock, known_clocks
 from .conditions import PARTITIONED, TASK
-from .postgresql import (
-    ARCHIVED,
-    KNOWN,
-    ROWS,
-    definitions,
-    guard_version,
-    postgresql_functions,
-    postgresql_triggers,
-    triggers_of,
-)
+from .postgresql import ARCHIVED, CONTRACT_ROWS, KNOWN, contract_functions
+from .postgresql_roles import ROLE_ROWS, role_functions
+
+ROWS = ROLE_ROWS | CONTRACT_ROWS
+"""Name of a trigger → its table, when it fires, and its function."""
 
 CHILDREN = """
 SELECT parent.relname, child.relname, child.relispartition
@@ -60,6 +56,47 @@ WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname
     AND p.prorettype = 'timestamptz'::regtype AND l.lanname = 'sql' AND p.provolatile = 's'
     AND p.proconfig IS NULL AND NOT p.prosecdef
 """
+
+
+def postgresql_functions() -> list[str]:
+    return [*contract_functions(), *role_functions()]
+
+
+def postgresql_triggers() -> dict[str, tuple[str, str]]:
+    """Name → (table, definition)."""
+    return {
+        name: (table, f"CREATE {kind_of(when)} {name} {when} EXECUTE FUNCTION {{schema}}.{function}()")
+        for name, (table, when, function) in ROWS.items()
+    }
+
+
+def triggers_of(parent: str) -> dict[str, str]:
+    """Return the triggers that each partition of this table, or each table of finished tasks, has: name → definition.
+
+    Triggers for each row come from the parent by themselves, and leave with its own.
+    """
+    if parent == TASK:
+        return definitions(ARCHIVED)
+    rows = {name: (when, function) for name, (table, when, function) in ROWS.items() if table == parent}
+    return definitions({name: row for name, row in rows.items() if "FOR EACH STATEMENT" in row[0]})
+
+
+def definitions(rows: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    return {
+        name: f"CREATE TRIGGER {name} {when} EXECUTE FUNCTION {{schema}}.{function}()"
+        for name, (when, function) in rows.items()
+    }
+
+
+def kind_of(when: str) -> str:
+    return "CONSTRAINT TRIGGER" if "DEFERRABLE" in when else "TRIGGER"
+
+
+def guard_version() -> str:
+    """Changes whenever the guard's text does, so that an old guard is recognised."""
+    triggers = [sql for _, sql in postgresql_triggers().values()] + list(definitions(ARCHIVED | KNOWN).values())
+    text = "\n".join([*postgresql_functions(), *triggers])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def install_on_postgresql(connection: BaseDatabaseWrapper) -> None:

@@ -8,13 +8,18 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, ProgrammingError, connections, transaction
 
-from django_tasks_retry import call, taskqueue
+from django_tasks_retry import call, clock, taskqueue
+from django_tasks_retry.clock import Now
 from django_tasks_retry.management.commands.tasksql import ROLES
-from django_tasks_retry.models import Step, Task
+from django_tasks_retry.models import FlowLimit, Schedule, Step, Task
 from django_tasks_retry.taskqueue.finish.renew import report_progress
+from django_tasks_retry.taskqueue.lanes import breaker
 from tests import tasks
 from tests.cli.conftest import tasks_command
+from tests.guard.role_statements import OTHERS_ROWS, STATEMENTS, TABLE
+from tests.lanes.test_limits import with_lanes
 from tests.router import CurrentDatabase
+from tests.schedules.steps import decisions, plan
 from tests.steps import enqueue, now_of
 from tests.workflows import tasks as workflows
 
@@ -68,6 +73,65 @@ def test_a_worker_can_do_everything_that_workers_do(become):
     assert sum(taskqueue.prune(keep=dict.fromkeys(("SUCCESS", "FAILED", "CANCELLED"), 1e-09))) == 2
     taskqueue.deregister_worker("w", "default")
     assert {now_of(row).status for row in rows[1:]} == {"PENDING"}
+
+
+EVERY_MINUTE = {"task": "tests.tasks.noop", "every": 60}
+
+
+def test_a_worker_keeps_the_schedules_of_its_code_and_ticks_those_of_the_database(become, configure):
+    plan("planned")
+    Schedule.objects.update(next_at=Now())
+    configure(SCHEDULES={"coded": EVERY_MINUTE})
+    become("worker")
+    taskqueue.sync_schedules()
+    configure(SCHEDULES={"coded": {**EVERY_MINUTE, "every": 90}})
+    taskqueue.sync_schedules()
+    Schedule.objects.filter(name="coded").update(next_at=Now())
+    assert taskqueue.tick(listed=["coded"]).enqueued == 2
+    assert taskqueue.stop_vanished() == ["coded"]
+    taskqueue.sync_schedules()
+    assert decisions("coded") == ["schedule.created", "schedule.changed", "schedule.vanished", "schedule.changed"]
+
+
+def test_a_worker_counts_in_lanes_and_runs_their_breakers(become, settings):
+    limits = {"crm": {"rate": (2, 60)}, "function:tests.tasks.noop": {"failure_threshold": 0.5}}
+    settings.TASKS = with_lanes(settings.TASKS, limits)
+    for _ in range(3):
+        enqueue(lane="crm")
+    become("worker")
+    assert len(taskqueue.claim("w/1", limit=9)) == 2
+    taskqueue.add_stats([taskqueue.Stat("default", "tests.tasks.noop", failed=30)])
+    assert [taskqueue.tick_breakers() for _ in range(2)] == [1, 0]
+    assert FlowLimit.objects.get(kind="function").probe_at <= clock.now(PG) + breaker.REST
+    for outcome in ({"failed": 1}, {"completed": 1}):
+        execute("RESET ROLE")
+        FlowLimit.objects.filter(kind="function").update(probe_at=Now())
+        become("worker")
+        assert taskqueue.tick_breakers() == 1
+        taskqueue.add_stats([taskqueue.Stat("default", "tests.tasks.noop", **outcome)])
+        assert taskqueue.tick_breakers() == 1
+    told = ["paused", "probing", "paused", "probing", "resumed"]
+    assert decisions("function:tests.tasks.noop") == [f"lane.{verb}" for verb in told]
+    assert taskqueue.forget_idle() == 0
+
+
+def test_a_worker_registers_again_after_it_was_asked_to_stop(become):
+    facts = {"host": "h", "pid": 1, "version": "1", "processes": 1, "slots": 1}
+    taskqueue.register_worker("w", "default", **facts)
+    taskqueue.ask_to_stop("w", by="ops")
+    become("worker")
+    taskqueue.register_worker("w", "default", **facts)
+    [peer] = taskqueue.heartbeat("w", "default")
+    assert peer.stop_asked_at is not None
+
+
+def test_roles_take_back_what_an_earlier_version_granted(become):
+    execute(f"GRANT ALL ON {TABLE}schedule, {TABLE}worker, {TABLE}queue TO test_worker")
+    execute(roles_sql(prefix="test"))
+    become("worker")
+    refused(f"UPDATE {TABLE}schedule SET paused_at = NULL")
+    refused(f"UPDATE {TABLE}worker SET stop_asked_by = ''")
+    refused(f"UPDATE {TABLE}queue SET paused_at = NULL")
 
 
 def test_a_producer_can_enqueue_and_read_results(become):
@@ -134,91 +198,19 @@ def test_an_operator_can_use_the_whole_command_line(become):
         assert answer.code in {0, 5}, (words, answer)
 
 
-PRODUCER, WORKER, OPERATOR = ROLES
-TABLE = "django_tasks_retry_"
-LIMITED = f"INSERT INTO {TABLE}lanestate (kind, name, created_at, recent, decided_by, decided_for, paused_by, reason"
-SIGNED = f"INSERT INTO {TABLE}signal (name, payload, ts, actor) VALUES ('go', '1', now(), "
-DECIDED = f"INSERT INTO {TABLE}operatorevent (kind, subject, ts, actor, reason) VALUES ('lane.paused', 'x', now(), "
-STEPPED = (
-    f"INSERT INTO {TABLE}step (task_id, name, kind, attempt, actor, ts, result) "
-    "VALUES ('{other}', 'charge', '{kind}', 0, 'queue', now(), 'null')"
-)
-SAME = (
-    "run_id, func_path, args, kwargs, metadata, backend, max_attempts, timeout, interval, created_at, queue, priority, "
-    "eta, status, attempts, refunds, updated_at"
-)
-COPIED = (
-    f"INSERT INTO {TABLE}task (id, {SAME}{{columns}}) SELECT gen_random_uuid(), {SAME}{{values}} FROM {TABLE}task "
-    "WHERE id = '{other}'"
-)
-STATEMENTS: dict[str, tuple[str, set[str]]] = {
-    "enqueue": (COPIED.format(columns="", values="", other="{other}"), {PRODUCER, WORKER, OPERATOR}),
-    "enqueue for a schedule": (
-        COPIED.format(columns=", schedule_id, slot", values=", 'beat', now()", other="{other}"),
-        {WORKER, OPERATOR},
-    ),
-    "join a batch": (
-        COPIED.format(columns=", batch", values=", '{batch}'::uuid", other="{other}"),
-        {WORKER, OPERATOR},
-    ),
-    "give a step": (STEPPED.replace("{kind}", "step"), {WORKER, OPERATOR}),
-    "give a batch": (STEPPED.replace("{kind}", "batch"), {WORKER, OPERATOR}),
-    "signal as code": (SIGNED + "'code')", {PRODUCER, WORKER, OPERATOR}),
-    "signal as its login": (SIGNED + "current_user)", {PRODUCER, WORKER, OPERATOR}),
-    "signal as a user": (SIGNED + "'user:1')", {WORKER, OPERATOR}),
-    "signal as another program": (SIGNED + "'billing')", {WORKER, OPERATOR}),
-    "change a signal": (f"UPDATE {TABLE}signal SET payload = '2'", set()),
-    "cancel": (
-        f"WITH gone AS (INSERT INTO {TABLE}taskresult (task_id, status, attempts, finished_at) VALUES ('{{other}}', "
-        f"'CANCELLED', 0, statement_timestamp())) UPDATE {TABLE}task SET status = 'CANCELLED', finished_at = "
-        "statement_timestamp(), moved_by = 'x', updated_at = statement_timestamp() WHERE id = '{other}'",
-        {WORKER, OPERATOR},
-    ),
-    "change a priority": (f"UPDATE {TABLE}task SET priority = 1 WHERE id = '{{other}}'", {OPERATOR}),
-    "delete a task": (f"DELETE FROM {TABLE}task WHERE id = '{{done}}'", {WORKER}),
-    "delete results": (f"DELETE FROM {TABLE}taskresult WHERE FALSE", {WORKER}),
-    "delete events": (f"DELETE FROM {TABLE}taskevent WHERE FALSE", {WORKER}),
-    "pause a queue": (
-        f"INSERT INTO {TABLE}queue (name, paused_at, paused_by, reason) VALUES ('q', now(), '', '')",
-        {OPERATOR},
-    ),
-    "count a lane": (LIMITED + ") VALUES ('lane', 'new', now(), '[]', '', '', '', '')", {WORKER, OPERATOR}),
-    "pause a lane": (
-        LIMITED + ", paused_at) VALUES ('function', 'f', now(), '[]', '', '', '', '', now())",
-        {OPERATOR},
-    ),
-    "trip a breaker": (
-        LIMITED + ", paused_at, probe_at) VALUES ('lane', 'new', now(), '[]', '', '', '', '', now(), now())",
-        {WORKER, OPERATOR},
-    ),
-    "pause a known lane": (f"UPDATE {TABLE}lanestate SET paused_at = now() WHERE name = 'open'", {OPERATOR}),
-    "resume a paused lane": (f"UPDATE {TABLE}lanestate SET paused_at = NULL WHERE name = 'closed'", {OPERATOR}),
-    "delete a paused lane": (f"DELETE FROM {TABLE}lanestate WHERE name = 'closed'", set()),
-    "limit a lane": (f"UPDATE {TABLE}lanestate SET running = 1 WHERE name = 'open'", {OPERATOR}),
-    "decide as a rule": (DECIDED + "'breaker', '')", {WORKER, OPERATOR}),
-    "decide as a user": (DECIDED + "'user:1', '')", {OPERATOR}),
-    "forget a skipped slot": (f"DELETE FROM {TABLE}operatorevent WHERE kind = 'schedule.skipped'", {WORKER}),
-    "forget a decision": (f"DELETE FROM {TABLE}operatorevent WHERE kind = 'queue.paused'", set()),
-    "read schedules": (f"SELECT 1 FROM {TABLE}schedule", {WORKER, OPERATOR}),
-    "read workers": (f"SELECT 1 FROM {TABLE}worker", {WORKER, OPERATOR}),
-}
-
-
 @pytest.fixture
 def ids(become):
-    """Rows of somebody else: a task that waits, one that has finished, a batch, a lane, decisions."""
+    """Rows of somebody else: a task that waits, one that has finished, a batch, and those that the statements name."""
     other, done = enqueue(), enqueue()
     done.cancel()
     [member] = Task.objects.enqueue_many([call(workflows.double, 1)], then=call(workflows.publish, "x"))
-    execute(LIMITED + ") VALUES ('lane', 'open', now(), '[]', '', '', '', '')")
-    execute(LIMITED + ", paused_at) VALUES ('lane', 'closed', now(), '[]', '', '', '', '', now())")
-    for kind in ("queue.paused", "schedule.skipped"):
-        execute(DECIDED.replace("lane.paused", kind) + "'code', '')")
+    for sql in OTHERS_ROWS:
+        execute(sql.format())
     # Committed: the guard knows rows of its own transaction from those of others.
     execute("COMMIT; BEGIN")
     yield {"other": str(other.pk), "done": str(done.pk), "batch": str(member.batch)}
     execute("ROLLBACK; BEGIN")
-    for table in ("lanestate", "operatorevent", "signal"):
+    for table in ("lanestate", "operatorevent", "signal", "schedule", "worker"):
         execute(f"DELETE FROM {TABLE}{table}")
     tables = ", ".join(f"{TABLE}{name}" for name in ("task", "taskresult", "taskevent", "step"))
     execute(f"TRUNCATE {tables}")
@@ -239,14 +231,14 @@ def may(sql: str) -> bool:
 
 
 def test_each_role_may_do_its_statements_and_no_others(become, ids):
-    found: dict[str, set[str]] = {name: set() for name in STATEMENTS}
+    found: dict[str, set[str]] = {statement.words: set() for statement in STATEMENTS}
     for role in ROLES:
         become(role)
-        for name, (sql, _) in STATEMENTS.items():
-            if may(sql.format(**ids)):
-                found[name].add(role)
+        for statement in STATEMENTS:
+            if may(statement.sql.format(**ids)):
+                found[statement.words].add(role)
         execute("RESET ROLE")
-    assert found == {name: roles for name, (_, roles) in STATEMENTS.items()}
+    assert found == {statement.words: statement.may for statement in STATEMENTS}
 
 
 def test_a_producer_gives_steps_and_members_to_what_it_enqueues(become):

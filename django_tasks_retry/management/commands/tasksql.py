@@ -38,7 +38,16 @@ COUNTED = (
 )  # fmt: skip
 """The columns of a limit that claims and circuit breakers write. Limits themselves are for operators."""
 
+PAUSED = ("paused_at", "paused_by", "reason")
+"""The columns of a schedule that operators write, and workers do not."""
+
 Grants = dict[type[Model], tuple[str, ...]]
+
+
+def update_all_but(model: type[Model], *kept: str) -> str:
+    columns = (str(field.column) for field in model._meta.concrete_fields)
+    return f"UPDATE ({', '.join(column for column in columns if column not in kept)})"
+
 
 PRODUCER: Grants = {
     Task: ("SELECT", "INSERT"),
@@ -55,11 +64,11 @@ WORKER: Grants = {
     Signal: ("SELECT", "INSERT", "DELETE"),
     TaskStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     TaskTotal: ("SELECT", "INSERT", "UPDATE"),
-    Worker: ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    Worker: ("SELECT", "INSERT", update_all_but(Worker, "id", "stop_asked_by"), "DELETE"),
     FlowLimit: ("SELECT", "INSERT", f"UPDATE ({', '.join(COUNTED)})", "DELETE"),
     LaneStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
     Queue: ("SELECT",),
-    Schedule: ("SELECT", "INSERT", "UPDATE"),
+    Schedule: ("SELECT", "INSERT", update_all_but(Schedule, "name", *PAUSED)),
     OperatorEvent: ("SELECT", "INSERT", "DELETE"),
 }
 OPERATOR: Grants = {
@@ -82,19 +91,10 @@ ROLES = {
     "operator": ("serves the console: retries, cancels, pauses; grant it also what the admin site touches", OPERATOR),
 }
 
-REFUSED = (
-    ("producer", "enqueue a task of a schedule", "its slots could be taken in advance"),
-    ("producer", "add members to a batch, except with its callback in one transaction", "the batch might never end"),
-    ("producer", "give steps to a task, except to one enqueued in the same transaction", "its work would be skipped"),
-    ("producer", "sign a signal by another name than ``code`` or its login", "it could forge an approval"),
-    ("worker", "pause a lane or function, or resume one that was paused by a person", "operators decide"),
-    ("worker", "sign a decision as a user, or delete one", "it is the record of who decided what"),
-)
-"""Statements that the grants allow and the guard refuses: role, statement, reason."""
-
 HEAD = """\
 -- Roles for PostgreSQL with the least privileges. None of them owns a table, so none can drop the guard,
 -- disable a trigger, truncate, or change what a task was asked to do. `migrate` stays with the owner.
+-- Rights on these tables that an earlier version granted, or that were added by hand, are taken back.
 -- Run as the owner of the tables, then: GRANT {prefix}_worker TO the_login_of_your_workers;"""
 
 CREATE = """\
@@ -109,15 +109,25 @@ def roles_sql(prefix: str, schema: str) -> Iterator[str]:
         role = f"{prefix}_{name}"
         yield f"\n-- {role}: {purpose}."
         yield CREATE.format(role=role)
-        yield f"GRANT USAGE ON SCHEMA {schema} TO {role};"
-        yield f"GRANT EXECUTE ON FUNCTION {schema}.{FUNCTION}() TO {role};"
-        # Commands and the console check that all migrations are applied.
-        yield f"GRANT SELECT ON {schema}.django_migrations TO {role};"
-        for model, rights in grants.items():
-            yield f"GRANT {', '.join(rights)} ON {schema}.{model._meta.db_table} TO {role};"
-        if name == "operator":
-            # `tasks events` asks which number the newest event has.
-            yield f"GRANT SELECT ON SEQUENCE {schema}.{TaskEvent._meta.db_table}_id_seq TO {role};"
+        # One statement: processes of this role never find themselves without rights.
+        yield "DO $$ BEGIN"
+        for line in rights_sql(name, grants, schema):
+            yield f"  {line.format(role=role)};"
+        yield "END $$;"
+
+
+def rights_sql(name: str, grants: Grants, schema: str) -> Iterator[str]:
+    tables = dict.fromkeys(model._meta.db_table for _, each in ROLES.values() for model in each)
+    yield f"REVOKE ALL ON {', '.join(f'{schema}.{table}' for table in tables)} FROM {{role}}"
+    yield f"GRANT USAGE ON SCHEMA {schema} TO {{role}}"
+    yield f"GRANT EXECUTE ON FUNCTION {schema}.{FUNCTION}() TO {{role}}"
+    # Commands and the console check that all migrations are applied.
+    yield f"GRANT SELECT ON {schema}.django_migrations TO {{role}}"
+    for model, rights in grants.items():
+        yield f"GRANT {', '.join(rights)} ON {schema}.{model._meta.db_table} TO {{role}}"
+    if name == "operator":
+        # `tasks events` asks which number the newest event has.
+        yield f"GRANT SELECT ON SEQUENCE {schema}.{TaskEvent._meta.db_table}_id_seq TO {{role}}"
 
 
 def identifier(text: str) -> str:

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Edit, Mutant
 
-DROP, GUARD, EXPORT = (f"tests/partitions/test_{name}.py::" for name in ("drop", "guard", "export"))
+DROP, CARRY, GUARD, EXPORT = (f"tests/partitions/test_{name}.py::" for name in ("drop", "carry", "guard", "export"))
 PG = ("postgresql",)
 
 PARTITIONS = (
     Mutant(
         "a dropped period takes the events of unfinished tasks along",
-        (Edit("taskqueue/partitions/retention.py", "            carry_over(cursor, table, partition)\n", ""),),
+        (
+            Edit(
+                "taskqueue/partitions/retention.py",
+                "if copy is None:\n                carry_over",
+                "if False:\n                carry_over",
+            ),
+        ),
         (DROP + "test_an_unfinished_task_of_its_time_keeps_its_whole_history",),
         on=PG,
     ),
     Mutant(
         "a period is dropped while somebody waits for a member",
-        (Edit("taskqueue/partitions/retention.py", " and not has_needed_members(partition, using)", ""),),
+        (
+            Edit(
+                "taskqueue/partitions/retention.py",
+                "if needed_member(partition, using):\n        return",
+                "if False:\n        return",
+            ),
+        ),
         (DROP + "test_a_member_that_somebody_still_waits_for_keeps_its_period",),
+        on=PG,
+    ),
+    Mutant(
+        "a copied history lacks what happened while it was copied",
+        (Edit("taskqueue/partitions/retention.py", "            catch_up(cursor, copy)\n", "            pass\n"),),
+        (CARRY + "test_tasks_that_move_while_their_history_is_copied_lose_nothing",),
         on=PG,
     ),
     Mutant(

@@ -124,6 +124,8 @@ def test_a_member_that_somebody_still_waits_for_keeps_its_period(parted, travel)
     travel(40 * DAY)
     list(taskqueue.prune())
     assert history_of(members)[0] == 3
+    [told] = [message.msg for message in check_partitions(parted) if "not dropped" in message.msg]
+    assert any(f"may still read the result of {member.pk}" in told for member in members)
     [lease] = taskqueue.claim("worker", limit=1)
     taskqueue.complete_task(lease)
     [lease] = taskqueue.claim("worker", limit=1)
@@ -162,18 +164,6 @@ def test_nothing_is_dropped_where_success_is_kept_for_ever(parted, travel, confi
     travel(4000 * DAY)
     list(taskqueue.prune())
     assert Task.objects.count() == 1
-
-
-def test_a_period_with_too_much_to_carry_over_is_pruned_by_rows(parted, travel, monkeypatch):
-    monkeypatch.setattr(retention, "MOST_CARRIED", 1)
-    made = moved(parted, travel, 3)
-    waiting = [enqueue(), enqueue()]
-    first = today(parted)
-    travel(20 * DAY)
-    list(taskqueue.prune())
-    assert first in partitions(parted)
-    assert history_of(made) == (0, 0, 0, 0)
-    assert Task.objects.count() == len(waiting)
 
 
 def test_a_retention_that_is_given_prunes_by_rows(parted, travel):

@@ -41,6 +41,10 @@ SELECT DISTINCT conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' 
 """
 BOUND = "dtr_before_partitions"
 NUMBERED = (EVENT, STEP)
+COPIES = """
+SELECT relname FROM pg_class
+WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind = 'r' AND relname LIKE ANY (%s)
+"""
 INDEXES = "SELECT relname FROM pg_index JOIN pg_class ON oid = indexrelid WHERE indrelid = %s::regclass"
 TRIGGERS = "SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND NOT tgisinternal"
 
@@ -243,8 +247,16 @@ def restore_tables(cursor: Any) -> None:
         cursor.execute(f"INSERT INTO {table} SELECT * FROM {away}")
         cursor.execute(f"DROP TABLE {away}")
         guard_parent(cursor, table)
+    drop_unfinished_copies(cursor)
     restore_tasks(cursor)
     seal(cursor, current_schema(cursor))
+
+
+def drop_unfinished_copies(cursor: Any) -> None:
+    """Drop tables that a dropper of partitions left when it was killed. Those that it attached are gone by now."""
+    cursor.execute(COPIES, [[f"{table}_kept_p%" for table in PARTITIONED]])
+    for (name,) in cursor.fetchall():
+        cursor.execute(f"DROP TABLE {name}")
 
 
 def create_whole(cursor: Any, table: str, away: str) -> None:

@@ -119,13 +119,18 @@ def attach_partition(cursor: Any, table: str, partition: Partition) -> None:
 
 
 def create_like(cursor: Any, table: str, name: str) -> None:
+    create_bare(cursor, table, name)
+    copy_grants(cursor, table, name)
+
+
+def create_bare(cursor: Any, table: str, name: str) -> None:
+    """Create a table with the columns, checks and indexes of a partition. Only its owner can use it."""
     _, key = KEYS[table]
     cursor.execute(
         f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE, {key})"
     )
     if table == EVENT:
         cursor.execute(FEED.format(name=f"{name}_feed", table=name))
-    copy_grants(cursor, table, name)
 
 
 def create_archive(cursor: Any, partition: Partition) -> None:

@@ -1,8 +1,8 @@
 """Retention: drop partitions whose tasks are all past it, and find the rest to be pruned row by row.
 
 An archive holds only tasks that succeeded by the end of the period after its own, so its age is known without reading
-its rows. Tasks that were not archived (unfinished, failed, cancelled, late) lose nothing: their results, events and
-steps are copied to the default partitions first.
+its rows. Tasks that were not archived (unfinished, failed, cancelled, late) lose nothing: `carry` copies their results,
+events and steps first.
 """
 
 from __future__ import annotations
@@ -23,16 +23,25 @@ from ...rules.status import Status
 from ..database import fetch
 from ..engines.statements import read_sql
 from ..operator.export import PeriodExport
+from .carry import (
+    Copy,
+    archive_of,
+    attach_copy,
+    carry_over,
+    catch_up,
+    copy_pages,
+    dissolve,
+    has_few_unarchived,
+    kept_partitions,
+    lock_archive,
+)
 from .layout import Layout, Partition, read_layout, tables_of
 from .premake import missing_partitions, short_locks
 
 logger = logging.getLogger("django_tasks_retry")
-MOST_CARRIED = 20_000
-"""Tasks whose history is copied while nobody can write. A partition with more is pruned by rows."""
+OVERDUE = timedelta(hours=2)
+"""Workers prune every hour. A period that is past its retention for longer is held by something."""
 
-UNARCHIVED = f"""
-SELECT count(*) FROM (SELECT FROM ONLY {TASK} WHERE id >= %(first)s AND id < %(end)s LIMIT %(most)s) AS t
-"""
 NEEDED = read_sql("needed_members")
 ESTIMATE = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(table)s)"
 SIZES = """
@@ -68,13 +77,38 @@ def drop_past(layout: Layout, using: str, export: Path | None = None) -> Iterato
     """
     for partition in past_partitions(layout, now(using)):
         try:
-            if is_free(partition, using):
-                if export is not None:
-                    yield from export_whole(written := PeriodExport(partition, export, using))
-                yield drop(partition, using, None if export is None else written)
+            yield from drop_period(partition, using, export)
         except (DatabaseError, OSError) as error:
-            logger.warning("history of %s is not dropped yet: %s", partition.name, " ".join(str(error).split())[:200])
+            log_not_dropped(partition, error)
             yield 0
+    yield from dissolve_small(using)
+
+
+def log_not_dropped(partition: Partition, error: Exception) -> None:
+    logger.warning("history of %s is not dropped yet: %s", partition.name, " ".join(str(error).split())[:200])
+
+
+def drop_period(partition: Partition, using: str, folder: Path | None) -> Iterator[int]:
+    """Export, copy and drop it, unless one of its members is needed."""
+    if needed_member(partition, using):
+        return
+    export = PeriodExport(partition, folder, using) if folder else None
+    if export is not None:
+        yield from export_whole(export)
+    copy = None if has_few_unarchived(partition, using) else (yield from copy_pages(partition, using))
+    # Copying may take minutes, in which a task may have been retried.
+    if copy is None or not needed_member(partition, using):
+        yield drop(partition, using, export, copy)
+
+
+def dissolve_small(using: str) -> Iterator[int]:
+    for partition in kept_partitions(using):
+        try:
+            if has_few_unarchived(partition, using):
+                dissolve(partition, using)
+                yield 0
+        except DatabaseError as error:
+            log_not_dropped(partition, error)
 
 
 def export_whole(export: PeriodExport) -> Iterator[int]:
@@ -85,45 +119,31 @@ def export_whole(export: PeriodExport) -> Iterator[int]:
         yield from (0 for _ in export.pages())
 
 
-def is_free(partition: Partition, using: str) -> bool:
-    """Whether only the history of a few tasks is still needed."""
-    return count_unarchived(partition, using) <= MOST_CARRIED and not has_needed_members(partition, using)
+def needed_member(partition: Partition, using: str) -> UUID | None:
+    """Return a member of a batch whose result an unfinished task may still read."""
+    found: list[tuple[UUID]] = fetch(NEEDED.format(archive=archive_of(partition)), {}, using)
+    return found[0][0] if found else None
 
 
-def count_unarchived(partition: Partition, using: str) -> int:
-    asked = {"first": partition.first_id, "end": partition.end_id, "most": MOST_CARRIED + 1}
-    return int(fetch(UNARCHIVED, asked, using)[0][0])
-
-
-def has_needed_members(partition: Partition, using: str) -> bool:
-    return bool(fetch(NEEDED.format(archive=f"{TASK}_{partition.name}"), {}, using))
-
-
-def drop(partition: Partition, using: str, export: PeriodExport | None = None) -> int:
-    [[held]] = fetch(ESTIMATE, {"table": f"{TASK}_{partition.name}"}, using)
+def drop(partition: Partition, using: str, export: PeriodExport | None = None, copy: Copy | None = None) -> int:
+    """Drop the tables of a period. A copy takes their place; without one, few tasks are carried over."""
+    [[held]] = fetch(ESTIMATE, {"table": archive_of(partition)}, using)
     with short_locks(using) as cursor:
-        if export is not None:
-            cursor.execute(f"LOCK TABLE {export.archive} IN SHARE MODE")
-            if (rows := export.count()) != export.rows:
-                raise OSError(f"{export.rows} of its {rows} tasks are exported")
+        lock_archive(cursor, partition)
+        if export is not None and (rows := export.count()) != export.rows:
+            raise OSError(f"{export.rows} of its {rows} tasks are exported")
+        if copy is not None:
+            catch_up(cursor, copy)
         cursor.execute(f"LOCK TABLE {', '.join(PARTITIONED)} IN ACCESS EXCLUSIVE MODE")
         for table in PARTITIONED:
             cursor.execute(f"ALTER TABLE {table} DETACH PARTITION {table}_{partition.name}")
-            carry_over(cursor, table, partition)
+            if copy is None:
+                carry_over(cursor, table, f"{table}_{partition.name}", partition)
         cursor.execute(f"DROP TABLE {', '.join(tables_of(partition))}")
+        if copy is not None:
+            attach_copy(cursor, copy)
     logger.info("dropped the history of %s: about %d tasks", partition.name, max(held, 0))
     return max(int(held), 0)
-
-
-def carry_over(cursor: Any, table: str, partition: Partition) -> None:
-    """Copy the history of unarchived tasks, under the lock. The guard would refuse it as forged."""
-    default, name = f"{table}_kept", f"{table}_{partition.name}"
-    whose = f"SELECT p.* FROM ONLY {TASK} AS t JOIN {name} AS p ON p.task_id = t.id WHERE t.id >= %s AND t.id < %s"
-    cursor.execute(f"SELECT EXISTS ({whose})", [partition.first_id, partition.end_id])
-    if cursor.fetchone()[0]:
-        cursor.execute(f"ALTER TABLE {default} DISABLE TRIGGER USER")
-        cursor.execute(f"INSERT INTO {default} {whose}", [partition.first_id, partition.end_id])
-        cursor.execute(f"ALTER TABLE {default} ENABLE TRIGGER USER")
 
 
 def row_pages(
@@ -188,6 +208,8 @@ def partition_problems(using: str) -> list[str]:
     if layout is None:
         return []
     problems = []
+    if held := past_partitions(layout, now(using) - OVERDUE):
+        problems.append(why_held(held, using))
     if longest_retention(layout) is None:
         problems.append(
             f"No period is ever dropped: KEEP_SUCCESS of one of the backends {', '.join(layout.backends)} is None, or "
@@ -199,3 +221,13 @@ def partition_problems(using: str) -> list[str]:
     if late:
         problems.append(f"There is no partition for {', '.join(late)}: rows go to {RESULT}_kept and its like.")
     return problems
+
+
+def why_held(held: list[Partition], using: str) -> str:
+    """Name the oldest period that should be gone, and what keeps it. Of the others only the number is told."""
+    others = f" {len(held) - 1} later periods wait, too." if len(held) > 1 else ""
+    if member := needed_member(held[0], using):
+        why = f"an unfinished task may still read the result of {member}, a member of its batch. Finish or cancel it."
+    else:
+        why = "no worker has dropped it. If one runs, the warnings in its log say why."
+    return f"The period {held[0].name} is past its retention and is not dropped: {why}{others}"

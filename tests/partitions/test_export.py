@@ -8,6 +8,8 @@ import json
 import logging
 import resource
 import signal
+import subprocess
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -18,7 +20,8 @@ from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue.operator import export
 from tests import tasks
 from tests.cli.conftest import tasks_command
-from tests.partitions.scene import archive_all, done, failed, today
+from tests.partitions.scene import archive_all, done, failed, partitions, today
+from tests.worker.harness import environment, place_of
 
 DAY = 86_400
 
@@ -81,6 +84,78 @@ def test_an_export_that_was_interrupted_leaves_no_file_under_its_name(parted, tr
     list(taskqueue.prune())
     [path] = tmp_path.glob("*.gz")
     assert len(read(path)) == 3
+
+
+KILLED = """
+import os, signal, django
+django.setup()
+from django_tasks_retry import taskqueue
+from django_tasks_retry.taskqueue.operator import export
+export.PAGE = 1
+pages = taskqueue.prune_pages()
+next(pages)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.fault("dropped_history_not_exported")
+def test_a_killed_export_drops_nothing_and_the_next_one_leaves_nothing_of_it(parted, travel, configure, tmp_path):
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    configure(EXPORT_TO=str(folder))
+    moved(parted, travel, 3)
+    first = today(parted)
+    travel(20 * DAY)
+    variables = environment(parted, tmp_path, place_of(parted), {"EXPORT_TO": str(folder)})
+    killed = subprocess.run([sys.executable, "-c", KILLED], check=False, env=variables, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    [part] = folder.iterdir()
+    assert part.suffix == ".part"
+    assert (Task.objects.count(), first in partitions(parted)) == (3, True)
+    list(taskqueue.prune())
+    assert (Task.objects.count(), first in partitions(parted)) == (0, False)
+    [path] = folder.glob("*.gz")
+    assert len(read(path)) == 3
+    assert not part.exists()
+
+
+@pytest.mark.fault("dropped_history_not_exported")
+def test_of_two_that_export_a_period_one_gives_up_and_nothing_is_lost(
+    parted, travel, configure, tmp_path, monkeypatch, caplog
+):
+    configure(EXPORT_TO=str(tmp_path))
+    monkeypatch.setattr(export, "PAGE", 1)
+    moved(parted, travel, 3)
+    travel(20 * DAY)
+    slow, fast = taskqueue.prune_pages(), taskqueue.prune_pages()
+    next(slow)
+    next(fast)
+    with caplog.at_level(logging.WARNING):
+        next(slow), next(slow), next(slow)
+    assert "not dropped yet" in caplog.text
+    assert Task.objects.count() == 3
+    list(fast)
+    [path] = tmp_path.glob("*.gz")
+    assert (Task.objects.count(), len(read(path))) == (0, 3)
+
+
+@pytest.mark.fault("dropped_history_not_exported")
+def test_nothing_is_dropped_while_the_folder_is_gone(parted, travel, configure, tmp_path, caplog):
+    folder = tmp_path / "share" / "exports"
+    configure(EXPORT_TO=str(folder))
+    moved(parted, travel, 2)
+    failed()
+    travel(200 * DAY)
+    with caplog.at_level(logging.WARNING):
+        list(taskqueue.prune())
+    assert Task.objects.count() == 3
+    assert caplog.text.count(f"Create or mount: '{folder}'") == 2, "of the period, and of rows"
+    assert not folder.parent.exists()
+    refused = tasks_command("partitions", "export", today(parted).name, folder)
+    assert "Create or mount" in refused.err
+    folder.mkdir(parents=True)
+    list(taskqueue.prune())
+    assert Task.objects.count() == 0
 
 
 @pytest.fixture

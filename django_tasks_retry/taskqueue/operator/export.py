@@ -40,7 +40,7 @@ def export_tasks(ids: Sequence[UUID], folder: Path, moment: datetime, using: str
 
     If the deletion then fails, the next pruning writes them once more.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    check_folder(folder)
     lines = "".join(f"{text}\n" for text in engine_for(using).export(ids)).encode()
     with (folder / f"{label_of(using)}-rows-{moment:%Y%m%d}.jsonl").open("ab+", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
@@ -52,6 +52,14 @@ def export_tasks(ids: Sequence[UUID], folder: Path, moment: datetime, using: str
             file.truncate(end)
             raise OSError(errno.ENOSPC, f"{file.name} cannot hold {len(ids)} tasks more")
         os.fsync(file.fileno())
+
+
+def check_folder(folder: Path) -> None:
+    """Raise if it is missing. Created anew, it would hide a share that is not mounted."""
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            errno.ENOENT, "Tasks are exported to a folder that exists. Create or mount", str(folder)
+        )
 
 
 def label_of(using: str) -> str:
@@ -82,8 +90,7 @@ class PeriodExport:
         first = next(pages, None)
         if first is None:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        part = self.folder / f".{new_id()}.part"
+        part = self.new_part()
         try:
             with gzip.open(part, "xt", encoding="utf-8", compresslevel=3) as file:
                 for page in chain([first], pages):
@@ -93,6 +100,22 @@ class PeriodExport:
             self.publish(part)
         finally:
             part.unlink(missing_ok=True)
+
+    @property
+    def name(self) -> str:
+        return f"{label_of(self.using)}-{self.partition.name}"
+
+    def new_part(self) -> Path:
+        """Return the file to write to. Those of this period that a killed writer left are removed.
+
+        A writer that is alive loses its file too. It cannot publish it then, and drops nothing.
+        """
+        check_folder(self.folder)
+        start = f".{self.name}-"
+        for path in list(self.folder.iterdir()):
+            if path.name.startswith(start) and path.name.endswith(".part"):
+                path.unlink(missing_ok=True)
+        return self.folder / f"{start}{new_id()}.part"
 
     def read_pages(self) -> Iterator[list[tuple[UUID, str]]]:
         sql, after = BY_PARTITION.format(archive=self.archive), NIL
@@ -112,7 +135,7 @@ class PeriodExport:
         sync(self.folder)
 
     def paths(self) -> Iterator[Path]:
-        name = f"{label_of(self.using)}-{self.partition.name}"
+        name = self.name
         yield self.folder / f"{name}.jsonl.gz"
         yield from (self.folder / f"{name}-{number}.jsonl.gz" for number in count(2))
 

@@ -50,6 +50,7 @@ FENCE_SECONDS = 0.25
 LONG_LINE, LINGER_SECONDS = 50, 0.002
 MOST_AT_ONCE = 400  # half of what is claimed ahead: some run while others are recorded
 MORE_SECONDS, LONGEST_MORE = 0.05, 1.0
+FLUSH_SECONDS = 10.0  # a supervisor is held up by its own calls to the database, 5 s each
 
 
 class Child:
@@ -96,6 +97,7 @@ class Child:
             self.check_memory()
             self.claim()
         self.finished_signals.flush()
+        self.flush_stats()
         self.channel.send(Goodbye(self.has_drained))
 
     @property
@@ -200,10 +202,26 @@ class Child:
         self.send_stats()
 
     def send_stats(self) -> None:
-        """Send counts after each write: what was sent outlives the child."""
-        for stat in self.counts.take():
+        """Send counts after each write: what was sent outlives the child. The rest is kept if the channel is full."""
+        stats = self.counts.take()
+        for sent, stat in enumerate(stats):
             if not self.stats_channel.send(stat):
-                self.counts.add(stat)
+                for unsent in stats[sent:]:
+                    self.counts.add(unsent)
+                return
+
+    def flush_stats(self) -> None:
+        """Wait until the supervisor has taken all counts, a few seconds at most: the rest ends with this process."""
+        channel, deadline = self.stats_channel, monotonic() + FLUSH_SECONDS
+        self.inflight.promise_return(deadline)
+        self.send_stats()
+        while self.counts.stats or channel.unsent:
+            self.channel.send(Pong())  # the supervisor reads statistics after any message, else several times a second
+            if not channel.flush(deadline - monotonic()):
+                lost = len(self.counts.stats) + channel.unsent.count(b"\n")
+                logger.warning("counts of %d queues and functions are lost: the supervisor did not read them", lost)
+                return
+            self.send_stats()
 
     def forget(self, attempt: Attempt) -> None:
         """Forget an attempt, also one that the database refused: its lease will expire."""

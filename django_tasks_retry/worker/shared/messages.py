@@ -146,10 +146,25 @@ class Channel:
             taken = len(self.unsent) < MOST_UNSENT
             if taken:
                 self.unsent += encode(message)
-            with suppress(OSError):
-                while self.unsent:
-                    self.unsent = self.unsent[self.socket.send(self.unsent) :]
+            self.push()
             return taken
+
+    def push(self) -> None:
+        """Send as much of what is unsent as the socket takes."""
+        with suppress(OSError):
+            while self.unsent:
+                self.unsent = self.unsent[self.socket.send(self.unsent) :]
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until the peer has room, and push. Return False if it takes nothing in this time, or is gone."""
+        writable = select.poll()
+        writable.register(self.socket, select.POLLOUT)
+        if not writable.poll(max(0.0, seconds) * 1000):
+            return False
+        with self.sending:
+            before = len(self.unsent)
+            self.push()
+            return not before or len(self.unsent) < before
 
     def receive(self, timeout: float = 0.0) -> Iterator[Message]:
         """Yield the messages that have arrived. Wait for the first bytes for `timeout` seconds."""

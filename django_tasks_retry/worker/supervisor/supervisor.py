@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 TICK_SECONDS = 0.2
 REST_SECONDS = 0.5  # while nobody works, and nobody is to be started or ended
 SHUTDOWN_SECONDS, COMPLAIN_SECONDS = 5.0, 10.0
+DRAINED_SECONDS = 30.0  # for statistics, if nobody waits for the end
 
 
 class Supervisor:
@@ -302,7 +303,7 @@ class Supervisor:
             for step in (self.recover_orphans, self.reap_children, self.finished_signals.tick):
                 self.perform(step)
             sleep(0.01)
-        self.stats.add()
+        self.stats.finish(DRAINED_SECONDS if self.stop_by is None else max(1.0, deadline - monotonic()))
         self.heartbeat.deregister()
         self.listener.close()
         if self.autoreloader.must_restart:

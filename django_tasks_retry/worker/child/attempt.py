@@ -233,25 +233,25 @@ async def run_async(attempt: Attempt) -> Outcome:
 
 def run_atomically(attempt: Attempt, call: BoundCall) -> Outcome:
     """Commit the function's own writes together with the completion, or neither."""
-    returned = False
+    lease, returned = attempt.lease, False
     try:
-        with one_commit(attempt.lease):
+        with one_commit(lease):
             result = call()
             returned = attempt.is_committing = True
-            receipt = complete_within(attempt.lease, result)
+            receipt = complete_within(lease, result)
         attempt.receipt = receipt
-        return Completed(attempt.lease, result)
+        return Completed(lease, result)
     except InvalidPayload as unfit:
-        return Failed(attempt.lease, capture(unfit, Code.RESULT_NOT_SERIALIZABLE) if returned else unfit)
+        return Failed(lease, capture(unfit, Code.RESULT_NOT_SERIALIZABLE) if returned else unfit)
     except LeaseLost as lost:
-        attempt.receipt = Receipt(attempt.lease, None, lost=lost.reason)
-        return Failed(attempt.lease, lost)
+        attempt.receipt = Receipt(lease, None, lost=lost.reason)
+        return Failed(lease, lost)
     except BaseException as error:
-        if returned and (receipt_found := committed_after_all(attempt.lease)):
-            log_exception(logger, "%s %s is committed; what it left to on_commit failed", *named(attempt.lease))
+        if returned and (receipt_found := committed_after_all(lease)):
+            log_exception(logger, "%s %s is committed; what it left to on_commit failed", lease.func_path, lease.id)
             attempt.receipt = receipt_found
-            return Completed(attempt.lease, result)
-        return Failed(attempt.lease, error)
+            return Completed(lease, result)
+        return Failed(lease, error)
 
 
 def committed_after_all(lease: Lease) -> Receipt | None:
@@ -260,10 +260,6 @@ def committed_after_all(lease: Lease) -> Receipt | None:
         return recorded_receipts([lease], lease.backend).get(lease.fence)
     except Error:
         return None
-
-
-def named(lease: Lease) -> tuple[str, str]:
-    return lease.func_path, str(lease.id)
 
 
 # Conclude

@@ -239,11 +239,21 @@ def fork_in_a_transaction() -> int | None:
     with transaction.atomic(using=CurrentDatabase.current):
         with database().cursor() as cursor:
             cursor.execute("SELECT 1")
-        process = multiprocessing.get_context("fork").Process(target=use_database_in_process)
-        process.start()
-        process.join(10)
+        code = run_forked(use_database_in_process)
         with database().cursor() as cursor:
             cursor.execute("SELECT 1")
+    return code
+
+
+def run_forked(function: Callable[[], None]) -> int | None:
+    """Return the exit code. A process that inherited a lock of another thread hangs: kill it, and fork again."""
+    for _ in range(3):
+        process = multiprocessing.get_context("fork").Process(target=function)
+        process.start()
+        process.join(10)
+        if process.exitcode is not None:
+            break
+        process.kill()
     return process.exitcode
 
 

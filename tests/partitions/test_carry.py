@@ -47,7 +47,7 @@ def orphans():
 def copied():
     """A pruning whose next page drops the period: the history of all seven tasks is copied."""
     pages = taskqueue.prune_pages()
-    assert [next(pages) for _ in range(4)] == [0] * 4
+    assert [next(pages) for _ in range(5)] == [0] * 5
     return pages
 
 

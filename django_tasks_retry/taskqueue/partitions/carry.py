@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import OperationalError
 
 from ...guard import guard_child, seal
-from ...guard.conditions import PARTITIONED, RESULT, TASK
+from ...guard.conditions import EVENT, PARTITIONED, RESULT, TASK
 from ..database import fetch
 from .layout import CHILDREN, Partition, partition_named
 from .maintain import end_of_page
@@ -31,19 +31,24 @@ SELECT count(*) FROM (SELECT FROM ONLY {TASK} WHERE id >= %(first)s AND id < %(e
 """
 # Transactions before this one have ended, so every later copy holds what they wrote.
 HORIZON = "SELECT pg_snapshot_xmin(pg_current_snapshot())::xid::text"
+# A finished task never changes, and has a result. These ids come from indexes: rows of tasks are wide.
+UNFINISHED = f"""
+SELECT id FROM ONLY {TASK} WHERE id >= %(first)s AND id < %(end)s EXCEPT SELECT task_id FROM {{kept}}
+"""
 # A move and its events are one transaction. Steps are written by running tasks, whose rows do not change with them.
-CHANGED = "(age(t.xmin) <= age(%(since)s::xid) OR t.status = 'RUNNING')"
+CHANGED = f"""
+SELECT id FROM ONLY {TASK}
+WHERE id = ANY (%(ids)s::uuid[]) AND (age(xmin) <= age(%(since)s::xid) OR status = 'RUNNING')
+"""
+DELETED = f"""
+SELECT DISTINCT k.task_id FROM {{kept}} AS k WHERE NOT EXISTS (SELECT FROM ONLY {TASK} AS t WHERE t.id = k.task_id)
+"""
 HISTORY = f"""
 SELECT h.* FROM ONLY {TASK} AS t JOIN {{source}} AS h ON h.task_id = t.id
 WHERE t.id >= %(first)s AND t.id < %(end)s
 """
 COPY_PAGE = f"INSERT INTO {{kept}} {HISTORY} AND t.id > %(after)s AND t.id <= %(until)s ON CONFLICT DO NOTHING"
-FORGET_CHANGED = f"""
-DELETE FROM {{kept}} AS k
-WHERE NOT EXISTS (SELECT FROM ONLY {TASK} AS t WHERE t.id = k.task_id AND NOT {CHANGED})
-"""
-# Without a conflict, unless a task changed since the statement before. Its history cannot have: its tables are locked.
-COPY_CHANGED = f"INSERT INTO {{kept}} {HISTORY} AND {CHANGED} ON CONFLICT DO NOTHING"
+COPY_TASKS = f"INSERT INTO {{kept}} {HISTORY} AND t.id = ANY (%(ids)s::uuid[])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,7 @@ def copy_pages(partition: Partition, using: str) -> Generator[int, None, Copy]:
     with short_locks(using) as cursor:
         # Or the statements under the lock would be planned for empty tables.
         cursor.execute(f"ANALYZE {', '.join(kept_tables(partition))}")
+    yield 0
     return copy
 
 
@@ -122,6 +128,7 @@ def oid_of(cursor: Any, partition: Partition) -> int | None:
 
 def copy_page(partition: Partition, after: UUID, until: UUID, using: str) -> None:
     with short_locks(using) as cursor:
+        # Results first: a task whose result is copied had written all of its events.
         for table in PARTITIONED:
             sql = COPY_PAGE.format(kept=kept_name(table, partition), source=f"{table}_{partition.name}")
             cursor.execute(sql, {**id_range(partition), "after": after, "until": until})
@@ -131,12 +138,24 @@ def catch_up(cursor: Any, copy: Copy) -> None:
     """Copy what changed since, while nobody can write to this period. Others go on."""
     if oid_of(cursor, copy.partition) != copy.oid:
         raise OperationalError("somebody else drops it, too")
-    name, asked = copy.partition.name, {**id_range(copy.partition), "since": copy.since}
+    name = copy.partition.name
     cursor.execute(f"LOCK TABLE {', '.join(f'{table}_{name}' for table in PARTITIONED)} IN SHARE ROW EXCLUSIVE MODE")
-    for table in PARTITIONED:
+    ids = changed_tasks(cursor, copy)
+    for table in PARTITIONED if ids else ():
         kept = kept_name(table, copy.partition)
-        cursor.execute(FORGET_CHANGED.format(kept=kept), asked)
-        cursor.execute(COPY_CHANGED.format(kept=kept, source=f"{table}_{name}"), asked)
+        cursor.execute(f"DELETE FROM {kept} WHERE task_id = ANY (%s::uuid[])", [ids])
+        sql = COPY_TASKS.format(kept=kept, source=f"{table}_{name}")
+        cursor.execute(sql, {**id_range(copy.partition), "ids": ids})
+
+
+def changed_tasks(cursor: Any, copy: Copy) -> list[UUID]:
+    """Return tasks that were unfinished when they were copied and may have changed, and tasks deleted since."""
+    cursor.execute(UNFINISHED.format(kept=kept_name(RESULT, copy.partition)), id_range(copy.partition))
+    unfinished = [task_id for (task_id,) in cursor.fetchall()]
+    cursor.execute(CHANGED, {"ids": unfinished, "since": copy.since})
+    changed = [task_id for (task_id,) in cursor.fetchall()]
+    cursor.execute(DELETED.format(kept=kept_name(EVENT, copy.partition)))
+    return changed + [task_id for (task_id,) in cursor.fetchall()]
 
 
 def attach_copy(cursor: Any, copy: Copy) -> None:

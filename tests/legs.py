@@ -87,6 +87,7 @@ BROWSER = Leg(
     ("pytest", "-q", "-m", "", *IN_PARALLEL, "--dist", "load", "tests/conformance", "tests/admin/test_browser.py"),
     TARGET,
 )
+SAMPLE = Leg("5 planted bugs", ("tests.mutants", "--sample", "5"))
 PLANNED = ("-k", "postgresql", "tests/contract", "tests/lanes", "tests/pairs", "tests/workflows", "tests/schedules")
 OTHER_PLANS = [
     Leg(f"planner without {way}", ("pytest", "-q", *IN_PARALLEL, *PLANNED), variables={"PLANNER": way})
@@ -108,6 +109,7 @@ CI = [
         {**ON_18, **PARTITIONS, **POOLER, **ASCII},
     ),
     BROWSER,
+    SAMPLE,
 ]
 FULL = [
     LONG,
@@ -119,7 +121,7 @@ FULL = [
     Leg("ASCII locale", ON_POSTGRESQL, variables=ASCII),
     *OTHER_PLANS,
     Leg("lowest versions", ("pytest", "-q"), LOWEST),
-    Leg("5 planted bugs", ("tests.mutants", "--sample", "5")),
+    SAMPLE,
     Leg("all planted bugs", ("tests.mutants",)),
     Leg(
         "soak", ("tests.soak", "--tasks", "20000", "--laned", "1000", "--workflows", "200", "--seed", "1", "--untimed")

@@ -95,7 +95,6 @@ def check_partitions(alias: str) -> list[CheckMessage]:
     return [
         checks.Warning(
             f"History in database {alias!r} is partitioned. {problem}",
-            hint="Workers that own the tables create partitions ahead. By hand: manage.py tasks partitions create",
             id="django_tasks_retry.W014",
         )
         for problem in problems

@@ -224,8 +224,7 @@ def setup_problems(using: str) -> Iterator[Problem]:
             "python manage.py migrate",
         )
     for problem in partition_problems(using):
-        text = _("History is kept in partitions. %(problem)s Workers that own the tables fix it; by hand:")
-        yield Problem(text % {"problem": problem}, "python manage.py tasks partitions create")
+        yield Problem(_("History is kept in partitions. %(problem)s") % {"problem": problem})
     for module, why in registry.unimportable().items():
         text = _("%(module)s cannot be imported, so workers do not know the tasks in it (%(why)s).")
         yield Problem(text % {"module": one_line(module, 120), "why": one_line(why, 200)})

@@ -219,12 +219,15 @@ def partition_problems(using: str) -> list[str]:
     soon = moment + layout.period.length
     late = [partition.name for partition in missing_partitions(layout, moment) if partition.start <= soon]
     if late:
-        problems.append(f"There is no partition for {', '.join(late)}: rows go to {RESULT}_kept and its like.")
+        problems.append(
+            f"There is no partition for {', '.join(late)}: rows go to {RESULT}_kept and its like. Workers that own the "
+            "tables create partitions ahead; by hand: python manage.py tasks partitions create"
+        )
     return problems
 
 
 def why_held(held: list[Partition], using: str) -> str:
-    """Name the oldest period that should be gone, and what keeps it. Of the others only the number is told."""
+    """Name the oldest period that should be gone, what keeps it, and how many others wait."""
     others = f" {len(held) - 1} later periods wait, too." if len(held) > 1 else ""
     if member := needed_member(held[0], using):
         why = f"an unfinished task may still read the result of {member}, a member of its batch. Finish or cancel it."

@@ -19,7 +19,7 @@ from . import guard, migrations
 from .clock import Now
 from .compat import DEFAULT_TASK_BACKEND_ALIAS
 from .conf import configured_backends, options, queues
-from .errors import GuardMissing
+from .errors import GuardMissing, NotMigrated
 from .metrics import CONTENT_TYPE, scrape
 from .models import Worker
 from .taskqueue import database
@@ -133,7 +133,7 @@ def wrong_schema(using: str) -> Iterator[str]:
         return
     try:
         guard.ensure(using)
-    except GuardMissing as error:
+    except (GuardMissing, NotMigrated) as error:
         yield str(error)
 
 

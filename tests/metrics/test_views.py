@@ -162,13 +162,18 @@ def test_not_ready_without_a_migration_or_the_guard(database, client, configure)
 
 
 @pytest.mark.fault("unserved_queue_or_incomplete_schema")
-def test_not_ready_where_the_database_does_not_answer(database, client, configure, caplog):
+@pytest.mark.parametrize(
+    ("hide", "answered"),
+    [("", "does not have the tables"), ("COLUMN exclude", "does not answer")],
+    ids=["table", "column"],
+)
+def test_not_ready_without_a_table_or_column(database, client, configure, caplog, hide, answered):
     configure(METRICS_TOKEN=TOKEN)
     with transaction.atomic(using=database):
         with connections[database].cursor() as cursor:
-            cursor.execute("ALTER TABLE django_tasks_retry_worker RENAME TO hidden")
+            cursor.execute(f"ALTER TABLE django_tasks_retry_worker RENAME {hide} TO hidden")
         answer = client.get("/tasks/ready", headers=BEARER)
         transaction.set_rollback(True, using=database)
     assert answer.status_code == 503
-    assert b"does not answer" in answer.content
+    assert answered in answer.content.decode()
     assert not [each for each in caplog.records if each.name == "django.request"], "a probe mails nobody"

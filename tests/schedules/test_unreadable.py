@@ -47,7 +47,7 @@ def test_a_worker_names_it_once_and_polls_on(poisoned, travel, caplog, monkeypat
         assert [ticker.enqueue_due() for _ in range(3)] == [1, 0, 0]
     told = [record.getMessage() for record in caplog.records if poisoned in record.getMessage()]
     assert len(told) == 1
-    assert "change or delete it" in told[0]
+    assert "fix or delete it" in told[0]
 
 
 @pytest.mark.fault("senseless_schedule_row")

@@ -1,4 +1,4 @@
-"""What is legal, as SQL over OLD and NEW that both databases understand; and what they say where it is not.
+"""The legal moves as SQL over OLD and NEW that both databases understand, and the messages of refusals.
 
 Operands that are sums or joined texts stand in brackets: PostgreSQL is given the operators by their full names, and
 those bind all alike.

@@ -1,4 +1,4 @@
-"""Installing the guard, and missing it where it is not whole."""
+"""Install the guard, and find missing parts of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FORGET_STRAYS = f"DELETE FROM {RESULT} WHERE {LEFT}"  # noqa: S608 - names of ou
 
 
 def install(using: str) -> None:
-    """Put the guard in place where it is missing, disabled or of another version."""
+    """Install the guard if it is missing, disabled or of another version."""
     if not missing(using):
         return
     connection = connections[using]
@@ -89,14 +89,14 @@ def install_after_migrate(using: str, **_: Any) -> None:
 
 
 def is_migrated(using: str) -> bool:
-    """Whether our tables are there, and of this version: another app may be migrated alone, or ours back."""
+    """Return whether our tables are there, and of this version: another app may be migrated alone, or ours back."""
     if not router.allow_migrate_model(using, Task) or connections[using].vendor not in {"sqlite", "postgresql"}:
         return False
     return has_tables(using) and has_columns(using) and has_migrations(using)
 
 
 def has_migrations(using: str) -> bool:
-    """Whether none is to come, which may add checks. Tables that were made without migrations are of this version."""
+    """Return whether no migration is left, which may add checks. Tables made without migrations are of this version."""
     label = Task._meta.app_label
     applied = {name for app, name in MigrationRecorder(connections[using]).applied_migrations() if app == label}
     if not applied or label in settings.MIGRATION_MODULES:
@@ -115,7 +115,7 @@ def has_tables(using: str) -> bool:
 
 
 def has_columns(using: str) -> bool:
-    """Whether no column is missing. If it was migrated back, the older version installs its own guard."""
+    """Return whether no column is missing. If it was migrated back, the older version installs its own guard."""
     introspection = connections[using].introspection
     with connections[using].cursor() as cursor:
         for model in GUARDED:

@@ -183,7 +183,7 @@ def insert_functions() -> list[str]:
 
 
 def truncate_function() -> str:
-    """Django's flush empties all tables by one statement. What empties only some of these leaves something behind."""
+    """Django's flush empties all tables by one statement. Emptying only some of these leaves something behind."""
     left = " OR ".join(exists(f"{{schema}}.{table}", "TRUE") for table in (TASK, RESULT, EVENT, STEP))
     return plpgsql("dtr_guard_truncate", refuse_if(left, conditions.TRUNCATED))
 
@@ -200,7 +200,7 @@ ONCE_DELETED = "AFTER DELETE ON {table} REFERENCING OLD TABLE AS gone FOR EACH S
 ONCE_TRUNCATED = "AFTER TRUNCATE ON {table} FOR EACH STATEMENT"
 EACH_INSERT = "BEFORE INSERT ON {table} FOR EACH ROW"
 EACH_UPDATE = "BEFORE UPDATE ON {table} FOR EACH ROW"
-# Fires only where a statement names one of these columns, so the hot path never pays for comparing arguments.
+# Fires only if a statement names one of these columns, so the hot path never pays for comparing arguments.
 FIXED_CALL = f"BEFORE UPDATE OF {', '.join(FIXED_COLUMNS)} ON {{table}} FOR EACH ROW WHEN ({REWRITTEN})"
 FINISHED_ONLY = f"BEFORE DELETE ON {{table}} FOR EACH ROW WHEN ({unfinished('OLD')})"
 
@@ -240,7 +240,7 @@ ARCHIVED = {
     "dtr_guard_archived": ("BEFORE UPDATE ON {table} FOR EACH ROW", "dtr_guard_archived"),
     "dtr_guard_truncate": ("AFTER TRUNCATE ON {table} FOR EACH STATEMENT", "dtr_guard_truncate"),
 }
-"""Of each table of finished tasks: name → (when, function)."""
+"""The triggers of each table of finished tasks: name → (when, function)."""
 
 KNOWN = {
     "dtr_guard_known": (
@@ -248,7 +248,7 @@ KNOWN = {
         "dtr_guard_known",
     ),
 }
-"""Of the table of tasks, where there are such tables: its primary key does not know the ids in them, but results do."""
+"""The trigger of the table of tasks if such tables exist: its primary key does not cover their ids, but results do."""
 
 UNMOVED = "IllegalMove: history takes in a finished task as it is, and from the table of tasks alone"
 

@@ -121,7 +121,7 @@ def guard_parent(cursor: Any, table: str) -> None:
 
 
 def guard_known_ids(cursor: Any) -> None:
-    """For the table of tasks, once some are elsewhere. In a transaction."""
+    """Guard the ids of the table of tasks, once some tasks are elsewhere. In a transaction."""
     guard_table(cursor, TASK, definitions(KNOWN))
 
 
@@ -195,13 +195,13 @@ def required(children: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
 
 
 def postgresql_seals(cursor: Any) -> list[tuple[str, str, str, str | None]]:
-    """Table and name of each trigger that is on, the seal it should bear, and its comment, where the seal is kept."""
+    """Return table and name of each enabled trigger, the seal it should bear, and its comment, which holds the seal."""
     cursor.execute(SEALS, [guard_version()])
     return list(cursor.fetchall())
 
 
 def clock_is_whole(cursor: Any) -> bool:
-    """Whether the queue's clock is there and tells the server's time, or what this process has shifted it to."""
+    """Return whether the queue's clock is there and tells the server's time, or what this process has shifted it to."""
     cursor.execute(CLOCK, [FUNCTION])
     found = cursor.fetchone()
     return found is not None and found[0] in known_clocks()

@@ -80,7 +80,7 @@ def answer(raw: Any, sql: str, *values: Any) -> Any:
 
 
 def is_flushing() -> bool:
-    """Whether this is Django's own flush, which empties all tables one after the other. Asked before a refusal only."""
+    """Return whether this is Django's own flush, which empties all tables in turn. Asked only before a refusal."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code is not FLUSH:
         frame = frame.f_back

@@ -39,7 +39,7 @@ CHUNK = 1000
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What became of the tasks that were named."""
+    """The tasks that were changed, and how many were skipped."""
 
     done: list[UUID] = field(default_factory=list)
     skipped: int = 0
@@ -48,7 +48,7 @@ class Changed:
 def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> Changed:
     """Cancel tasks, pending or running. A running one loses its lease here; its worker learns it and stops.
 
-    What somebody else keeps locked is skipped after a while, and holds up no other.
+    Rows that others keep locked are skipped after a while, and hold up no other.
     """
     return cancel_all(ids, Cancellation(database(backend), actor_of(by), noted(reason)))
 
@@ -162,7 +162,7 @@ def ended_series(tasks: Sequence[Task], using: str) -> set[UUID]:
 
 
 def retried(task: Task, actor: str, reason: str) -> TaskEvent:
-    """The one event that tells where a task comes from, not of a move."""
+    """Return the event of a new task that names the task it retries."""
     data = {"retry_of": task.retry_of_id, "reason": reason}
     return event(task, EventKind.RETRIED, actor, task.created_at, data)
 
@@ -179,7 +179,7 @@ def reschedule(
 ) -> Changed:
     """Change when, where and how urgently PENDING tasks run. Without any wish: run now.
 
-    What somebody else keeps locked is skipped after a while, and holds up no other.
+    Rows that others keep locked are skipped after a while, and hold up no other.
     """
     using, actor, reason, changed = database(backend), actor_of(by), noted(reason), Changed()
     place = partial(place_free, using=using, actor=actor, reason=reason, wishes=wished(eta, queue, priority, backend))
@@ -220,7 +220,7 @@ def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | 
 
 
 def place_wished(queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:
-    """Another queue or priority, where one is wished for."""
+    """Return the new queue or priority, if given."""
     wishes: dict[str, Any] = {}
     if queue is not None:
         wishes["queue"] = checked_queue(queue, backend)
@@ -230,7 +230,7 @@ def place_wished(queue: str | None, priority: int | None, backend: str) -> dict[
 
 
 def cancel_one(task: Task, *, by: Any = None, reason: str = "") -> None:
-    """Cancel, and bring the instance up to date; IllegalMove where the task has finished."""
+    """Cancel, and bring the instance up to date; raise IllegalMove if the task has finished."""
     changed = cancel([task.pk], by=by, reason=reason, backend=task.backend)
     task.refresh_from_db(using=database(task.backend), fields=CHANGED_BY_CANCEL)
     if not changed.done and not task.is_finished:

@@ -1,8 +1,8 @@
 """The supervisor's loop: owns the children, their leases and deadlines. It runs no task, so no task can hold it up.
 
-It has one thread and never forks with an open connection. Whatever it asks the database is bounded in time, so that a
-network that swallows packets cannot keep it from looking after its children. No error in one of its steps keeps it
-from the others.
+It has one thread and never forks with an open connection. Its calls to the database are bounded in time, so that a
+network that swallows packets cannot keep it from looking after its children. An error in one step does not stop the
+others.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def shell(code: str, url: str) -> list[str]:
 def documented() -> list[list[str]]:
     """The commands of the page on upgrades, from the point where it goes back."""
     page = (ROOT / "docs" / "howto" / "upgrade.rst").read_text()
-    commands = re.findall(r"\$ python (.*)", page[page.index("To go back") :])
+    commands = re.findall(r"\$ python (.*)", page[page.index("To downgrade") :])
     return [command.split() for command in commands]
 
 

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 
 from django_tasks_retry.models import Task
 
 from . import tasks
-from .harness import event_of, story, wait_until_finished
+from .harness import WorkerProcess, event_of, story, wait_for, wait_until_finished
 
 
 def spent(task: Task) -> int:
     return task.attempts - task.refunds
 
 
+def wait_until_settled(worker: WorkerProcess) -> None:
+    """Return once no child was replaced for a second. One that cannot hear its supervisor ends well within that."""
+    seen, since = worker.children(), time.monotonic()
+
+    def has_settled() -> bool:
+        nonlocal seen, since
+        if (now := worker.children()) != seen:
+            seen, since = now, time.monotonic()
+        return time.monotonic() - since > 1
+
+    wait_for(has_settled, "children that stay")
+
+
 @pytest.mark.parametrize("how", tasks.CRIPPLES)
 def test_a_task_that_cripples_its_process_costs_its_neighbours_no_attempt(start, effects, how):
     neighbours = [Task.objects.enqueue(tasks.wait_at, [name], max_attempts=1) for name in "ab"]
-    start("--threads", "4", lease=4.0)
+    worker = start("--threads", "4", lease=4.0)
     for name in "ab":
         effects.wait_for(f"begin {name}")
     culprit = Task.objects.enqueue(tasks.cripple, [how])
@@ -28,6 +42,7 @@ def test_a_task_that_cripples_its_process_costs_its_neighbours_no_attempt(start,
     canary = wait_until_finished(Task.objects.enqueue(tasks.canary))
     assert canary.status == "SUCCESS"
     wait_until_finished(culprit)  # recorded if its process still could, else lost
+    wait_until_settled(worker)
     for name in "ab":
         tasks.gate(name).touch()  # not before, since a function that has returned is not cut short
     for neighbour in map(wait_until_finished, neighbours):

@@ -188,7 +188,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
 
 @pytest.fixture(autouse=bool(LAYOUT))
 def archived_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where history is partitioned, what succeeds is moved to it before the next statement of the test."""
+    """Move tasks that succeed to partitioned history before the next statement of the test."""
     archive_at_once(monkeypatch)
 
 

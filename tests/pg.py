@@ -173,7 +173,7 @@ def dismiss_keepers() -> None:
 
 
 def server() -> dict[str, str] | None:
-    """Where the tests find PostgreSQL: DATABASE_URL where given, else a server that lives as long as the run.
+    """Find PostgreSQL for the tests: DATABASE_URL if it is given, else a server that lives as long as the run.
 
     Programs that the tests start are told by the environment. Outside of a test run there is no server.
     """

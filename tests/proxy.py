@@ -188,7 +188,7 @@ class Link:
 
 
 def refusal(code: str, *, in_transaction: bool) -> bytes:
-    """What a server says that does not do a statement."""
+    """The answer of a server that refuses a statement."""
     fields = {b"S": "ERROR", b"V": "ERROR", b"C": code, b"M": "refused by the proxy"}
     body = b"".join(kind + text.encode() + b"\0" for kind, text in fields.items()) + b"\0"
     status = b"E" if in_transaction else b"I"

@@ -15,7 +15,7 @@ WORKERS = ("web-1-4711-a1b2c3", "web-2-815-d4e5f6")
 
 
 def outcome_of(lease: Any) -> taskqueue.Outcome:
-    """What running it leads to."""
+    """The status that running it leads to."""
     name = lease.func_path.rpartition(".")[2]
     try:
         result = getattr(shop, name).func(*lease.args, **lease.kwargs)

@@ -1,4 +1,4 @@
-"""Whatever stands in a row is text: on no page does it become markup, hide itself or flood the screen."""
+"""Everything in a row is text: on no page does it become markup, hide itself or flood the screen."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_a_worker_is_asked_to_stop_once(database):
 
 
 def test_an_ordinary_task_enters_no_index_of_the_console(database):
-    """What succeeds at its first attempt pays for none of them."""
+    """A task that succeeds at its first attempt pays for none of them."""
     if database != "postgresql":
         pytest.skip("PostgreSQL tells how many rows an index holds")
     for _ in range(3):

@@ -25,7 +25,7 @@ def crash(times: int) -> None:
 
 
 def state_of(client, queue: str) -> str:
-    """What the queue page calls the state of this queue."""
+    """Return what the queue page calls the state of this queue."""
     page = client.get(f"{BASE}/queue/").content.decode()
     [row] = [row for row in re.findall(r"<tr>.*?</tr>", page, re.S) if f"?queue={queue}" in row]
     [state] = re.findall(r'class="dtr-badge[^"]*"><span aria-hidden="true">.</span> (\w+)', row)

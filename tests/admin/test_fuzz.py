@@ -1,4 +1,4 @@
-"""Whatever is sent to whichever address of the console, the answer is a page or a refusal, never an error of ours."""
+"""The console answers any request to any address with a page or a refusal, never with an error of ours."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROUTES = sorted({str(each.pattern) for model_admin in ADMINS for each in model_a
 
 @pytest.fixture
 def client(database) -> Client:
-    """A session of somebody who may do everything, where there is a little of everything."""
+    """A superuser's session, with a few rows of everything."""
     Task.objects.enqueue_many([{"func": tasks.noop, "max_attempts": 1}] * 2)
     taskqueue.fail_task(taskqueue.claim("w")[0], ValueError("x"))
     session = Client(raise_request_exception=False)

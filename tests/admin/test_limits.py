@@ -119,7 +119,7 @@ class TestTime:
 
 
 class TestReasons:
-    """What a task or a person gave as a reason may quote anything: it needs the permission, and is redacted."""
+    """The reason of a task or a person may quote anything: it needs the permission, and is redacted."""
 
     REASON = "429 from https://api.example/?token=hunter2 planted"
 

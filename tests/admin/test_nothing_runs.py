@@ -1,4 +1,4 @@
-"""Where nothing can run, the console says what is wrong and what to type."""
+"""If nothing can run, the console says what is wrong and what to type."""
 
 from __future__ import annotations
 

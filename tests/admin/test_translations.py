@@ -26,7 +26,7 @@ def catalogue(language: str) -> polib.POFile:
 
 
 def strings(source: str) -> Iterator[str]:
-    """What the marks in a piece of Python are given, without contexts and plurals."""
+    """Return the texts that are marked in a piece of Python, without contexts and plurals."""
     for node in ast.walk(ast.parse(source)):
         name = getattr(node, "func", None)
         mark = getattr(name, "attr", getattr(name, "id", ""))

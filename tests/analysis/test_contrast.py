@@ -1,4 +1,4 @@
-"""What tells failing calls from successful ones is found; what does not is not told."""
+"""Arguments that tell failing calls from successful ones are found, and no others."""
 
 from __future__ import annotations
 

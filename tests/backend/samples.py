@@ -16,7 +16,7 @@ from django_tasks_retry.taskqueue import database
 from tests.tasks import noop
 
 SEEN: list[Any] = []
-"""What tasks saw of the world; emptied by the fixture `seen`."""
+"""The things that tasks saw; emptied by the fixture `seen`."""
 
 
 @task(takes_context=True)

@@ -33,7 +33,7 @@ class Project:
         return manage(self.folder, *arguments)
 
     def enqueue(self, module: str, name: str) -> str:
-        """What is said, on standard error."""
+        """Return the standard error."""
         done = self.manage("shell", "--no-imports", "-c", f"from {module} import {name}\n{name}.enqueue()")
         assert done.returncode == 0, done.stderr
         return done.stderr

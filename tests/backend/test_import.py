@@ -1,4 +1,4 @@
-"""What may be imported when: before settings, before the app registry, and in which version."""
+"""Modules that may be imported when: before settings, before the app registry, and in which version."""
 
 from __future__ import annotations
 

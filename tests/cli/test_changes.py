@@ -1,4 +1,4 @@
-"""What operators change, from the console and from the shell: who did it and why is kept, and nothing else happens."""
+"""Changes by operators, from the console and from the shell: who did it and why is kept, and nothing else happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line shows: data on stdout, talk on stderr, one meaning for each exit code."""
+"""Output of the command line: data on stdout, talk on stderr, one meaning for each exit code."""
 
 from __future__ import annotations
 

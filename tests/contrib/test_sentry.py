@@ -1,4 +1,4 @@
-"""What reaches Sentry, seen by a transport of our own."""
+"""Events that reach Sentry, seen by a transport of our own."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Project:
 
 
 def visited(address: str) -> str:
-    """Where a browser ends that goes there."""
+    """Return the address where a browser that goes there ends."""
     deadline = time.monotonic() + SECONDS
     while True:
         try:
@@ -119,7 +119,7 @@ def visited(address: str) -> str:
 
 
 def without_sqlite(text: str) -> str:
-    """What the pages call a line for SQLite only."""
+    """The pages' mark of a line for SQLite only."""
     return re.sub(r"^DATABASES.*transaction_mode.*\n", "", text, flags=re.MULTILINE)
 
 

@@ -40,7 +40,7 @@ SPARE = partial(Cut, spare=True)
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What happens at a statement. `codes` are the ways in which the worker may end after it has greeted."""
+    """The fault at a statement. `codes` are the ways in which the worker may end after it has greeted."""
 
     fault: str
     does: Callable[[WorkerProcess, Server], object] | None = None

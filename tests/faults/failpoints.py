@@ -38,7 +38,7 @@ POINTS = {
     "Child.send_stats": "child.child",
     "SignalThread.send": "child.pipeline",
 }
-"""Where they are: a method, and its module in django_tasks_retry.worker."""
+"""Their place: a method, and its module in django_tasks_retry.worker."""
 
 WHENS = ("before", "after")
 ACTIONS = ("kill", "stop", "term", "raise")

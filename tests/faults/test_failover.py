@@ -82,7 +82,7 @@ def test_no_acknowledged_task_is_lost_in_a_synchronous_failover(primary, standby
 
 
 def enqueue_until_broken(break_it) -> set[UUID]:
-    """What was acknowledged, before the server went away and at that very moment."""
+    """Tasks acknowledged before the server went away and at that very moment."""
     acknowledged: set[UUID] = set()
     breaking = threading.Thread(target=break_it)
     while found := answered(lambda: [task.pk for task in Task.objects.enqueue_many([tasks.canary] * 3)]):

@@ -63,6 +63,6 @@ def test_a_rolling_deploy_under_load_loses_nothing_and_fails_nothing(start, effe
 
 
 def releases_of(function) -> set[str]:
-    """Of the workers that ran it."""
+    """The releases of the workers that ran it."""
     claims = TaskEvent.objects.filter(task__func_path=function.module_path, kind="task.running")
     return {actor.partition("-")[0] for actor in claims.values_list("actor", flat=True)}

@@ -210,7 +210,7 @@ def seal_all(using):
 
 
 def remake(using):
-    """What a migration does that alters a field: SQLite makes the table anew and forgets its triggers."""
+    """Alter a field, as a migration does: SQLite makes the table anew and forgets its triggers."""
     old, new = Task._meta.get_field("queue"), models.CharField(max_length=65)
     new.set_attributes_from_name("queue")
     new.model = Task

@@ -1,4 +1,4 @@
-"""What a new task was asked with: shapes and sizes that every reader can hold, whoever inserts it."""
+"""Arguments of a new task: shapes and sizes that every reader can hold, whoever inserts it."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class Cluster:
         return states.get("leader") == "running" and len(following) == len(self.hosts) - 1 and is_safe
 
     def named(self, role: str) -> Host:
-        """The host of the leader, or of a standby: a synchronous one where there is one."""
+        """The host of the leader, or of a standby: a synchronous one if there is one."""
         roles = {member["name"]: member["role"] for member in self.members()}
         wanted = {"leader"} if role == "leader" else {"sync_standby"} if self.synchronous else {"replica"}
         return next(host for host in self.hosts if roles.get(host.name) in wanted)

@@ -32,7 +32,7 @@ def leader_crash(cluster: Cluster) -> Mend:
 
 
 def standby_loss(cluster: Cluster) -> Mend:
-    """A standby's host loses its power: the synchronous one, where there is one."""
+    """A standby's host loses its power: the synchronous one, if there is one."""
     return power_off(cluster, cluster.named("standby"))
 
 

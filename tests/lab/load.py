@@ -51,7 +51,7 @@ class Load:
         self.ticks_file = host.folder / "ticks"
 
     def place(self) -> dict[str, Any]:
-        """What DATABASES says."""
+        """The setting DATABASES."""
         if self.reach == "haproxy":
             return {"HOST": "127.0.0.1", "PORT": "5000", "OPTIONS": TIMEOUTS}
         found = self.cluster.place
@@ -101,7 +101,7 @@ class Load:
         return read(self.runs_file)
 
     def ticks(self) -> list[Line]:
-        """Of tasks that take longer than a lease."""
+        """Counts of tasks that take longer than a lease."""
         return read(self.ticks_file)
 
 

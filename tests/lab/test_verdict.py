@@ -15,7 +15,7 @@ from .verdict import Outage, longest_gap, outages, past_the_lease
 
 
 class Written:
-    """What one host has written down."""
+    """Records that one host has written."""
 
     def __init__(self, reach: str, acknowledged: list[float], runs: list[float], folder: Path) -> None:
         self.reach, self.folder, self.host = reach, folder, SimpleNamespace(silences=[])

@@ -1,4 +1,4 @@
-"""What a fault has cost, from what the hosts wrote down and from what the database holds."""
+"""The cost of a fault, by the records of the hosts and the rows of the database."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def longest_gap(moments: Iterable[float], first: float, last: float) -> Gap:
 
 @dataclass(frozen=True)
 class Outage:
-    """Of one way to reach the database. `resumed` is how long after the first acknowledged write tasks ran again."""
+    """Figures of one way to reach the database. `resumed`: seconds from the first acknowledged write to a task."""
 
     reach: str
     enqueue: float
@@ -72,7 +72,7 @@ class Books:
 
 
 def balance(cluster: Cluster, loads: list[Load]) -> Books:
-    """Of all that was acknowledged so far; nothing must be unfinished by now."""
+    """Count everything acknowledged so far; nothing may be unfinished by now."""
     told = {line.task_id for load in loads for line in load.acknowledged()}
     with cluster.connect() as connection:
         known = {row[0] for row in connection.execute(KNOWN)}

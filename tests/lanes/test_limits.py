@@ -1,4 +1,4 @@
-"""Of one lane, never more run at once than its limit says; whatever else waits is not held up by it."""
+"""Never more tasks of one lane run at once than its limit allows; other tasks are not held up by it."""
 
 from __future__ import annotations
 

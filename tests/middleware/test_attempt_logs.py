@@ -1,4 +1,4 @@
-"""What an attempt logged before it failed is kept with the event of its failure, within bounds."""
+"""Log lines of a failed attempt are kept with the event of its failure, within bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the database and the model show of a task, side by side."""
+"""A task in the database and in the model, side by side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def expected(row):
 
 
 def differences(stored, modelled):
-    """Where the database and the model differ: task, column, stored value, modelled value."""
+    """Differences of the database and the model: task, column, stored value, modelled value."""
     columns = [(pk, name) for pk in {*stored, *modelled} for name in SEEN]
     pairs = [(pk, name, stored.get(pk, {}).get(name), modelled.get(pk, {}).get(name)) for pk, name in columns]
     return [pair for pair in pairs if pair[2] != pair[3]]

@@ -1,4 +1,4 @@
-"""What the contract promises of every task at any time, read from the tables alone."""
+"""Promises of the contract for every task at any time, read from the tables alone."""
 
 from __future__ import annotations
 

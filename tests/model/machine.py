@@ -278,7 +278,7 @@ def same_lane(one, other):
 
 
 def sup_of(lease):
-    """Who may speak for the holder of this lease."""
+    """Return workers that may report for the holder of this lease."""
     return "sup" if lease.locked_by.startswith("sup/") else None
 
 

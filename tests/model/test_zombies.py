@@ -26,7 +26,7 @@ def row_of(lease):
 
 
 def refused(lease, reason):
-    """Whatever the worker reports changes nothing, and it learns why."""
+    """Reports of the worker change nothing, and it learns why."""
     before = row_of(lease)
     for outcome in (Completed(lease), Failed(lease, ValueError("boom")), Released(lease, "shutdown")):
         [receipt] = taskqueue.finish([outcome])

@@ -24,7 +24,7 @@ TIMEOUT = 900
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What pytest said: which tests went red on which database, and whether the guard spoke."""
+    """The result of pytest: which tests went red on which database, and whether the guard spoke."""
 
     red: frozenset[tuple[str, str]]
     refused: bool

@@ -1,4 +1,4 @@
-"""What the tasks of every neighbour do. Needs nothing but Python, whatever their environments hold."""
+"""The misdeeds that tasks of every neighbour commit. Needs nothing but Python, whatever their environments hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published about the neighbours is what was seen."""
+"""The published table of neighbours shows what was seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where history is partitioned the contract is as strict: whichever table a statement names, the rules are the same."""
+"""With partitioned history the contract is as strict: each table that a statement may name has the same rules."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_history_takes_in_no_task_that_was_not_there(parted, part):
 
 
 def uuid_like(using):
-    """Of the same period."""
+    """A task of the same period."""
     task = Task.objects.using(using).get()
     return str(task.pk)[:-4] + "abcd"
 

@@ -17,7 +17,7 @@ TASK = "django_tasks_retry_task"
 
 @dataclass(frozen=True)
 class Plan:
-    """What PostgreSQL did for one statement."""
+    """The work that PostgreSQL did for one statement."""
 
     sql: str
     root: dict[str, Any]
@@ -89,7 +89,7 @@ def explained(using: str) -> Iterator[list[Plan]]:
 
 
 def as_in_its_function(stored: StoredStatement, params: Any, execute: Any) -> tuple[str, dict[str, Any]]:
-    """What a function runs cannot be explained from outside: the same text, prepared, planned with its settings."""
+    """A function's statement cannot be explained from outside: the same text, prepared, planned with its settings."""
     for setting, value in KEPT_PLAN.items():
         execute(f"SET LOCAL {setting} = {value}")
     execute("DEALLOCATE ALL")

@@ -45,7 +45,7 @@ def cycle(memory: taskqueue.ClaimMemory) -> None:
 
 
 def buffers(memory: taskqueue.ClaimMemory) -> dict[str, int]:
-    """What a cycle touches of the shared buffers, by statement."""
+    """Return the shared buffers that a cycle touches, by statement."""
     with explained(USING) as plans:
         cycle(memory)
     return {plan.name: plan.buffers() for plan in plans}

@@ -1,6 +1,6 @@
 """Every statement is safe by itself, whatever the plan: a small table is read as a whole, and joined afterwards.
 
-Whatever a statement computes from a task alone may then be computed for every other task, too.
+An expression over one task alone may then be computed for every other task, too.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def test_no_claim_that_begins_after_a_pause_takes_a_task(committed):
     paused = []
 
     def claim_until_paused():
-        """What a claim took that began once the pause was known, with tasks still waiting."""
+        """Return the tasks of a claim that began once the pause was known, with tasks still waiting."""
         memory = ClaimMemory(clock=stopped)
         while True:
             known = bool(paused)

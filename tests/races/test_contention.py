@@ -70,7 +70,7 @@ def test_a_claimer_without_a_place_takes_nothing_less_urgent_instead(database):
 
 
 def test_a_claim_in_parts_ends_where_it_finds_no_place(database):
-    """Where something is limited, each priority is claimed from by statements of its own."""
+    """If something is limited, each priority has claim statements of its own."""
     create({"queue:elsewhere"}, database)
     enqueue(tasks.noop, priority=5)
     enqueue(tasks.noop, priority=0)

@@ -44,7 +44,7 @@ def locked(using: str, task_id: UUID, how: str = "FOR UPDATE") -> Iterator[None]
 
 
 def meanwhile(action: Callable[[], Any], using: str, task_id: UUID, how: str = "FOR UPDATE") -> Any:
-    """What the action answers while the row is locked; an action that waits for it fails."""
+    """Return the action's answer while the row is locked; an action that waits for it fails."""
     with ThreadPoolExecutor(1) as pool, locked(using, task_id, how):
         return pool.submit(with_own_connections(action)).result(DEADLINE)
 

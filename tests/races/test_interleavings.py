@@ -67,7 +67,7 @@ def stage(state):
 
 
 def story(using):
-    """What is left in the end: the tasks, and what was told about each. Clears the stage."""
+    """The rows at the end: tasks, and the events of each. Clears the stage."""
     told = histories(using)
     left = [
         (task.status, task.attempts, task.refunds, task.eta > task.created_at, [event.kind for event in told[task.pk]])

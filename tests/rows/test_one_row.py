@@ -1,4 +1,4 @@
-"""Whatever value the type of a column admits, a row that holds it costs itself alone."""
+"""A row with any value that the type of a column admits costs itself alone."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ RETRY_DELAYS = [300, 900, 3600]
 def test_blocker_1_all_delays_are_reachable(database, travel):
     """BLOCKER 1: Retry/Backoff Semantics Now Correct: 5, 15, 60 minutes, then FAILED.
 
-    Where no budget is given, a schedule of three delays makes one of four attempts.
+    If no budget is given, a schedule of three delays makes one of four attempts.
     """
     task = enqueue(backoff=RETRY_DELAYS)
     assert task.max_attempts == 4

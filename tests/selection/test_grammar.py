@@ -1,4 +1,4 @@
-"""What somebody types becomes a query, or a message that says what to type."""
+"""Typed words become a query, or a message that says what to type."""
 
 from __future__ import annotations
 

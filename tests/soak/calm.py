@@ -66,7 +66,7 @@ class Calm:
             supervisor.is_read.set()
 
     def complaints(self) -> list[str]:
-        """Where what was to be seen did not happen."""
+        """Expected facts that did not happen."""
         found = ["I9 a plain row was refused"] if self.hostile.refused["a plain row"] else []
         return found + (["I10 no row was locked"] if self.locks and not self.rows_locked else [])
 

@@ -25,7 +25,7 @@ die_with_parent = partial(pg.die_with_parent, signal.SIGKILL)
 
 
 def skewing_library(folder: Path) -> Path | None:
-    """Moves the wall clock of the process that loads it. None where there is no compiler."""
+    """Moves the wall clock of the process that loads it. Return None if there is no compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return None
@@ -97,7 +97,7 @@ class Supervisor:
             os.killpg(self.pid, number)
 
     def stop(self, seconds: float) -> int | None:
-        """The exit code after SIGTERM; None where it did not end in time."""
+        """The exit code after SIGTERM; None if it did not end in time."""
         assert self.process is not None
         self.process.terminate()
         with suppress(subprocess.TimeoutExpired):

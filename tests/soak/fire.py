@@ -73,7 +73,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a soak leaves to be judged."""
+    """The records of a soak, to be judged."""
 
     history: History
     nemesis: Nemesis
@@ -226,7 +226,7 @@ class Fire:
         )
 
     def wall_clock(self) -> float:
-        """What the queue's clock shows when the monotonic one shows 0. The latest of a few readings is the nearest."""
+        """The time of the queue's clock when the monotonic one shows 0. The latest of a few readings is the nearest."""
         from django_tasks_retry import clock
 
         return min(clock.now("default").timestamp() - time.monotonic() for _ in range(20))

@@ -1,4 +1,4 @@
-"""What the queue says that happened, read from its tables once all is quiet."""
+"""The history as the queue tells it, read from its tables once all is quiet."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Rows that no client of ours would write, inserted by the least privileged role that may insert at all.
 
-What the database refuses is counted as refused. What it stores must end, as told here, at nobody else's expense.
+Rows that the database refuses are counted as refused. Rows that it stores must end, as told here,
+and cost no other task anything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a soak has shown, in figures; and the merged timeline of the first violation."""
+"""The result of a soak, in figures; and the merged timeline of the first violation."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def duplicates(history: History) -> Iterator[str]:
 
 
 def causes_of(history: History, task: UUID) -> Iterator[str]:
-    """Of each execution that is followed by another."""
+    """Figures of each execution that is followed by another."""
     started = sorted({line.attempt for line in history.lines.get(task, []) if line.word == "start"})
     ends = {event.attempt: event for event in history.events.get(task, []) if event.kind in CAUSES}
     for attempt in started[:-1]:
@@ -158,7 +158,7 @@ def latencies(outcome: Outcome) -> Iterator[str]:
 
 
 def pause(diary: list[tuple[float, str]]) -> str:
-    """Where the nemesis itself was held up, what it had broken stayed broken for as long."""
+    """If the nemesis itself was held up, what it had broken stayed broken for as long."""
     gaps = [(after[0] - before[0], before[1], after[1]) for before, after in pairwise(diary)]
     seconds, before, after = max(gaps, default=(0.0, "", ""))
     return f"longest pause between two faults: {seconds:.1f} s, from {before!r} to {after!r}"
@@ -173,7 +173,7 @@ def spread(seconds: Iterable[float]) -> str:
 
 
 def held(outcome: Outcome) -> Iterator[str]:
-    """What a supervisor held early in its life and late."""
+    """Resources that a supervisor held early in its life and late."""
     for one, what, early, late in growth(outcome.samples):
         yield f"{one.name} ({one.pid}): {early:g} {what} at first, {late:g} in the end"
 

@@ -38,7 +38,7 @@ FAILED_ROW = re.compile(r"(?:failed +work ([0-9a-f-]{18}) |tests\.soak\.tasks\.w
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one supervisor held at one moment."""
+    """Resources that one supervisor held at one moment."""
 
     at: float
     name: str

@@ -1,4 +1,4 @@
-"""Recover: lost leases go back at once while attempts are left, and end where none is."""
+"""Recover: lost leases are released at once while attempts are left, and end if none is."""
 
 from __future__ import annotations
 

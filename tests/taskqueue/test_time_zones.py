@@ -1,6 +1,6 @@
 """The changes of the clocks, by every choice of USE_TZ and TIME_ZONE: an hour that comes twice, one that never comes.
 
-Whatever the project's and the database's zone, seconds pass one after the other.
+In every zone of project and database, seconds pass one after the other.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def test_a_naive_eta_in_the_hour_that_comes_twice_says_by_its_fold_which(setting
 @pytest.mark.fault("database_in_another_time_zone")
 @pytest.mark.parametrize("zone", [NEW_YORK, "Asia/Tokyo", "Pacific/Chatham"])
 def test_a_database_with_a_time_zone_of_its_own(database, travel, zone):
-    """What is due now is claimed, what is due in two hours is not."""
+    """A task that is due now is claimed; one that is due in two hours is not."""
     with in_zone(database, zone):
         now_due, later = enqueue(), enqueue(eta=clock.now(database) + timedelta(hours=2))
         [lease] = taskqueue.claim("w", limit=5)

@@ -1,4 +1,4 @@
-"""What becomes of a call whose unique key is taken: keep, replace, run_again, raise, and debounce."""
+"""A call whose unique key is taken: keep, replace, run_again, raise, and debounce."""
 
 from __future__ import annotations
 

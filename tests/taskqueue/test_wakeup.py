@@ -1,4 +1,4 @@
-"""What wakes whom: messages have a kind, so that a cancellation is not taken for work."""
+"""Wake-ups: messages have a kind, so that a cancellation is not taken for work."""
 
 from __future__ import annotations
 

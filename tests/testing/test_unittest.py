@@ -87,7 +87,7 @@ class Tests(TaskTestMixin, TestCase):
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
-    """What pytest says in a project with these tests."""
+    """Return pytest's output in a project with these tests."""
     tmp_path = tmp_path_factory.mktemp("users")
     (tmp_path / "test_user.py").write_text(A_USERS_TEST)
     (tmp_path / "test_failing.py").write_text(A_USERS_FAILING_TEST)

@@ -1,4 +1,4 @@
-"""What a user's type checker says about tasks with a policy: mypy with django-stubs, in a process of its own."""
+"""A user's type checker and tasks with a policy: mypy with django-stubs, in a process of its own."""
 
 from __future__ import annotations
 

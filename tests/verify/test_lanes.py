@@ -1,4 +1,4 @@
-"""The audit of lanes finds one too many, and nothing where there is none."""
+"""The audit of lanes finds one too many, and nothing otherwise."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ pidfile = {folder}/pid
 
 
 def program() -> str | None:
-    """Where it is installed; PGBOUNCER may name another place."""
+    """The path of the program; PGBOUNCER may name another place."""
     return os.environ.get("PGBOUNCER") or shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 
 

@@ -15,7 +15,7 @@ PLACES = {Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes", Path("/sys/fs/
 
 @contextmanager
 def little_memory(megabytes: int) -> Iterator[Path | None]:
-    """The group's folder. None where groups cannot be made, or do not limit memory."""
+    """The group's folder. None if groups cannot be made, or do not limit memory."""
     group, limit = next((made for place, name in PLACES.items() if (made := make(place, name))), (None, None))
     if group is None or limit is None:
         yield None

@@ -16,7 +16,7 @@ from .warm import READ_AGAIN
 
 Start = Callable[..., WorkerProcess]
 numbers = count()
-"""Of the workers' outputs: a test may start workers in several ways."""
+"""Outputs of the workers: a test may start workers in several ways."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -36,7 +36,7 @@ def wait_for(fact: Callable[[], T], what: str, seconds: float = DEADLINE) -> T:
 
 
 def place_of(alias: str) -> dict[str, str]:
-    """Where the database of the running test is."""
+    """The address of the running test's database."""
     kept = ("NAME", "USER", "PASSWORD", "HOST", "PORT")
     return {name: str(connections[alias].settings_dict[name]) for name in kept}
 
@@ -136,7 +136,7 @@ def first(prepare: Callable[[], None], then: Callable[[], object] | None) -> Cal
 
 
 class Effects:
-    """What tasks wrote into a file of their own: the tests do not take the queue's word for what has run."""
+    """Lines that tasks wrote into a file of their own: the tests do not take the queue's word for what has run."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

@@ -1,4 +1,4 @@
-"""Whatever a task does, the next one runs, and the books tell what happened."""
+"""After any misdeed of a task the next one runs, and the history says what happened."""
 
 from __future__ import annotations
 

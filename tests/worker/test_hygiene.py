@@ -1,4 +1,4 @@
-"""What one task does to its connection never reaches the next."""
+"""Changes of one task to its connection never reach the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker says, and that it works where nobody listens."""
+"""Output of a worker, which also works if nobody reads it."""
 
 from __future__ import annotations
 

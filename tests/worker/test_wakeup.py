@@ -1,4 +1,4 @@
-"""Wake-ups make a worker prompt. Where they are lost, nothing else is: polling is the truth."""
+"""Wake-ups make a worker prompt. If they are lost, nothing else is: polling finds the tasks."""
 
 from __future__ import annotations
 

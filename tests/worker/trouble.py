@@ -90,7 +90,7 @@ class Server:
         self.cluster.start()
 
     def end_backends(self) -> int:
-        """Of everybody else."""
+        """The process ids of everybody else."""
         with connections[ALIAS].cursor() as cursor:
             cursor.execute(
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
@@ -139,7 +139,7 @@ def used_once(server: Server, blocker: Any) -> Iterator[Any]:
 
 
 def answered(verb: Callable[[], T]) -> T | None:
-    """What it returns, or None where the server gives no answer."""
+    """Return its result, or None if the server gives no answer."""
     try:
         return verb()
     except Error:

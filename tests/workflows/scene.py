@@ -1,4 +1,4 @@
-"""What tests of workflows ask and do."""
+"""Questions and actions that tests of workflows share."""
 
 from __future__ import annotations
 

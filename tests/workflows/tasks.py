@@ -12,7 +12,7 @@ from django_tasks_retry.compat import task
 from django_tasks_retry.models import Task
 
 calls: list[Any] = []
-"""What the functions were called with, in order."""
+"""The arguments that the functions were called with, in order."""
 
 
 def note(value: Any) -> Any:

@@ -65,7 +65,7 @@ def live(kit: Tasks) -> None:
 
 
 def go_on(kit: Tasks, task: Task) -> None:
-    """What other workers do afterwards: leases run out, waiting tasks are swept, what is due is run."""
+    """Let other workers do their part afterwards: leases run out, waiting tasks are swept, what is due is run."""
     for _ in range(4):
         if now_of(task).is_finished:
             return

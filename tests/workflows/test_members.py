@@ -1,4 +1,4 @@
-"""What becomes of a batch when people and time lay hands on it: nothing is miscounted, left running or lost unseen."""
+"""A batch that people and time change: nothing is miscounted, left running or lost unseen."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.workflows.scene import result_of, run_one
 
 @pytest.fixture
 def nobody_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever records the end of a member dies before it has asked who waits."""
+    """The process that records the end of a member dies before it has asked which tasks wait."""
     monkeypatch.setattr("django_tasks_retry.taskqueue.workflows.wake.wake", lambda keys, using: [])
 
 

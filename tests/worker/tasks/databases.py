@@ -57,7 +57,7 @@ def leave_connection_closed() -> None:
 @task
 @retry(max_attempts=1)
 def use_database(name: str) -> list[Any]:
-    """What it finds: rows that others left behind would show, and so would their settings."""
+    """Its findings: rows that others left behind would show, and so would their settings."""
     found = sorted(Group.objects.values_list("name", flat=True))
     Group.objects.create(name=name)
     settings = ""
@@ -114,7 +114,7 @@ def lock_tasks(connection: Any) -> None:
 
 @task
 def change_tenant(name: str) -> str:
-    """Without changing back. What it found."""
+    """Without changing back. Its findings."""
     found: str = current().tenant
     current().set_tenant(name)
     with current().cursor() as cursor:

@@ -1,4 +1,4 @@
-"""What tasks leave for the tests to see, and what they wait for."""
+"""Marks that tasks leave for the tests, and gates that they wait for."""
 
 from __future__ import annotations
 

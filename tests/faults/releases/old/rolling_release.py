@@ -1,4 +1,4 @@
-"""What workers of the release before the new one know."""
+"""Tasks that workers of the release before the new one know."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -35,6 +36,19 @@ def read_rows(rows: QuerySet[Row], columns: Sequence[str] = (), annotations: Seq
     except UNREADABLE:
         keys = list(rows.values_list("pk", flat=True))
         return [row for key in keys if (row := read_row(rows, key, columns, annotations))]
+
+
+def read_values(rows: QuerySet[Any], *columns: str) -> list[tuple[Any, ...]]:
+    """Read these columns of all rows, with stand-ins for what cannot be decoded."""
+    fields = rows.model._meta
+    never_empty = [
+        place for place, name in enumerate(columns) if name != "pk" and not may_be_none(fields.get_field(name))
+    ]
+    with suppress(*UNREADABLE):
+        found = list(rows.values_list(*columns))
+        if not any(values[place] is None for values in found for place in never_empty):
+            return found
+    return [tuple(getattr(row, name) for name in columns) for row in read_rows(rows)]
 
 
 def read_row(rows: QuerySet[Row], pk: Any, columns: Sequence[str] = (), annotations: Sequence[str] = ()) -> Row | None:

@@ -16,8 +16,7 @@ from django.db.models.fields.json import KeyTextTransform
 from ..clock import now
 from ..models import Step, Task, TaskEvent, TaskResult
 from ..models.querysets import IS_UNFINISHED
-from ..taskqueue.database import UNREADABLE
-from ..taskqueue.reading import read_rows
+from ..taskqueue.reading import read_values
 from .history import Breach, Event, Row, StepRow, TaskHistory
 from .lanes import Allowed, LaneHistory, Limits
 from .relations import as_batch, as_count, broken_relations
@@ -118,7 +117,7 @@ def pages(rows: QuerySet[Any], condition: Q) -> Iterator[list[UUID]]:
 
 def read_histories(ids: Sequence[UUID], using: str) -> list[TaskHistory]:
     read_at = now(using).timestamp()
-    rows = list(Task.objects.using(using).filter(pk__in=ids).order_by("pk").values_list(*PLAIN, *TIMES))
+    rows = read_values(Task.objects.using(using).filter(pk__in=ids).order_by("pk"), *PLAIN, *TIMES)
     outcomes = dict(TaskResult.objects.using(using).filter(pk__in=ids).values_list("pk", "status"))
     events, steps = read_events(ids, using), read_steps(ids, using)
     return [TaskHistory(pk, row_of(values, outcomes.get(pk)), events[pk], steps[pk], read_at) for pk, *values in rows]
@@ -136,7 +135,7 @@ def read_steps(ids: Sequence[UUID], using: str) -> defaultdict[UUID, list[StepRo
     found = Step.objects.using(using).filter(task_id__in=ids)
     names = [KeyTextTransform(name, "result") for name in ("batch", "count")]
     batches = {pk: named for pk, *named in found.filter(kind="batch").values_list("pk", *names)}
-    for task, pk, name, kind, attempt, actor, ts in found.order_by("pk").values_list(*STEP_COLUMNS):
+    for task, pk, name, kind, attempt, actor, ts in read_values(found.order_by("pk"), *STEP_COLUMNS):
         batch, count = batches.get(pk, (None, 0))
         steps[task].append(StepRow(pk, name, kind, attempt, actor, ts.timestamp(), as_batch(batch), as_count(count)))
     return steps
@@ -145,11 +144,7 @@ def read_steps(ids: Sequence[UUID], using: str) -> defaultdict[UUID, list[StepRo
 def read_events(ids: Sequence[UUID], using: str) -> defaultdict[UUID, list[Event]]:
     events: defaultdict[UUID, list[Event]] = defaultdict(list)
     found = TaskEvent.objects.using(using).filter(task_id__in=ids).order_by("id")
-    try:
-        rows = list(found.values_list(*EVENT_COLUMNS))
-    except UNREADABLE:
-        rows = [tuple(getattr(event, name) for name in EVENT_COLUMNS) for event in read_rows(found)]
-    for task, ts, kind, attempt, actor, data in rows:
+    for task, ts, kind, attempt, actor, data in read_values(found, *EVENT_COLUMNS):
         details = data if isinstance(data, dict) else {}
         events[task].append(Event(ts.timestamp(), kind.removeprefix("task."), attempt, actor, details))
     return events

@@ -85,7 +85,8 @@ def members_of(batch: UUID | None, using: str) -> TaskQuerySet:
 
 def originals(batch: UUID | None, using: str) -> TaskQuerySet:
     """Return the members without their retries."""
-    return members_of(batch, using).exclude(Exists(Task.objects.filter(pk=OuterRef("retry_of"), batch=batch)))
+    earlier = Task.objects.filter(pk=OuterRef("retry_of"), batch=batch)
+    return members_of(batch, using).filter(Q(retry_of=None) | ~Exists(earlier))
 
 
 def moment(seconds: float) -> datetime:

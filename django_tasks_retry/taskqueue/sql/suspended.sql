@@ -26,12 +26,11 @@ SELECT w.id, w.waits_for,
                 ORDER BY m.batch, m.id
                 LIMIT (SELECT 1000000000)
             ) AS failed
-            WHERE NOT EXISTS (
-                SELECT 1
-                FROM django_tasks_retry_task AS r
-                WHERE r.batch = failed.batch
-                    AND (r.retry_of_id = failed.id OR (r.retry_of_id = failed.retry_of_id AND r.id > failed.id))
-            )
+            WHERE (SELECT r.id FROM django_tasks_retry_task AS r WHERE r.retry_of_id = failed.id LIMIT 1) IS NULL
+                AND (
+                    SELECT r.id FROM django_tasks_retry_task AS r
+                    WHERE r.retry_of_id = failed.retry_of_id AND r.id > failed.id LIMIT 1
+                ) IS NULL
         ))
     END AS is_ready
 FROM (

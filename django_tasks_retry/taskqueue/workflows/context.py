@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 
 from ...clock import now
 from ...durations import as_seconds, in_seconds
@@ -193,8 +193,9 @@ class Results:
     @property
     def originals(self) -> TaskQuerySet:
         """The members without their retries."""
+        # Only a retry is compared with others: a planner may join all members with all (4 s for 5,000).
         earlier = Task.objects.filter(pk=OuterRef("retry_of"), batch=OuterRef("batch"))
-        return members_of(self.batch, self.using).exclude(Exists(earlier)).order_by("pk")
+        return members_of(self.batch, self.using).filter(Q(retry_of=None) | ~Exists(earlier)).order_by("pk")
 
     def __len__(self) -> int:
         return self.originals.count()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import BooleanField, Exists, OuterRef
+from django.db.models import BooleanField, OuterRef, Subquery
 from django.db.models.expressions import RawSQL
 from django.db.models.fields.json import KeyTextTransform
 
@@ -57,11 +57,15 @@ def open_members(batch: UUID, using: str) -> TaskQuerySet:
 
 
 def without_success(batch: UUID, using: str) -> TaskQuerySet:
-    """Return members that failed or were cancelled and not retried since; of several retries the last one counts."""
-    others = Task.objects.filter(batch=OuterRef("batch"))
-    retries, later = others.filter(retry_of=OuterRef("pk")), others.filter(retry_of=OuterRef("retry_of"))
-    failed = members_of(batch, using).filter(HAS_FAILED)
-    return failed.exclude(Exists(retries)).exclude(Exists(later.filter(pk__gt=OuterRef("pk")))).order_by("pk")
+    """Return members that failed or were cancelled and not retried since; of several retries the last one counts.
+
+    Retries are looked up one by one, by their original alone, whose batch they share. With statistics from before a
+    burst, a planner would compare each failed member with all others.
+    """
+    retries = Task.objects.filter(retry_of=OuterRef("pk")).values("pk")[:1]
+    later = Task.objects.filter(retry_of=OuterRef("retry_of"), pk__gt=OuterRef("pk")).values("pk")[:1]
+    failed = members_of(batch, using).filter(HAS_FAILED).order_by("pk")
+    return failed.alias(retried=Subquery(retries), outlived=Subquery(later)).filter(retried=None, outlived=None)
 
 
 def batches_of(ids: Sequence[UUID], using: str) -> set[UUID]:

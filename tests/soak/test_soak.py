@@ -35,7 +35,7 @@ def command(*arguments: str) -> list[str]:
 @pytest.mark.parametrize(
     ("database", "size"),
     [
-        ("postgresql", "--tasks 500 --laned 60 --workflows 5 --seconds 10"),
+        ("postgresql", "--tasks 500 --laned 60 --workflows 5 --seconds 10 --lease 2"),
         ("sqlite", "--tasks 150 --laned 30 --workflows 2 --seconds 6 --lease 3"),
     ],
     ids=["postgresql", "sqlite"],

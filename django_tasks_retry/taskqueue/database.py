@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from django.core.exceptions import EmptyResultSet
 from django.db import DataError, Error, connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet
 
 from ..conf import options
@@ -88,6 +90,43 @@ def cursor_on(using: str) -> Iterator[Any]:
             connection.prepare_threshold = threshold
 
 
+_kept: WeakKeyDictionary[BaseDatabaseWrapper, tuple[Any, Any]] = WeakKeyDictionary()
+"""The driver's connection behind each of Django's, and the cursor that is kept with it."""
+
+
+@contextmanager
+def executed(sql: str, parameters: Any, using: str) -> Iterator[Any]:
+    """Run one statement, and yield the cursor that holds its answer, until the next statement.
+
+    By the driver's own cursor, kept with its connection: Django's, made and told how to read times for each statement,
+    take the client 90 µs more. Django's is used if somebody watches its statements.
+    """
+    wrapper = connections[using]
+    if wrapper.vendor != "postgresql" or wrapper.execute_wrappers or wrapper.queries_logged:
+        with cursor_on(using) as cursor:
+            cursor.execute(sql, parameters)
+            yield cursor
+        return
+    wrapper.close_if_health_check_failed()
+    wrapper.ensure_connection()
+    wrapper.validate_thread_sharing()
+    wrapper.validate_no_broken_transaction()
+    with wrapper.wrap_database_errors:
+        cursor = kept_cursor(wrapper)
+        cursor.execute(sql, parameters, prepare=False)
+        yield cursor
+
+
+def kept_cursor(wrapper: BaseDatabaseWrapper) -> Any:
+    """A cursor that threads would share is made anew, and so is one of a connection that has been closed."""
+    connection, cursor = _kept.get(wrapper, (None, None))
+    if connection is not wrapper.connection or cursor.closed or wrapper.allow_thread_sharing:
+        cursor = wrapper.connection.cursor()
+        cursor.adapters.register_loader("timestamptz", instant_loader())
+        _kept[wrapper] = wrapper.connection, cursor
+    return cursor
+
+
 def as_instants(rows: list[tuple[Any, ...]], using: str) -> list[tuple[Any, ...]]:
     """The rows with their times in UTC. SQLite's come without a zone."""
     connection = connections[using]
@@ -98,16 +137,14 @@ def as_instants(rows: list[tuple[Any, ...]], using: str) -> list[tuple[Any, ...]
 
 def run(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, Any]]:
     """Run one statement; its rows as dictionaries."""
-    with cursor_on(using) as cursor:
-        cursor.execute(sql, parameters)
+    with executed(sql, parameters, using) as cursor:
         columns = [column[0] for column in cursor.description or ()]
         return [dict(zip(columns, row, strict=True)) for row in as_instants(cursor.fetchall(), using)]
 
 
 def fetch(sql: str, parameters: Any, using: str) -> list[tuple[Any, ...]]:
     """Run one statement; its rows as they come."""
-    with cursor_on(using) as cursor:
-        cursor.execute(sql, parameters)
+    with executed(sql, parameters, using) as cursor:
         return as_instants(cursor.fetchall(), using)
 
 
@@ -122,12 +159,12 @@ def fetch_any(sql: str, parameters: Any, using: str) -> list[tuple[Any, ...]]:
 
     It reads all rows or none, so rows are read one at a time only after that has failed.
     """
-    with cursor_on(using) as cursor:
-        cursor.execute(sql, parameters)
+    driver: Any = connections[using]
+    with executed(sql, parameters, using) as cursor:
         try:
             return as_instants(cursor.fetchall(), using)
-        except (Error, *UNREADABLE):
-            driven = cursor.cursor  # without Django's wrapper
+        except (Error, driver.Database.Error, *UNREADABLE):
+            driven = getattr(cursor, "cursor", cursor)  # without Django's wrapper
             if getattr(driven, "pgresult", None) is None:
                 raise
             return [fetch_row(driven, number, using) for number in range(driven.pgresult.ntuples)]

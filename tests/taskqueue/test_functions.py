@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
+
 import pytest
+from django.core.exceptions import SynchronousOnlyOperation
 from django.core.management import call_command
-from django.db import connections
+from django.db import connections, transaction
+from django.db.transaction import TransactionManagementError
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue.engines import engine_for
 from django_tasks_retry.taskqueue.engines.postgresql import CLAIM
+from django_tasks_retry.taskqueue.engines.postgresql_rows import ENQUEUE_ONE
 from django_tasks_retry.taskqueue.engines.statements import STATEMENTS, install_after_migrate
 from tests import tasks
 
@@ -54,6 +60,73 @@ def claimed_by(using):
         [lease] = taskqueue.claim("worker/1")
     taskqueue.finish([taskqueue.Completed(lease)])
     return [sql for sql in sent if "-- Claim" in sql]
+
+
+def sent_by_enqueue(using):
+    """The statements that one enqueue sent."""
+    sent = []
+
+    def note(execute, sql, params, many, context):
+        sent.append(sql)
+        return execute(sql, params, many, context)
+
+    with connections[using].execute_wrapper(note):
+        Task.objects.enqueue(tasks.add, [1, 2])
+    return sent
+
+
+def test_one_task_is_enqueued_by_one_call_whose_plan_is_kept(database):
+    Task.objects.enqueue(tasks.noop)  # which asks for the functions
+    assert sent_by_enqueue(database) == [ENQUEUE_ONE.call]
+
+
+def test_without_its_function_one_task_is_enqueued_by_the_text(database):
+    drop(database)
+    engine_for(database).functions.are_there = False
+    assert sent_by_enqueue(database) == [ENQUEUE_ONE.text]
+
+
+def test_statements_share_one_cursor_of_their_connection(committed):
+    """Making one, and telling it how to read times, took the client longer than the statement."""
+    Task.objects.enqueue(tasks.noop)
+    made = []
+
+    class Counted(connections[committed].connection.cursor_factory):
+        def __init__(self, connection, **options):
+            made.append(self)
+            super().__init__(connection, **options)
+
+    connections[committed].connection.cursor_factory = Counted
+    for _ in range(3):
+        Task.objects.enqueue(tasks.noop)
+        taskqueue.finish([taskqueue.Completed(lease) for lease in taskqueue.claim("worker/1", limit=9)])
+    assert made == []
+
+
+def test_a_new_connection_has_a_cursor_of_its_own(committed):
+    Task.objects.enqueue(tasks.noop)
+    connections[committed].close()
+    assert Task.objects.enqueue(tasks.noop).created_at.utcoffset() == timedelta(0)
+
+
+def test_a_broken_transaction_refuses_an_enqueue_as_any_statement(committed):
+    def enqueue_in_it():
+        with transaction.atomic(using=committed):
+            transaction.set_rollback(True, using=committed)
+            Task.objects.enqueue(tasks.noop)
+
+    with pytest.raises(TransactionManagementError):
+        enqueue_in_it()
+
+
+async def enqueue_in_a_loop():
+    Task.objects.enqueue(tasks.noop)
+
+
+def test_the_event_loop_is_refused_as_by_any_statement(committed):
+    Task.objects.enqueue(tasks.noop)
+    with pytest.raises(SynchronousOnlyOperation):
+        asyncio.run(enqueue_in_a_loop())
 
 
 def test_migrate_installs_a_function_for_each_statement(database):

@@ -8,7 +8,7 @@ task pays for no option of others. As one JSON text the same rows took client an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import cycle
@@ -26,6 +26,7 @@ from ..database import as_array, as_text, cursor_on, fetch
 from ..finish.report import Report
 from ..new_tasks import CHUNK, NEW_COLUMNS, as_dated, as_stored
 from .base import Engine
+from .statements import StoredStatement
 
 TYPES = {
     "UUIDField": "uuid", "CharField": "text", "JSONField": "jsonb", "PositiveIntegerField": "int",
@@ -42,6 +43,10 @@ USUAL = {"args": "[]", "kwargs": "{}", "metadata": "{}", "lane": "", "priority":
 PLAIN = {"func_path", "backend", "max_attempts", "timeout", "queue"}
 """The columns that every plain call fills, beside the id and USUAL."""
 RETURNED = ("id", "eta", "slot", "created_at", "updated_at")
+
+ENQUEUED = tuple(name for name in NEW_COLUMNS if name != "unique_key")
+"""The columns of a task that is written alone, as enqueue.sql takes them."""
+ENQUEUE_ONE = StoredStatement("enqueue", "timestamptz")
 
 # The two statements that are no files: their columns, and where each value comes from, depend on the calls.
 ENQUEUE = """\
@@ -66,15 +71,21 @@ LEAVE_TAKEN_KEYS = (
 CLOCK = "django_tasks_retry_now()"
 LOCK_KEY = "SELECT pg_advisory_xact_lock(hashtextextended(%(key)s, 0))"
 values_of = itemgetter(*ASKED)
+enqueued_of = itemgetter(*ENQUEUED)
+JSON_PLACES = [place for place, name in enumerate(ENQUEUED) if TYPE[name] == "jsonb"]
 NOTHING = "null"
 """The result of most functions: SQL's NULL, as the ORM writes it."""
 
 
 class PostgreSQLInsert(Engine):
+    call: Callable[[StoredStatement, Any], list[tuple[Any, ...]]]
+
     def writes_at_once(self, tasks: Sequence[Task]) -> bool:
         return len(tasks) <= CHUNK and not any(task.unique_key for task in tasks)
 
     def insert(self, tasks: Sequence[Task]) -> list[Task]:
+        if len(tasks) == 1 and is_usual(tasks[0]):
+            return self.stored(tasks, self.call(ENQUEUE_ONE, {"row": row_text(tasks[0])}), alike=True)
         sql, parameters, alike = statement(tasks)
         return self.stored(tasks, fetch(sql, parameters, self.using), alike=alike)
 
@@ -129,6 +140,22 @@ def listed(columns: Iterable[str], form: str = "{}") -> str:
     return ", ".join(form.format(column) for column in columns)
 
 
+def is_usual(task: Task) -> bool:
+    """Return whether it has none of the options that a conflict, or the server's clock, settles."""
+    if task.unique_key or task.due_in or task.expires_in is not None:
+        return False
+    return task.expires_at is None and task.follows_id is None
+
+
+def row_text(task: Task) -> str:
+    """The row of enqueue.sql."""
+    values = list(enqueued_of(vars(task)))
+    for place in JSON_PLACES:
+        value = values[place]
+        values[place] = dump(value) if value else EMPTY[type(value)]
+    return as_array(values)
+
+
 class Shape(NamedTuple):
     """The columns that are given once for all tasks, and those for each: a statement depends on both."""
 
@@ -165,10 +192,9 @@ def statement(tasks: Sequence[Task]) -> tuple[str, dict[str, Any], bool]:
 
 
 def examples() -> dict[str, str]:
-    """The statements that one plain call sends, and that two calls send."""
-    usual, shared = tuple(USUAL), tuple(name for name in ASKED if name in PLAIN)
-    one = Shape(usual, ("id", *shared), (), begin_runs=True, repeat=False)
-    return {"enqueue": sql_for(one), "enqueue_alike": sql_for(one._replace(common=shared, each=("id",)))}
+    """The statement that two plain calls send."""
+    shared = tuple(name for name in ASKED if name in PLAIN)
+    return {"enqueue_alike": sql_for(Shape(tuple(USUAL), shared, ("id",), begin_runs=True, repeat=False))}
 
 
 def columns_of(tasks: Sequence[Task]) -> dict[str, Sequence[Any]]:

@@ -127,7 +127,7 @@ def suspend(count: int, connection: Any) -> None:
 def steps_against_tasks(count: int) -> None:
     from django_tasks_retry import taskqueue
     from django_tasks_retry.models import Task
-    from django_tasks_retry.taskqueue.finish.renew import one_commit
+    from django_tasks_retry.taskqueue.renewal import one_commit
     from django_tasks_retry.taskqueue.workflows.steps import Kind, StepStore
 
     from .tasks import noop

@@ -32,7 +32,7 @@ from .rules.redact import redact_text
 from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Lease, Receipt, Report, database
-from .taskqueue.finish.renew import check_lease, holds, open_transactions, report_progress
+from .taskqueue.renewal import check_lease, holds, open_transactions, report_progress
 from .taskqueue.workflows.context import Workflow
 from .taskqueue.workflows.steps import StepStore
 from .utc import in_project_time

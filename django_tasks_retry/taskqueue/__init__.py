@@ -5,7 +5,16 @@ from .claim.limits import forget_idle
 from .database import database
 from .enqueue.enqueue import enqueue, enqueue_many, enqueue_stream
 from .enqueue.options import EnqueueOptions
-from .finish.record import (
+from .lanes.breaker import tick_breakers
+from .lanes.control import limit_lane
+from .lease import Fence, Lease, current_lease
+from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
+from .operator.operator_log import forget_skipped
+from .operator.prune import prunable, prune, prune_pages
+from .operator.stats import Stat, add_stats, forget_stats
+from .operator.task_actions import Changed, cancel, cancel_one, reschedule, retry, retry_one
+from .partitions.maintain import maintain_partitions
+from .recording import (
     PendingMaintenance,
     complete_task,
     complete_within,
@@ -18,17 +27,8 @@ from .finish.record import (
     recover,
     release_task,
 )
-from .finish.renew import excludes_writers, one_commit, renew, renew_workers
-from .finish.report import Completed, Failed, Outcome, Receipt, Released, Report, report_of
-from .lanes.breaker import tick_breakers
-from .lanes.control import limit_lane
-from .lease import Fence, Lease, current_lease
-from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
-from .operator.operator_log import forget_skipped
-from .operator.prune import prunable, prune, prune_pages
-from .operator.stats import Stat, add_stats, forget_stats
-from .operator.task_actions import Changed, cancel, cancel_one, reschedule, retry, retry_one
-from .partitions.maintain import maintain_partitions
+from .renewal import excludes_writers, one_commit, renew, renew_workers
+from .report import Completed, Failed, Outcome, Receipt, Released, Report, report_of
 from .schedules.edit import change_schedule, create_schedule, delete_schedule
 from .schedules.sync import listed_names, stop_vanished, sync_schedules
 from .schedules.tick import Ticked, next_due_in, run_schedule_now, tick

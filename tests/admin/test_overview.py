@@ -13,7 +13,7 @@ from django_tasks_retry.admin.parts.timeline import read_progress
 from django_tasks_retry.compat import task
 from django_tasks_retry.display import formatting
 from django_tasks_retry.models import Queue, Task
-from django_tasks_retry.taskqueue.finish.renew import report_progress
+from django_tasks_retry.taskqueue.renewal import report_progress
 from tests import tasks
 
 BASE = "/admin/django_tasks_retry"

@@ -6,7 +6,7 @@ from django_tasks_retry.compat import TaskContext
 from django_tasks_retry.errors import LeaseLost
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import claim
-from django_tasks_retry.taskqueue.finish.renew import holds, report_progress
+from django_tasks_retry.taskqueue.renewal import holds, report_progress
 from tests import tasks as plain
 from tests.backend import samples
 

@@ -14,7 +14,7 @@ from django_tasks_retry import guard, taskqueue
 from django_tasks_retry.clock import now
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.status import FINISHED, Status
-from django_tasks_retry.taskqueue.finish.renew import report_progress
+from django_tasks_retry.taskqueue.renewal import report_progress
 from tests.steps import begin, claim_one, enqueue, kinds, now_of, refused_by_the_database, task_in
 
 UNLEASED = {"locked_by": None, "lock_expires_at": None}

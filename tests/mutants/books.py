@@ -56,7 +56,7 @@ BOOKS = (
         "requeued tasks are not told",
         (
             Edit(
-                "taskqueue/finish/report.py",
+                "taskqueue/report.py",
                 "zip(self.move.events, self.data, strict=True)",
                 "zip(self.move.events[:1], self.data)",
             ),

@@ -43,7 +43,7 @@ BUDGETS = (
     ),
     Mutant(
         "a requeued task is due at once",
-        (Edit("taskqueue/finish/report.py", "delay=delay, error=error", "delay=0.0, error=error"),),
+        (Edit("taskqueue/report.py", "delay=delay, error=error", "delay=0.0, error=error"),),
         (MODEL,),
     ),
     Mutant(

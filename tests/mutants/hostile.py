@@ -59,7 +59,7 @@ UNREADABLE = (
     ),
     Mutant(
         "a backoff of an unknown form ends the report",
-        (Edit("taskqueue/finish/report.py", "    except InvalidPolicy:\n", "    except AssertionError:\n"),),
+        (Edit("taskqueue/report.py", "    except InvalidPolicy:\n", "    except AssertionError:\n"),),
         (ROWS + "test_a_backoff_of_a_form_that_this_version_does_not_know_is_the_default",),
     ),
 )

@@ -43,7 +43,7 @@ MIDDLEWARE = (
     ),
     Mutant(
         "a next occurrence is told to nobody",
-        (Edit("taskqueue/finish/record.py", ", next_id=report.next_id)", ")"),),
+        (Edit("taskqueue/recording.py", ", next_id=report.next_id)", ")"),),
         (TOLD + "test_the_next_occurrence_is_told",),
     ),
 )

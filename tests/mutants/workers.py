@@ -161,7 +161,7 @@ WAKING = (
         "a released task goes to the end of the line",
         (
             Edit(
-                "taskqueue/finish/report.py",
+                "taskqueue/report.py",
                 "delay = None if outcome.delay is None else bounded_delay(float(outcome.delay))",
                 "delay = bounded_delay(float(outcome.delay or 0))",
             ),

@@ -15,7 +15,7 @@ from django_tasks_retry.errors import InvalidCall
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue import EnqueueOptions
-from django_tasks_retry.taskqueue.finish.record import EXPIRED
+from django_tasks_retry.taskqueue.recording import EXPIRED
 from tests import tasks
 from tests.steps import claim_one, enqueue, kinds, now_of
 

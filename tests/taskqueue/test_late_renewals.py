@@ -7,7 +7,7 @@ import pytest
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.errors import LeaseLost
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.finish.renew import check_lease
+from django_tasks_retry.taskqueue.renewal import check_lease
 from django_tasks_retry.taskqueue.workflows.steps import Kind, StepStore
 from tests import tasks
 

@@ -12,7 +12,7 @@ from django_tasks_retry.display.scope import Scope
 from django_tasks_retry.errors import Snooze
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import Failed, Released, claim, finish, reschedule
-from django_tasks_retry.taskqueue.finish.record import WARN_AFTER_RELEASES
+from django_tasks_retry.taskqueue.recording import WARN_AFTER_RELEASES
 from django_tasks_retry.worker.shared.outcomes import AttemptResult, Counts, OutcomePublisher
 from tests import tasks
 

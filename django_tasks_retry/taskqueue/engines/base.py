@@ -18,8 +18,8 @@ from django.db import connections
 from ...models import Task
 from ..claim.ranges import ClaimRange, Cursors, DuePage, LaneRange
 from ..database import cursor_on, fetch, run
-from ..finish.report import Receipt, Report
 from ..lease import EARLIEST, Claimed, Fence, Lease, as_uuid, is_uuid
+from ..report import Receipt, Report
 
 # No file: its columns depend on the table.
 ADD = """\

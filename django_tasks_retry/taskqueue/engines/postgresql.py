@@ -23,9 +23,9 @@ from ...rules.transitions import KEPT
 from ..claim.ranges import TRUE, ClaimRange, Cursors, DuePage, LaneRange, read_lane_range
 from ..database import as_array, as_moment, fetch, fetch_any
 from ..events import cancellation
-from ..finish.report import LOST_FINGERPRINT, Receipt, Report
 from ..lease import COLUMNS as LEASE_COLUMNS
 from ..lease import Claimed, Fence, Lease, lease_header, read_claimed, read_lease
+from ..report import LOST_FINGERPRINT, Receipt, Report
 from .base import ClaimRequest, RecoverRequest, Written
 from .postgresql_rows import PostgreSQLInsert, any_parameters, are_plain, examples, plain_parameters
 from .statements import SQL, Functions, StoredStatement, files_of, like_task, prepared

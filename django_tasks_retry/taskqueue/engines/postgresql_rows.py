@@ -23,8 +23,8 @@ from ...rules.payload import dump
 from ...rules.status import Status
 from ...rules.transitions import COMPLETE
 from ..database import as_array, as_text, cursor_on, fetch
-from ..finish.report import Report
 from ..new_tasks import CHUNK, NEW_COLUMNS, as_dated, as_stored
+from ..report import Report
 from .base import Engine
 from .statements import StoredStatement
 

@@ -27,7 +27,6 @@ from ...rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, LOSE, LOSE_FOR_
 from ...utc import InstantField
 from ..database import fetch, fetch_stored
 from ..events import cancellation, events_of, result_of, write_events
-from ..finish.report import LOST_FINGERPRINT, Receipt, error_record
 from ..lease import (
     HEADER_COLUMNS,
     Fence,
@@ -38,6 +37,7 @@ from ..lease import (
     lease_header,
     leased_by,
 )
+from ..report import LOST_FINGERPRINT, Receipt, error_record
 from .base import RecoverRequest
 from .sqlite_leases import SQLiteLeases
 from .sqlite_rows import read_whole

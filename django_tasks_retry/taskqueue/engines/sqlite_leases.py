@@ -20,9 +20,9 @@ from ...utc import InstantField
 from ..claim.ranges import ClaimRange, Cursors, DuePage, LaneRange, read_lane_range
 from ..database import as_moment, fetch, fetch_stored
 from ..events import event, events_of, result_of
-from ..finish.report import Report
 from ..lease import COLUMNS, EARLIEST, MOMENTS, Claimed, Lease, as_uuid, is_uuid, read_claimed, read_lease, read_or
 from ..new_tasks import LAST_YEAR, same_call
+from ..report import Report
 from .base import ClaimRequest, Written
 from .sqlite_rows import SQLiteRows, write_rows
 

@@ -22,7 +22,7 @@ from ..enqueue.enqueue import SharedChecks, database_of, enqueue, prepare
 from ..enqueue.insert import insert_with_middleware
 from ..enqueue.notify import send_enqueued
 from ..enqueue.options import EnqueueOptions
-from ..finish.renew import one_commit
+from ..renewal import one_commit
 from .members import batch_key
 from .steps import CALLBACK, Kind, StepStore, insert_steps
 

@@ -19,8 +19,8 @@ from ...models.results import MAX_NAME
 from ...rules.payload import Budget, canonical, check_size, checked_name, dump
 from ..database import database
 from ..engines import engine_for
-from ..finish.renew import open_transactions, outlasts, raise_lost
 from ..lease import Lease
+from ..renewal import open_transactions, outlasts, raise_lost
 
 CALLBACK = "then"
 """The step that names the batch of a callback."""

@@ -28,7 +28,7 @@ from ..engines import engine_for
 from ..engines.base import Suspended
 from ..enqueue.notify import notify_work
 from ..events import RESCHEDULED, actor_of, write_rescheduled
-from ..finish.report import Receipt, Report
+from ..report import Receipt, Report
 from ..timeouts import locked
 from .members import FAIL_FAST, SIGNAL, batch_of, keys_of, signal_key, without_success
 

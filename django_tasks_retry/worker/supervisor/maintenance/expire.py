@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ....taskqueue import expire
-from ....taskqueue.finish.record import EXPIRED_AT_ONCE
+from ....taskqueue.recording import EXPIRED_AT_ONCE
 from ...shared.database import DatabaseCaller
 from . import Pending
 

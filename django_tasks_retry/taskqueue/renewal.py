@@ -11,13 +11,13 @@ from uuid import UUID
 
 from django.db import connections, transaction
 
-from ...clock import Now, frozen, host_time
-from ...conf import options
-from ...errors import InvalidCall, LeaseLost, LostReason
-from ...rules.payload import canonical, clip, storable
-from ..database import database
-from ..engines import engine_for
-from ..lease import Fence, Lease, kept_by, leased_by, why_lost
+from ..clock import Now, frozen, host_time
+from ..conf import options
+from ..errors import InvalidCall, LeaseLost, LostReason
+from ..rules.payload import canonical, clip, storable
+from .database import database
+from .engines import engine_for
+from .lease import Fence, Lease, kept_by, leased_by, why_lost
 
 NOTE_LIMIT = 500
 

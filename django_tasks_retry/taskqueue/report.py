@@ -9,17 +9,17 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
-from ... import registry
-from ...conf import options
-from ...errors import InvalidPayload, InvalidPolicy, LostReason, Snooze, Suspend
-from ...rules.backoff import Backoff, Custom, bounded_delay, from_json
-from ...rules.failure import LOST, Code, Failure, capture, fingerprint
-from ...rules.payload import Budget, canonical, check_size, dump, noted
-from ...rules.policy import delay_before_next, seconds_of
-from ...rules.status import Status
-from ...rules.transitions import COMPLETE, GIVE_UP, RELEASE, REQUEUE, EventKind, Move
-from ..lease import Lease
-from ..new_tasks import new_id
+from .. import registry
+from ..conf import options
+from ..errors import InvalidPayload, InvalidPolicy, LostReason, Snooze, Suspend
+from ..rules.backoff import Backoff, Custom, bounded_delay, from_json
+from ..rules.failure import LOST, Code, Failure, capture, fingerprint
+from ..rules.payload import Budget, canonical, check_size, dump, noted
+from ..rules.policy import delay_before_next, seconds_of
+from ..rules.status import Status
+from ..rules.transitions import COMPLETE, GIVE_UP, RELEASE, REQUEUE, EventKind, Move
+from .lease import Lease
+from .new_tasks import new_id
 
 logger = logging.getLogger("django_tasks_retry")
 DEEPEST_GROUP = 10

@@ -12,21 +12,21 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ...errors import InvalidPayload, LeaseLost, LostReason
-from ...models import TaskEvent
-from ...rules.failure import Failure
-from ...rules.status import Status
-from ...rules.transitions import RELEASE, EventKind
-from ..database import database
-from ..engines import engine_for
-from ..engines.base import RecoverRequest
-from ..enqueue.notify import notify_cancelled
-from ..lease import Fence, Lease, why_lost
-from ..operator.task_actions import Cancellation, cancel_below
-from ..workflows.members import keys_of
-from ..workflows.wake import wake_after, wake_later, wake_waiters
-from .renew import outlasts
+from ..errors import InvalidPayload, LeaseLost, LostReason
+from ..models import TaskEvent
+from ..rules.failure import Failure
+from ..rules.status import Status
+from ..rules.transitions import RELEASE, EventKind
+from .database import database
+from .engines import engine_for
+from .engines.base import RecoverRequest
+from .enqueue.notify import notify_cancelled
+from .lease import Fence, Lease, why_lost
+from .operator.task_actions import Cancellation, cancel_below
+from .renewal import outlasts
 from .report import Completed, Failed, Outcome, Receipt, Released, Report, report_of
+from .workflows.members import keys_of
+from .workflows.wake import wake_after, wake_later, wake_waiters
 
 REPORTED = (EventKind.COMPLETED, EventKind.FAILED, EventKind.RELEASED)
 WARN_AFTER_RELEASES = 5

@@ -1,1 +1,0 @@
-"""Finishing: what workers report about their leases; renewals, progress, and what becomes of lost or expired tasks."""

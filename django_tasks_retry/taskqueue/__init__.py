@@ -1,12 +1,12 @@
 """The service layer and the only writer of tasks."""
 
 from .claim.claim import ClaimMemory, claim, claim_task, find_poison, is_work_due, is_work_left
-from .claim.limits import forget_idle
 from .database import database
 from .enqueue.enqueue import enqueue, enqueue_many, enqueue_stream
 from .enqueue.options import EnqueueOptions
 from .lanes.breaker import tick_breakers
 from .lanes.control import limit_lane
+from .lanes.limits import forget_idle
 from .lease import Fence, Lease, current_lease
 from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
 from .operator.operator_log import forget_skipped

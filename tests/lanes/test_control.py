@@ -8,8 +8,7 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import InvalidCall, InvalidLane
 from django_tasks_retry.models import FlowLimit, OperatorEvent, Queue, Schedule
 from django_tasks_retry.taskqueue import ClaimMemory
-from django_tasks_retry.taskqueue.claim import limits
-from django_tasks_retry.taskqueue.lanes import summaries
+from django_tasks_retry.taskqueue.lanes import limits, summaries
 from tests import tasks
 from tests.cli.conftest import tasks_command
 from tests.steps import stopped

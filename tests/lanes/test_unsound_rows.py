@@ -14,7 +14,7 @@ from django.db.models import CheckConstraint
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.models import FlowLimit
 from django_tasks_retry.taskqueue import ClaimMemory, Stat, tick_breakers
-from django_tasks_retry.taskqueue.claim.limits import create, forget_idle
+from django_tasks_retry.taskqueue.lanes.limits import create, forget_idle
 from django_tasks_retry.taskqueue.reading import log_once
 from tests import tasks
 from tests.cli.conftest import tasks_command

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import PG, UNNAMED, Edit, Mutant
 
-LIMITER, ROWS, WINDOW = "taskqueue/claim/limiter.py", "taskqueue/claim/limits.py", "rules/lanes/window.py"
+LIMITER, ROWS, WINDOW = "taskqueue/claim/limiter.py", "taskqueue/lanes/limits.py", "rules/lanes/window.py"
 STRICT, GRAPHS = "taskqueue/claim/limiter.py", "tests/workflows/test_lanes.py::"
 LIMITS, RATES, ORDER = (f"tests/lanes/test_{name}.py::" for name in ("limits", "rates", "order"))
 RACES, RULES, CONTROL = "tests/races/test_lanes.py::", "tests/rules/test_lanes.py::", "tests/lanes/test_control.py::"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.taskqueue.claim.limits import create
+from django_tasks_retry.taskqueue.lanes.limits import create
 from tests import tasks
 from tests.plans import crowds
 from tests.plans.crowds import USING

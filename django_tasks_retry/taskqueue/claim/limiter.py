@@ -20,9 +20,9 @@ from ...models.querysets import TaskQuerySet
 from ...rules.lanes import window
 from ...rules.lanes.limits import Limit
 from ..engines.base import ClaimRequest, Engine
+from ..lanes.limits import count_running, create, decided, has_wholes, limit_of, lock, set_aside
 from ..lease import Claimed
 from ..workflows.members import batch_of
-from .limits import count_running, create, decided, has_wholes, limit_of, lock, set_aside
 from .ranges import ClaimRange, LaneRange, Part
 from .tuning import TUNING, ClaimTuning, Clock
 

@@ -11,12 +11,12 @@ from django.db.models import F, Sum
 from ...clock import now
 from ...models import FlowLimit, LaneStat, TaskStat, TaskTotal
 from ...models.limits import FUNCTION, TRIPPED
-from ..claim.limits import create, has_breaker, has_breakers, limit_of, lock
 from ..database import database
 from ..enqueue.notify import notify_work_on_commit
 from ..operator.control import set_paused, set_resumed, write_decision
 from ..operator.summaries import depths
 from ..reading import log_once
+from .limits import create, has_breaker, has_breakers, limit_of, lock
 
 ACTOR = "breaker"
 WINDOW = timedelta(minutes=2)

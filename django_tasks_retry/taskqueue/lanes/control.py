@@ -17,12 +17,12 @@ from ...models.limits import FUNCTION, LANE, split
 from ...rules.lanes import window
 from ...rules.lanes.limits import MOST, Limit, Rate
 from ...rules.lanes.templates import checked_lane
-from ..claim.limits import create, decided, limit_of
 from ..database import database
 from ..enqueue.notify import notify_work_on_commit
 from ..events import actor_of
 from ..operator.operator_log import shortened, write_operator_event
 from ..operator.summaries import depths
+from .limits import create, decided, limit_of
 
 
 def limit_lane(

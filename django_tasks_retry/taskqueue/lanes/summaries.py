@@ -15,10 +15,10 @@ from ...models import FlowLimit, Task
 from ...models.limits import LANE, TRIPPED
 from ...rules.lanes import window
 from ...rules.lanes.limits import Limit
-from ..claim.limits import COLUMNS, count_running, decided, limit_of
 from ..database import database
 from ..operator.summaries import depths
 from ..reading import read_rows
+from .limits import COLUMNS, count_running, decided, limit_of
 
 MOST_SHOWN = 50
 MOST_WAITING = 1000

@@ -17,7 +17,7 @@ from ...rules.names import short_id, short_name
 from ...rules.redact import redact_text
 from ...rules.status import Status
 from ...taskqueue import Lease, Receipt, Stat, add_stats
-from ...taskqueue.claim.limits import has_breaker
+from ...taskqueue.lanes.limits import has_breaker
 from ...taskqueue.operator.stats import OUTCOMES
 from ...taskqueue.reading import log_once
 from ..logs import ATTEMPTS, indented, printable

@@ -19,9 +19,9 @@ from ..rules.ids import first_of
 from ..selection.grammar import read_moment
 from ..selection.matching import first_id_at
 from ..taskqueue import database
+from ..taskqueue.events import write_operator_event
 from ..taskqueue.lanes.limits import largest_limit
 from ..taskqueue.operator.export import PeriodExport
-from ..taskqueue.operator.operator_log import write_operator_event
 from ..taskqueue.partitions.convert import partition_history, undo_partitioning
 from ..taskqueue.partitions.layout import Period, partition_named, read_layout
 from ..taskqueue.partitions.retention import summarize

@@ -4,12 +4,12 @@ from .claim.claim import ClaimMemory, claim, claim_task, find_poison, is_work_du
 from .database import database
 from .enqueue.enqueue import enqueue, enqueue_many, enqueue_stream
 from .enqueue.options import EnqueueOptions
+from .events import forget_skipped
 from .lanes.breaker import tick_breakers
 from .lanes.control import limit_lane
 from .lanes.limits import forget_idle
 from .lease import Fence, Lease, current_lease
 from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
-from .operator.operator_log import forget_skipped
 from .operator.prune import prunable, prune, prune_pages
 from .operator.stats import Stat, add_stats, forget_stats
 from .operator.task_actions import Changed, cancel, cancel_one, reschedule, retry, retry_one

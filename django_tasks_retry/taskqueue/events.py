@@ -1,20 +1,23 @@
-"""Records written with a move, in its transaction: events, and the result of a finished task."""
+"""Records written with a move, in its transaction: events, the result of a finished task, and the operator log."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from django.db.models import Model
 from django.db.models.base import ModelState
 
-from ..models import Task, TaskEvent, TaskResult
+from ..clock import Now, now
+from ..models import OperatorEvent, Task, TaskEvent, TaskResult
 from ..rules.payload import storable
+from ..rules.redact import redact_text
 from ..rules.status import Status
 from ..rules.transitions import RESCHEDULE, EventKind, Move
+from .database import database
 
 RESCHEDULED = ("pk", "attempts", "queue", "priority", "eta", "updated_at")
 """Columns that the event of a reschedule needs. Values of other columns that cannot be decoded do not matter to it."""
@@ -91,3 +94,34 @@ def actor_of(by: Any) -> str:
         return "code"
     pk = getattr(by, "pk", None)
     return storable(f"user:{pk}" if pk is not None else str(by))[:160]
+
+
+# The operator log: decisions of people, and of rules in their place, each with its author and reason.
+
+REASON_LENGTH = 200
+SUBJECT_LENGTH = 128
+BY_RULE = ("schedule.skipped", "schedule.missed")
+KEEP = timedelta(days=90)
+
+
+def shortened(reason: str) -> str:
+    return storable(redact_text(reason))[:REASON_LENGTH]
+
+
+def operator_event(
+    kind: str, subject: str, actor: str, reason: str, moment: datetime, data: dict[str, Any] | None = None
+) -> OperatorEvent:
+    subject, reason = subject[:SUBJECT_LENGTH], shortened(reason)
+    return OperatorEvent(kind=kind, subject=subject, ts=moment, actor=actor, reason=reason, data=data)
+
+
+def write_operator_event(
+    kind: str, subject: str, actor: str, reason: str, using: str, data: dict[str, Any] | None = None
+) -> None:
+    operator_event(kind, subject, actor, reason, now(using), data).save(using=using)
+
+
+def forget_skipped(*, backend: str = "default") -> int:
+    """Delete old decisions that the queue made by rule. Decisions of people are kept."""
+    past = OperatorEvent.objects.using(database(backend)).filter(kind__in=BY_RULE, ts__lt=Now() - KEEP)
+    return past._raw_delete(past.db)

@@ -29,10 +29,11 @@ def test_no_module_of_the_worker_is_left_out():
     assert not sorted(modules - {room / name for room in ROOMS for name in NAMED})
 
 
-def test_no_module_of_claiming_or_finishing_is_left_out():
-    rooms = [PACKAGE / "taskqueue" / name for name in ("claim", "finish")]
-    modules = {f"taskqueue/{room.name}/{file.name}" for room in rooms for file in room.glob("[!_]*.py")}
-    assert not sorted(modules - NAMED)
+def test_no_room_and_no_module_of_the_service_layer_is_left_out():
+    files = (PACKAGE / "taskqueue").glob("**/[!_]*.py")
+    modules = {str(file.relative_to(PACKAGE)) for file in files if file.parent.name in {"taskqueue", "claim", "lanes"}}
+    rooms = {f"taskqueue/{file.parent.name}/" for file in (PACKAGE / "taskqueue").glob("*/__init__.py")}
+    assert not sorted((modules | rooms) - NAMED)
 
 
 def test_every_message_between_the_processes_is_listed():

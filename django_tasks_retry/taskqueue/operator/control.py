@@ -18,11 +18,10 @@ from ...models import FlowLimit, Queue, Schedule, Task, Worker
 from ...models.limits import FUNCTION, LANE, QUEUE, split
 from ..database import database
 from ..enqueue.notify import notify_work_on_commit
-from ..events import actor_of
+from ..events import actor_of, shortened, write_operator_event
 from ..lanes.control import locked_state
 from ..reading import read_row, read_rows
 from ..schedules.edit import locked_schedule
-from .operator_log import shortened, write_operator_event
 from .summaries import depths
 
 SCHEDULE = "schedule"

@@ -24,8 +24,7 @@ from ..database import database
 from ..enqueue.checks import checked_eta
 from ..enqueue.enqueue import prepare
 from ..enqueue.options import EnqueueOptions
-from ..events import actor_of
-from ..operator.operator_log import write_operator_event
+from ..events import actor_of, write_operator_event
 from ..reading import read_row, unreadable_columns
 
 

@@ -17,7 +17,7 @@ from ...models import Schedule
 from ...rules.schedules.declarations import Declaration, declarations_of
 from ...utc import as_instant
 from ..database import database
-from ..operator.operator_log import write_operator_event
+from ..events import write_operator_event
 from ..reading import read_rows, unreadable_columns
 from ..workers import alive_workers, sound_workers
 from .edit import checked_schedule_name, declaration, define, locked_schedule, planned, rewrite

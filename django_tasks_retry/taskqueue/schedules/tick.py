@@ -29,8 +29,7 @@ from ..enqueue.enqueue import prepare
 from ..enqueue.insert import insert_rows, insert_with_middleware
 from ..enqueue.notify import notify_work, send_enqueued
 from ..enqueue.options import EnqueueOptions
-from ..events import actor_of
-from ..operator.operator_log import operator_event, write_operator_event
+from ..events import actor_of, operator_event, write_operator_event
 from ..reading import read_rows
 from .edit import check_readable, found, locked_schedule
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isinf, isnan
 
-from .taskqueue.operator.histogram import BOUNDS
-from .taskqueue.operator.queue_figures import QueueFigures
-from .taskqueue.operator.snapshot import Holder, Snapshot, Total, snapshot
+from .taskqueue.statistics.snapshot import Holder, Snapshot, Total, snapshot
+from .taskqueue.statistics.stats import BOUNDS
+from .taskqueue.statistics.summaries import QueueFigures
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "django_tasks_"

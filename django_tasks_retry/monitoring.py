@@ -24,8 +24,7 @@ from .metrics import CONTENT_TYPE, scrape
 from .models import Worker
 from .taskqueue import database
 from .taskqueue.operator.control import paused_queues
-from .taskqueue.operator.queue_figures import serving
-from .taskqueue.operator.summaries import depths
+from .taskqueue.statistics.summaries import depths, serving
 from .taskqueue.timeouts import statement_timeout
 from .taskqueue.workers import ALIVE_SECONDS, sound_workers
 

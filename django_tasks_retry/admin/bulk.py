@@ -19,8 +19,8 @@ from ..display.formatting import format_moment, format_number, one_line
 from ..display.scope import console_backend, console_database
 from ..models import Task
 from ..selection.actions import ACTIONS, CANCEL, RETRY, Action
-from ..taskqueue.operator import summaries
-from ..taskqueue.operator.failure_groups import outcomes
+from ..taskqueue.statistics import summaries
+from ..taskqueue.statistics.failure_groups import outcomes
 from ..taskqueue.timeouts import statement_timeout
 from .base import ConsoleAdmin, log_action, reason_of
 from .parts.selection import (

@@ -25,10 +25,10 @@ from ..rules.names import short_id, short_name
 from ..rules.redact import redact_text
 from ..selection.actions import ACTIONS, CANCEL, RETRY
 from ..selection.matching import visible_text
-from ..taskqueue.operator import failure_groups
-from ..taskqueue.operator.failure_groups import Head, group_texts
-from ..taskqueue.operator.summaries import CAP
 from ..taskqueue.reading import read_row, unreadable_columns
+from ..taskqueue.statistics import failure_groups
+from ..taskqueue.statistics.failure_groups import Head, group_texts
+from ..taskqueue.statistics.summaries import CAP
 from .base import TaskPermissionMixin
 from .bulk import BulkActionAdmin
 from .parts.selection import select_all

@@ -20,9 +20,8 @@ from ..display.formatting import NO_VALUE, format_decimal, format_duration, form
 from ..display.scope import Scope, current_scope
 from ..models import Task, TaskFunction
 from ..rules.names import short_name
-from ..taskqueue.operator import failure_groups, summaries
-from ..taskqueue.operator.histogram import BOUNDS, RAN, WAITED
-from ..taskqueue.operator.stats import COUNTS, sums_since
+from ..taskqueue.statistics import failure_groups, summaries
+from ..taskqueue.statistics.stats import BOUNDS, COUNTS, RAN, WAITED, sums_since
 from .base import TaskPermissionMixin
 from .failures import change_context, failure_rows
 from .parts.charts import chart_context, chosen_scale, read_activity

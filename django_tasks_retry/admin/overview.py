@@ -22,11 +22,10 @@ from ..display.workers import knows_task, no_tasks_advice, runworker_command, un
 from ..models import Overview, Task, Worker
 from ..registry import is_coroutine
 from ..taskqueue import alive_workers, sound_workers
-from ..taskqueue.operator import failure_groups, summaries
-from ..taskqueue.operator.queue_figures import serving
-from ..taskqueue.operator.snapshot import late_schedules
-from ..taskqueue.operator.summaries import Depth
 from ..taskqueue.partitions.retention import partition_problems
+from ..taskqueue.statistics import failure_groups, summaries
+from ..taskqueue.statistics.snapshot import late_schedules
+from ..taskqueue.statistics.summaries import Depth, serving
 from .base import TaskPermissionMixin
 from .failures import failure_rows
 from .parts.charts import chart_context, chosen_scale, read_activity

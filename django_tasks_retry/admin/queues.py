@@ -19,10 +19,9 @@ from ..display.scope import Scope, console_database, current_scope, queue_names
 from ..models import Queue, Worker
 from ..taskqueue import alive_workers, sound_workers
 from ..taskqueue.enqueue.backlog import full_queues
-from ..taskqueue.operator import summaries
 from ..taskqueue.operator.control import paused_queues
-from ..taskqueue.operator.queue_figures import QueueFigures, queue_figures
-from ..taskqueue.operator.summaries import CAP, Depth
+from ..taskqueue.statistics import summaries
+from ..taskqueue.statistics.summaries import CAP, Depth, QueueFigures, queue_figures
 from .base import ConsoleAdmin
 from .parts.charts import SCALES, Activity, Bucket, Shape, read_activity, sparkline
 

@@ -33,9 +33,9 @@ from ..selection.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..selection.grammar import HELP
 from ..selection.matching import matching
 from ..selection.payload import find_visible
-from ..taskqueue.operator import summaries
-from ..taskqueue.operator.summaries import CAP
 from ..taskqueue.reading import read_rows
+from ..taskqueue.statistics import summaries
+from ..taskqueue.statistics.summaries import CAP
 from ..taskqueue.timeouts import is_timeout, statement_timeout
 from .batches import WorkflowAdmin
 from .parts import filters

@@ -17,8 +17,8 @@ from ..models import OperatorEvent, Task, TaskEvent, Worker
 from ..models.querysets import TaskQuerySet
 from ..rules.transitions import EventKind
 from ..selection.payload import COLUMNS, visible_arguments
-from ..taskqueue.operator import summaries
 from ..taskqueue.reading import read_row, read_rows
+from ..taskqueue.statistics import summaries
 from ..utc import as_instant, in_project_time
 from .contrast import Difference, Fact, differences, facts_of
 

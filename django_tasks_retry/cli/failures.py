@@ -11,7 +11,7 @@ from ..display.formatting import format_ago, format_capped, one_line
 from ..rules.failure import general
 from ..rules.names import short_name
 from ..rules.redact import redact_text
-from ..taskqueue.operator.failure_groups import FailureGroup, describe_groups, group_heads
+from ..taskqueue.statistics.failure_groups import FailureGroup, describe_groups, group_heads
 from .subcommand import CliError, Context, Exit, command, option
 
 HEADINGS = ("FAILURE", "ERROR", "TASK", "OPEN", "HOUR", "DAY", "RETRYING", "LAST", "MESSAGE")

@@ -32,9 +32,9 @@ from ..metrics import scrape
 from ..models import Task, Worker
 from ..rules.names import short_id, short_name
 from ..rules.queues import matches
-from ..taskqueue.operator import summaries
-from ..taskqueue.operator.failure_groups import describe_groups, group_heads
 from ..taskqueue.reading import read_rows
+from ..taskqueue.statistics import summaries
+from ..taskqueue.statistics.failure_groups import describe_groups, group_heads
 from ..worker.options import read_count, read_names
 from .failures import group_row
 from .output import aligned, counted, is_terminal

@@ -18,9 +18,9 @@ from ..models import Queue, Schedule, TaskStat, Worker
 from ..rules.redact import redact_text
 from ..taskqueue import alive_workers, sound_workers
 from ..taskqueue.enqueue.backlog import full_queues
-from ..taskqueue.operator import snapshot
 from ..taskqueue.operator.control import KINDS, SCHEDULE, Pausable
-from ..taskqueue.operator.queue_figures import QueueFigures
+from ..taskqueue.statistics import snapshot
+from ..taskqueue.statistics.summaries import QueueFigures
 from .subcommand import REASON, WHY_IT_WAITS, CliError, Context, Exit, command, option
 
 HEADINGS = ("QUEUE", "STATE", "READY", "OLDEST", "RUNNING", "WORKERS", "PER MINUTE", "FAILING")

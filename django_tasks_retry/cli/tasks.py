@@ -24,8 +24,8 @@ from ..rules.names import short_id
 from ..rules.redact import redact_text
 from ..selection.walk import walk
 from ..taskqueue.engines import engine_for
-from ..taskqueue.operator import summaries
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
+from ..taskqueue.statistics import summaries
 from .output import counted
 from .records import (
     HEADINGS,

@@ -15,8 +15,8 @@ from ..rules.failure import frames_of, general, innermost_project_frame
 from ..rules.names import short_name
 from ..rules.redact import redact_text
 from ..rules.transitions import EventKind
-from ..taskqueue.operator.failure_groups import FailureGroup, describe_groups, group_head
 from ..taskqueue.reading import read_rows
+from ..taskqueue.statistics.failure_groups import FailureGroup, describe_groups, group_head
 from .actors import actor_names
 from .formatting import error_name, format_duration, one_line, printable
 from .redact import visible_reason

@@ -16,10 +16,10 @@ from ..rules.failure import Code
 from ..rules.status import Status
 from ..rules.transitions import POISON_AFTER, EventKind
 from ..taskqueue import alive_workers, sound_workers
-from ..taskqueue.operator import summaries
-from ..taskqueue.operator.queue_figures import serving
 from ..taskqueue.reading import unreadable_columns
 from ..taskqueue.recording import WARN_AFTER_RELEASES, releases_in_a_row
+from ..taskqueue.statistics import summaries
+from ..taskqueue.statistics.summaries import serving
 from .actors import actor_names
 from .explain_waiting import explain_limit, explain_pause, explain_waiting
 from .formatting import (

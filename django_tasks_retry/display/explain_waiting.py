@@ -16,9 +16,9 @@ from ..rules.backoff import MAX_DELAY
 from ..rules.status import UNFINISHED, Status
 from ..taskqueue.claim.limiter import awaited_by, begun_in
 from ..taskqueue.lanes.summaries import LaneSummary, running_in, summarize
-from ..taskqueue.operator import summaries
 from ..taskqueue.operator.control import pause_of
 from ..taskqueue.reading import read_rows
+from ..taskqueue.statistics import summaries
 from ..taskqueue.workflows.members import SIGNAL, batch_of
 from .actors import describe_pauses
 from .formatting import NO_VALUE, format_capped, format_duration, format_moment, format_number, one_line

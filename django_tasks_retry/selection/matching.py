@@ -16,7 +16,7 @@ from ..models.querysets import TaskQuerySet
 from ..rules.ids import first_of
 from ..rules.redact import redact_text
 from ..rules.status import Status
-from ..taskqueue.operator.failure_groups import GroupText, group_heads, group_texts
+from ..taskqueue.statistics.failure_groups import GroupText, group_heads, group_texts
 from .grammar import Query
 from .payload import holds_texts
 

@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from ..models import Task
 from ..models.querysets import TaskQuerySet
-from ..taskqueue.operator import summaries
+from ..taskqueue.statistics import summaries
 from .grammar import Query
 from .matching import has_index, matching
 from .payload import matching_ids

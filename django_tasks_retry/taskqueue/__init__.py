@@ -11,7 +11,6 @@ from .lanes.limits import forget_idle
 from .lease import Fence, Lease, current_lease
 from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
 from .operator.prune import prunable, prune, prune_pages
-from .operator.stats import Stat, add_stats, forget_stats
 from .operator.task_actions import Changed, cancel, cancel_one, reschedule, retry, retry_one
 from .partitions.maintain import maintain_partitions
 from .recording import (
@@ -32,6 +31,7 @@ from .report import Completed, Failed, Outcome, Receipt, Released, Report, repor
 from .schedules.edit import change_schedule, create_schedule, delete_schedule
 from .schedules.sync import listed_names, stop_vanished, sync_schedules
 from .schedules.tick import Ticked, next_due_in, run_schedule_now, tick
+from .statistics.stats import Stat, add_stats, forget_stats
 from .workers import (
     Peer,
     alive_workers,

@@ -14,7 +14,7 @@ from django_tasks_retry.admin import base, bulk
 from django_tasks_retry.admin.parts import selection
 from django_tasks_retry.models import Task
 from django_tasks_retry.selection import walk
-from django_tasks_retry.taskqueue.operator import summaries
+from django_tasks_retry.taskqueue.statistics import summaries
 from tests import tasks
 
 LIST = "/admin/django_tasks_retry/task/"

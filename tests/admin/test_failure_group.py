@@ -13,7 +13,7 @@ from django.db import connections
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.admin import failures
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.operator import failure_groups
+from django_tasks_retry.taskqueue.statistics import failure_groups
 from tests import tasks
 from tests.admin.conftest import PERMISSIONS
 

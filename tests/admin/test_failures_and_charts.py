@@ -16,7 +16,7 @@ from django_tasks_retry.display.events import place_in_project
 from django_tasks_retry.models import OperatorEvent, Task, TaskStat
 from django_tasks_retry.rules.failure import fingerprint, frames_of, general, innermost_project_frame
 from django_tasks_retry.taskqueue import Stat
-from django_tasks_retry.taskqueue.operator.failure_groups import failure_groups
+from django_tasks_retry.taskqueue.statistics.failure_groups import failure_groups
 from tests import tasks
 
 TRACEBACK = """\

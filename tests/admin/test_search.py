@@ -6,7 +6,7 @@ import pytest
 
 from django_tasks_retry.admin.parts import filters
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.operator import summaries
+from django_tasks_retry.taskqueue.statistics import summaries
 from tests import tasks
 
 LIST = "/admin/django_tasks_retry/task/"

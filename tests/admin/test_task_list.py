@@ -12,7 +12,7 @@ from django_tasks_retry.admin import tasks as task_pages
 from django_tasks_retry.admin.parts import filters
 from django_tasks_retry.models import Task
 from django_tasks_retry.rules.names import short_id
-from django_tasks_retry.taskqueue.operator import summaries
+from django_tasks_retry.taskqueue.statistics import summaries
 from tests import tasks
 
 LIST = "/admin/django_tasks_retry/task/"

@@ -6,7 +6,7 @@ from typing import Any
 
 from django_tasks_retry.admin.functions import percentiles, quantile
 from django_tasks_retry.analysis.contrast import FEWEST, About, differences, facts_of
-from django_tasks_retry.taskqueue.operator.histogram import BOUNDS, BUCKETS
+from django_tasks_retry.taskqueue.statistics.stats import BOUNDS, BUCKETS
 
 
 def calls(*arguments: dict[str, Any]) -> list[set[Any]]:

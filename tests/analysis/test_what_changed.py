@@ -15,7 +15,7 @@ from django_tasks_retry.analysis import what_changed as module
 from django_tasks_retry.analysis.sentences import sampled, sentences
 from django_tasks_retry.analysis.what_changed import what_changed
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.operator import summaries
+from django_tasks_retry.taskqueue.statistics import summaries
 from tests import tasks
 
 OLD, NEW = "web-1-100-aaa", "web-1-200-bbb"

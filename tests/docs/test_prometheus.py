@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from django_tasks_retry import metrics
-from django_tasks_retry.taskqueue.operator.queue_figures import QueueFigures
-from django_tasks_retry.taskqueue.operator.snapshot import Holder, Snapshot, Total
+from django_tasks_retry.taskqueue.statistics.snapshot import Holder, Snapshot, Total
+from django_tasks_retry.taskqueue.statistics.summaries import QueueFigures
 from tests.docs.pages import DOCS
 from tests.metrics.parser import parse
 

@@ -8,10 +8,10 @@ from django_tasks_retry.metrics import number
 from django_tasks_retry.models import Queue, Schedule, Task, TaskStat, TaskTotal
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue import Stat, add_stats, forget_stats
-from django_tasks_retry.taskqueue.operator import snapshot as snapshots
-from django_tasks_retry.taskqueue.operator.histogram import BOUNDS, BUCKETS, bucket_of
-from django_tasks_retry.taskqueue.operator.queue_figures import OTHERS, QueueFigures
-from django_tasks_retry.taskqueue.operator.snapshot import Holder, Snapshot, Total, without_literals
+from django_tasks_retry.taskqueue.statistics import snapshot as snapshots
+from django_tasks_retry.taskqueue.statistics.snapshot import Holder, Snapshot, Total, without_literals
+from django_tasks_retry.taskqueue.statistics.stats import BOUNDS, BUCKETS, bucket_of
+from django_tasks_retry.taskqueue.statistics.summaries import OTHERS, QueueFigures
 from django_tasks_retry.worker.shared.messages import decode, encode
 from django_tasks_retry.worker.shared.outcomes import Counts, StatsWriter
 from tests import tasks as plain

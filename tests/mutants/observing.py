@@ -64,7 +64,7 @@ COUNTERS = (
         "totals are forgotten with the statistics",
         (
             Edit(
-                "taskqueue/operator/stats.py",
+                "taskqueue/statistics/stats.py",
                 "    past = TaskStat",
                 "    TaskTotal.objects.using(database(backend)).all().delete()\n    past = TaskStat",
             ),
@@ -73,7 +73,7 @@ COUNTERS = (
     ),
     Mutant(
         "a bucket holds one more than its bound",
-        (Edit("taskqueue/operator/histogram.py", "bisect_left(BOUNDS, seconds)", "bisect_left(BOUNDS, seconds) + 1"),),
+        (Edit("taskqueue/statistics/stats.py", "bisect_left(BOUNDS, seconds)", "bisect_left(BOUNDS, seconds) + 1"),),
         (METRICS + "test_every_bucket_holds_what_it_says",),
         on=UNNAMED,
     ),

@@ -10,8 +10,8 @@ from django.db import connections
 from django_tasks_retry import taskqueue
 from django_tasks_retry.clock import Now
 from django_tasks_retry.models import Schedule, Task
-from django_tasks_retry.taskqueue.operator.snapshot import snapshot
-from django_tasks_retry.taskqueue.operator.summaries import CAP
+from django_tasks_retry.taskqueue.statistics.snapshot import snapshot
+from django_tasks_retry.taskqueue.statistics.summaries import CAP
 from tests import tasks
 from tests.plans.crowds import DUE, USING, execute, guard
 from tests.plans.explain import Plan, explained

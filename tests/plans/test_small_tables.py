@@ -15,8 +15,8 @@ from django_tasks_retry import signal, taskqueue
 from django_tasks_retry.errors import Abort
 from django_tasks_retry.models import Schedule, Task
 from django_tasks_retry.taskqueue.engines import engine_for
-from django_tasks_retry.taskqueue.operator.failure_groups import estimates, failed_since, failure_groups, group_heads
-from django_tasks_retry.taskqueue.operator.summaries import depths
+from django_tasks_retry.taskqueue.statistics.failure_groups import estimates, failed_since, failure_groups, group_heads
+from django_tasks_retry.taskqueue.statistics.summaries import depths
 from django_tasks_retry.testing.harness import Tasks
 from tests import tasks
 from tests.steps import claim_one, enqueue, now_of

@@ -9,8 +9,8 @@ from django.db import connections
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Worker
-from django_tasks_retry.taskqueue.operator.snapshot import snapshot
 from django_tasks_retry.taskqueue.reading import log_once
+from django_tasks_retry.taskqueue.statistics.snapshot import snapshot
 from tests.admin.conftest import operator  # noqa: F401 - a fixture
 from tests.cli.conftest import cli  # noqa: F401 - a fixture
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from django_tasks_retry.models import Queue, Worker
-from django_tasks_retry.taskqueue.operator.queue_figures import QueueFigures, queue_figures
-from django_tasks_retry.taskqueue.operator.summaries import Depth
+from django_tasks_retry.taskqueue.statistics.summaries import Depth, QueueFigures, queue_figures
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from django.db import connections
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.models import Task, TaskStat, Worker
 from django_tasks_retry.taskqueue import ClaimMemory
-from django_tasks_retry.taskqueue.operator import summaries
+from django_tasks_retry.taskqueue.statistics import summaries
 from tests import tasks
 from tests.steps import begin, claim_one, enqueue, now_of, stopped
 

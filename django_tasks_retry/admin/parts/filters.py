@@ -25,8 +25,8 @@ from ...rules.names import short_name
 from ...selection import grammar
 from ...selection.grammar import Query
 from ...selection.matching import NOT_INDEXED, has_index, matching, status_condition
-from ...taskqueue.operator import summaries
-from ...taskqueue.operator.stats import sums_since
+from ...taskqueue.statistics import summaries
+from ...taskqueue.statistics.stats import sums_since
 
 LOOK_FURTHER_BACK = 100_000
 """The number of tasks to search if the first look back finds none. The list offers to go on from there."""

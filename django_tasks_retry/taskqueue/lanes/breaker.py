@@ -14,8 +14,8 @@ from ...models.limits import FUNCTION, TRIPPED
 from ..database import database
 from ..enqueue.notify import notify_work_on_commit
 from ..operator.control import set_paused, set_resumed, write_decision
-from ..operator.summaries import depths
 from ..reading import log_once
+from ..statistics.summaries import depths
 from .limits import create, has_breaker, has_breakers, limit_of, lock
 
 ACTOR = "breaker"

@@ -20,7 +20,7 @@ from ...rules.lanes.templates import checked_lane
 from ..database import database
 from ..enqueue.notify import notify_work_on_commit
 from ..events import actor_of, shortened, write_operator_event
-from ..operator.summaries import depths
+from ..statistics.summaries import depths
 from .limits import create, decided, limit_of
 
 

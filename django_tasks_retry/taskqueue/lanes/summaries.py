@@ -16,8 +16,8 @@ from ...models.limits import LANE, TRIPPED
 from ...rules.lanes import window
 from ...rules.lanes.limits import Limit
 from ..database import database
-from ..operator.summaries import depths
 from ..reading import read_rows
+from ..statistics.summaries import depths
 from .limits import COLUMNS, count_running, decided, limit_of
 
 MOST_SHOWN = 50

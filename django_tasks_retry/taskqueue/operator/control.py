@@ -22,7 +22,7 @@ from ..events import actor_of, shortened, write_operator_event
 from ..lanes.control import locked_state
 from ..reading import read_row, read_rows
 from ..schedules.edit import locked_schedule
-from .summaries import depths
+from ..statistics.summaries import depths
 
 SCHEDULE = "schedule"
 KINDS = (QUEUE, LANE, FUNCTION, SCHEDULE)

@@ -18,8 +18,8 @@ from ...rules.redact import redact_text
 from ...rules.status import Status
 from ...taskqueue import Lease, Receipt, Stat, add_stats
 from ...taskqueue.lanes.limits import has_breaker
-from ...taskqueue.operator.stats import OUTCOMES
 from ...taskqueue.reading import log_once
+from ...taskqueue.statistics.stats import OUTCOMES
 from ..logs import ATTEMPTS, indented, printable
 from .database import DatabaseCaller, Rejected, Unavailable
 from .interval import Interval

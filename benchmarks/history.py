@@ -38,8 +38,8 @@ ID = "(lpad(to_hex({start} + n * {length} / ({count} + 1)), 12, '0') || '70008' 
 
 class History:
     def __init__(self, server: Server, layout: str, count: int) -> None:
-        from django_tasks_retry.taskqueue.partitions.convert import partition_history
-        from django_tasks_retry.taskqueue.partitions.layout import Period
+        from django_tasks_retry.taskqueue.retention.convert import partition_history
+        from django_tasks_retry.taskqueue.retention.layout import Period
 
         self.server, self.layout, self.count = server, layout, count
         self.url = Bench(server).ready(OURS)
@@ -77,8 +77,8 @@ class History:
         return drive.drain(self.server, OURS, self.url, processes=2)
 
     def move(self, count: int) -> Iterator[tuple[str, float, str]]:
-        from django_tasks_retry.taskqueue.partitions import maintain
-        from django_tasks_retry.taskqueue.partitions.layout import read_layout
+        from django_tasks_retry.taskqueue.retention import maintain
+        from django_tasks_retry.taskqueue.retention.layout import read_layout
 
         maintain.SETTLED_SECONDS = 0.0
         layout = read_layout("default")
@@ -95,7 +95,7 @@ class History:
 
     def fill(self) -> None:
         """Yesterday's tasks, each like one that was really done."""
-        from django_tasks_retry.taskqueue.partitions.premake import create_partition
+        from django_tasks_retry.taskqueue.retention.premake import create_partition
 
         suffix = ""
         if self.layout == "partitioned":
@@ -130,7 +130,7 @@ class History:
     def forget(self) -> None:
         from django_tasks_retry import taskqueue
         from django_tasks_retry.rules.status import Status
-        from django_tasks_retry.taskqueue.partitions.retention import drop
+        from django_tasks_retry.taskqueue.retention.drop import drop
 
         if self.layout == "whole":
             sum(taskqueue.prune(keep={Status.SUCCESS: 12 * 3600}))

@@ -27,7 +27,7 @@ from .taskqueue import database
 from .taskqueue.engines import ENGINES, engine_for
 from .taskqueue.enqueue import discovery
 from .taskqueue.enqueue.checks import callee_of
-from .taskqueue.partitions.retention import partition_problems
+from .taskqueue.retention.drop import partition_problems
 from .taskqueue.schedules.sync import problems
 
 SCHEDULE_HINT = "A schedule has a registered task, its arguments, and cron=… or every=…; see the how-to on schedules."

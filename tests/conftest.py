@@ -14,8 +14,8 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from django_tasks_retry import clock
-from django_tasks_retry.taskqueue.partitions.convert import partition_history
-from django_tasks_retry.taskqueue.partitions.layout import Period
+from django_tasks_retry.taskqueue.retention.convert import partition_history
+from django_tasks_retry.taskqueue.retention.layout import Period
 from tests import cleaning, pg
 from tests.faults.marker import pytest_configure, pytest_generate_tests  # noqa: F401
 from tests.partitions.at_once import archive_at_once

@@ -22,7 +22,7 @@ from ..display.workers import knows_task, no_tasks_advice, runworker_command, un
 from ..models import Overview, Task, Worker
 from ..registry import is_coroutine
 from ..taskqueue import alive_workers, sound_workers
-from ..taskqueue.partitions.retention import partition_problems
+from ..taskqueue.retention.drop import partition_problems
 from ..taskqueue.statistics import failure_groups, summaries
 from ..taskqueue.statistics.snapshot import late_schedules
 from ..taskqueue.statistics.summaries import Depth, serving

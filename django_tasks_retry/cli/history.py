@@ -21,10 +21,10 @@ from ..selection.matching import first_id_at
 from ..taskqueue import database
 from ..taskqueue.events import write_operator_event
 from ..taskqueue.lanes.limits import largest_limit
-from ..taskqueue.operator.export import PeriodExport
-from ..taskqueue.partitions.convert import partition_history, undo_partitioning
-from ..taskqueue.partitions.layout import Period, partition_named, read_layout
-from ..taskqueue.partitions.retention import summarize
+from ..taskqueue.retention.convert import partition_history, undo_partitioning
+from ..taskqueue.retention.drop import summarize
+from ..taskqueue.retention.export import PeriodExport
+from ..taskqueue.retention.layout import Period, partition_named, read_layout
 from ..verify.audit import MOST_LISTED, Audit, verify
 from ..verify.lanes import Allowed, Limits
 from ..verify.rules import RULES

@@ -10,9 +10,7 @@ from .lanes.control import limit_lane
 from .lanes.limits import forget_idle
 from .lease import Fence, Lease, current_lease
 from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
-from .operator.prune import prunable, prune, prune_pages
 from .operator.task_actions import Changed, cancel, cancel_one, reschedule, retry, retry_one
-from .partitions.maintain import maintain_partitions
 from .recording import (
     PendingMaintenance,
     complete_task,
@@ -28,6 +26,8 @@ from .recording import (
 )
 from .renewal import excludes_writers, one_commit, renew, renew_workers
 from .report import Completed, Failed, Outcome, Receipt, Released, Report, report_of
+from .retention.maintain import maintain_partitions
+from .retention.prune import prunable, prune, prune_pages
 from .schedules.edit import change_schedule, create_schedule, delete_schedule
 from .schedules.sync import listed_names, stop_vanished, sync_schedules
 from .schedules.tick import Ticked, next_due_in, run_schedule_now, tick

@@ -78,7 +78,7 @@ BOOKS = (
         "prune leaves events behind",
         (
             Edit(
-                "taskqueue/operator/prune.py",
+                "taskqueue/retention/prune.py",
                 "        TaskEvent.objects.using(using).filter(task_id__in=ids).delete()\n",
                 "",
             ),

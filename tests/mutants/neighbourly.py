@@ -71,7 +71,7 @@ OTHERS = (
         "one backend prunes what another keeps",
         (
             Edit(
-                "taskqueue/operator/prune.py",
+                "taskqueue/retention/prune.py",
                 "ids = [task_id for task_id in past if task_id not in kept]",
                 "ids = past",
             ),
@@ -87,7 +87,7 @@ OTHERS = (
         "ids of the future are never pruned",
         (
             Edit(
-                "taskqueue/operator/prune.py",
+                "taskqueue/retention/prune.py",
                 "(results.filter(pk__lt=newest), results.filter(pk__gte=max(newest, future)))",
                 "(results.filter(pk__lt=newest),)",
             ),

@@ -12,7 +12,7 @@ PARTITIONS = (
         "a dropped period takes the events of unfinished tasks along",
         (
             Edit(
-                "taskqueue/partitions/retention.py",
+                "taskqueue/retention/drop.py",
                 "if copy is None:\n                carry_over",
                 "if False:\n                carry_over",
             ),
@@ -24,7 +24,7 @@ PARTITIONS = (
         "a period is dropped while somebody waits for a member",
         (
             Edit(
-                "taskqueue/partitions/retention.py",
+                "taskqueue/retention/drop.py",
                 "if needed_member(partition, using):\n        return",
                 "if False:\n        return",
             ),
@@ -34,7 +34,7 @@ PARTITIONS = (
     ),
     Mutant(
         "a copied history lacks what happened while it was copied",
-        (Edit("taskqueue/partitions/retention.py", "            catch_up(cursor, copy)\n", "            pass\n"),),
+        (Edit("taskqueue/retention/drop.py", "            catch_up(cursor, copy)\n", "            pass\n"),),
         (CARRY + "test_tasks_that_move_while_their_history_is_copied_lose_nothing",),
         on=PG,
     ),
@@ -46,7 +46,7 @@ PARTITIONS = (
     ),
     Mutant(
         "a period is dropped before it is exported",
-        (Edit("taskqueue/partitions/retention.py", "if export.rows and not", "if False and not"),),
+        (Edit("taskqueue/retention/drop.py", "if export.rows and not", "if False and not"),),
         (EXPORT + "test_nothing_is_dropped_where_it_cannot_be_written",),
         on=PG,
     ),

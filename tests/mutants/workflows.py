@@ -77,7 +77,7 @@ WORKFLOWS = (
     ),
     Mutant(
         "members are pruned before anybody has asked for their results",
-        (Edit("taskqueue/operator/prune.py", " | still_needed(past, using)", ""),),
+        (Edit("taskqueue/retention/prune.py", " | still_needed(past, using)", ""),),
         (BATCHES + "test_members_are_kept_while_somebody_may_ask_for_their_results",),
     ),
     Mutant(

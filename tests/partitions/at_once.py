@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from django_tasks_retry.taskqueue.engines.postgresql import PostgreSQL
-from django_tasks_retry.taskqueue.partitions import maintain
-from django_tasks_retry.taskqueue.partitions.layout import read_layout
+from django_tasks_retry.taskqueue.retention import maintain
+from django_tasks_retry.taskqueue.retention.layout import read_layout
 
 
 def archive_now(using: str) -> int:

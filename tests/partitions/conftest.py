@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_tasks_retry.taskqueue.partitions.convert import partition_history, undo_partitioning
-from django_tasks_retry.taskqueue.partitions.layout import Period
+from django_tasks_retry.taskqueue.retention.convert import partition_history, undo_partitioning
+from django_tasks_retry.taskqueue.retention.layout import Period
 from tests.conftest import LAYOUT
 from tests.router import CurrentDatabase
 

@@ -11,9 +11,9 @@ from django.db import connections
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import Abort
 from django_tasks_retry.models import Step, Task, TaskEvent, TaskResult
-from django_tasks_retry.taskqueue.partitions import maintain
-from django_tasks_retry.taskqueue.partitions.layout import Partition, read_layout
-from django_tasks_retry.taskqueue.partitions.premake import create_partition
+from django_tasks_retry.taskqueue.retention import maintain
+from django_tasks_retry.taskqueue.retention.layout import Partition, read_layout
+from django_tasks_retry.taskqueue.retention.premake import create_partition
 from tests import tasks
 
 TABLE = Task._meta.db_table

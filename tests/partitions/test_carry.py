@@ -12,8 +12,8 @@ from django_tasks_retry.checks import check_partitions
 from django_tasks_retry.clock import now
 from django_tasks_retry.models import Step, Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.status import Status
-from django_tasks_retry.taskqueue.partitions import carry
-from django_tasks_retry.taskqueue.partitions.convert import undo_partitioning
+from django_tasks_retry.taskqueue.retention import carry
+from django_tasks_retry.taskqueue.retention.convert import undo_partitioning
 from tests.partitions.scene import failed, history_of, partitions, places, today
 from tests.partitions.test_drop import DAY, is_kept, moved, reading
 from tests.steps import enqueue

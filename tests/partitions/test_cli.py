@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from django_tasks_retry.models import OperatorEvent
-from django_tasks_retry.taskqueue.operator.export import label_of
-from django_tasks_retry.taskqueue.partitions.layout import read_layout
+from django_tasks_retry.taskqueue.retention.export import label_of
+from django_tasks_retry.taskqueue.retention.layout import read_layout
 from tests.cli.conftest import tasks_command
 from tests.partitions.scene import archive_all, done, partitions, today
 

@@ -16,8 +16,9 @@ from django_tasks_retry.checks import check_partitions
 from django_tasks_retry.cli.history import shortest_retention
 from django_tasks_retry.models import Step, Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.status import Status
-from django_tasks_retry.taskqueue.partitions import premake, retention
-from django_tasks_retry.taskqueue.partitions.layout import Partition, Period, partition_named, read_layout
+from django_tasks_retry.taskqueue.retention import drop as retention
+from django_tasks_retry.taskqueue.retention import premake
+from django_tasks_retry.taskqueue.retention.layout import Partition, Period, partition_named, read_layout
 from django_tasks_retry.verify.audit import verify
 from tests import tasks
 from tests.partitions.scene import archive_all, done, failed, history_of, partitions, places, today
@@ -63,7 +64,7 @@ def test_a_period_goes_when_its_last_task_is_past_its_retention(parted, travel):
 def test_it_is_dropped_without_a_row_being_deleted(parted, travel, monkeypatch):
     moved(parted, travel, 3)
     travel(20 * DAY)
-    monkeypatch.setattr("django_tasks_retry.taskqueue.operator.prune.delete_tasks", None)
+    monkeypatch.setattr("django_tasks_retry.taskqueue.retention.prune.delete_tasks", None)
     list(taskqueue.prune())
     assert Task.objects.count() == 0
 

@@ -17,7 +17,7 @@ from django.db import connections
 
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.operator import export
+from django_tasks_retry.taskqueue.retention import export
 from tests import tasks
 from tests.cli.conftest import tasks_command
 from tests.partitions.scene import archive_all, done, failed, partitions, today

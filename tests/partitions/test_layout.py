@@ -11,9 +11,9 @@ from django_tasks_retry.cli.history import shortest_retention
 from django_tasks_retry.errors import CannotPartition
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from django_tasks_retry.taskqueue import create_schedule, run_schedule_now
-from django_tasks_retry.taskqueue.partitions import convert, maintain
-from django_tasks_retry.taskqueue.partitions.convert import bound_until, partition_history, undo_partitioning
-from django_tasks_retry.taskqueue.partitions.layout import Period, read_layout
+from django_tasks_retry.taskqueue.retention import convert, maintain
+from django_tasks_retry.taskqueue.retention.convert import bound_until, partition_history, undo_partitioning
+from django_tasks_retry.taskqueue.retention.layout import Period, read_layout
 from django_tasks_retry.verify.audit import verify
 from tests.partitions.scene import archive_all, done, failed, places, today
 from tests.races.together import together

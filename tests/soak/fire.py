@@ -119,8 +119,8 @@ def set_up(plan: Plan, database: PostgreSQL | SQLite) -> None:
     if isinstance(database, PostgreSQL):
         grant_role(database)
     if plan.partitioned:
-        from django_tasks_retry.taskqueue.partitions.convert import partition_history
-        from django_tasks_retry.taskqueue.partitions.layout import Period
+        from django_tasks_retry.taskqueue.retention.convert import partition_history
+        from django_tasks_retry.taskqueue.retention.layout import Period
 
         # By hours: a soak is too short to see a day end.
         partition_history("default", Period.HOUR, ["default"])

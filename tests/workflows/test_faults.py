@@ -18,7 +18,7 @@ from django_tasks_retry import signal, taskqueue
 from django_tasks_retry.errors import LeaseLost
 from django_tasks_retry.models import Signal, Step, Task
 from django_tasks_retry.taskqueue import Sweep
-from django_tasks_retry.taskqueue.operator.prune import delete_tasks
+from django_tasks_retry.taskqueue.retention.prune import delete_tasks
 from django_tasks_retry.taskqueue.workflows.steps import Kind, StepStore
 from django_tasks_retry.testing import Tasks
 from django_tasks_retry.testing.crash import Killed

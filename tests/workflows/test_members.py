@@ -34,7 +34,7 @@ def test_of_two_retries_of_one_member_the_later_counts(harness, monkeypatch):
 def test_a_resumed_task_whose_members_were_pruned_says_so_instead_of_counting_none(harness):
     task = Task.objects.enqueue(tasks.fan_out, [[1, -2]], max_attempts=1)
     harness.run_due()
-    taskqueue.operator.prune.delete_tasks([member.pk for member in members()], harness.using)
+    taskqueue.retention.prune.delete_tasks([member.pk for member in members()], harness.using)
     resumed = now_of(task).retry(resume=True)
     harness.run_due()
     assert "2 of the 2 members" in now_of(resumed).last_error["message"]
@@ -44,7 +44,7 @@ def test_a_retried_callback_whose_members_were_pruned_says_so(harness):
     Task.objects.enqueue_many([call(tasks.double, n) for n in (1, 2, 3)], then=call(tasks.publish, "x"))
     callback = Task.objects.get(waits_for__isnull=False)
     harness.run_due()
-    taskqueue.operator.prune.delete_tasks([members()[0].pk], harness.using)
+    taskqueue.retention.prune.delete_tasks([members()[0].pk], harness.using)
     again = Task.objects.get(pk=callback.pk).retry()
     harness.run_due()
     assert "1 of the 3 members" in now_of(again).last_error["message"]

@@ -2,7 +2,7 @@
 
 Results, events and steps are partitioned by the id of their task. Tasks are not: one table holds every task that may
 still move, with its indexes and unique keys, and an archive table for each period holds those that succeeded. Archives
-inherit from the table of tasks, so every query of tasks reads them too. Only this package and `prune` know of them.
+inherit from the table of tasks, so every query of tasks reads them too. Only this package knows of them.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from ..database import fetch_any
 from ..engines import engine_for
 from ..engines.statements import read_sql
 from ..new_tasks import new_id
-from ..partitions.layout import Partition, read_layout
+from .layout import Partition, read_layout
 
 PAGE = 1000
 NIL = UUID(int=0)
@@ -156,7 +156,7 @@ class PeriodExport:
         return any(holds(path, wanted) for path in takewhile(Path.exists, self.paths()))
 
     def count(self) -> int:
-        return int(fetch_any(f"SELECT count(*) FROM {self.archive}", {}, self.using)[0][0])  # noqa: S608 - our names
+        return int(fetch_any(f"SELECT count(*) FROM {self.archive}", {}, self.using)[0][0])
 
 
 def beside(path: Path) -> Path:

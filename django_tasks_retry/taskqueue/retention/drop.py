@@ -22,7 +22,6 @@ from ...guard.conditions import PARTITIONED, RESULT, TASK
 from ...rules.status import Status
 from ..database import fetch
 from ..engines.statements import read_sql
-from ..operator.export import PeriodExport
 from .carry import (
     Copy,
     archive_of,
@@ -35,6 +34,7 @@ from .carry import (
     kept_partitions,
     lock_archive,
 )
+from .export import PeriodExport
 from .layout import Layout, Partition, read_layout, tables_of
 from .premake import missing_partitions, short_locks
 

@@ -18,10 +18,10 @@ from ...rules.ids import first_of
 from ...rules.status import Status
 from ..database import database
 from ..engines import engine_for
-from ..partitions.layout import read_layout
-from ..partitions.retention import drop_past, row_pages
 from ..workflows.members import resumable, still_needed
+from .drop import drop_past, row_pages
 from .export import export_folder, export_tasks
+from .layout import read_layout
 
 logger = logging.getLogger("django_tasks_retry")
 BATCH = 1000

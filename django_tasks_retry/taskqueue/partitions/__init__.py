@@ -1,1 +1,0 @@
-"""Partitioned history, on PostgreSQL: tasks that succeeded are archived by period, and dropped with it."""

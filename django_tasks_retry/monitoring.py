@@ -23,8 +23,7 @@ from .errors import GuardMissing, NotMigrated
 from .metrics import CONTENT_TYPE, scrape
 from .models import Worker
 from .taskqueue import database
-from .taskqueue.operator.control import paused_queues
-from .taskqueue.statistics.summaries import depths, serving
+from .taskqueue.statistics.summaries import depths, paused_queues, serving
 from .taskqueue.timeouts import statement_timeout
 from .taskqueue.workers import ALIVE_SECONDS, sound_workers
 

@@ -19,9 +19,8 @@ from ..display.scope import Scope, console_database, current_scope, queue_names
 from ..models import Queue, Worker
 from ..taskqueue import alive_workers, sound_workers
 from ..taskqueue.enqueue.backlog import full_queues
-from ..taskqueue.operator.control import paused_queues
 from ..taskqueue.statistics import summaries
-from ..taskqueue.statistics.summaries import CAP, Depth, QueueFigures, queue_figures
+from ..taskqueue.statistics.summaries import CAP, Depth, QueueFigures, paused_queues, queue_figures
 from .base import ConsoleAdmin
 from .parts.charts import SCALES, Activity, Bucket, Shape, read_activity, sparkline
 

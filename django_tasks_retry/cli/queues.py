@@ -17,8 +17,8 @@ from ..display.scope import Scope, queue_names
 from ..models import Queue, Schedule, TaskStat, Worker
 from ..rules.redact import redact_text
 from ..taskqueue import alive_workers, sound_workers
+from ..taskqueue.control.decisions import KINDS, SCHEDULE, Pausable
 from ..taskqueue.enqueue.backlog import full_queues
-from ..taskqueue.operator.control import KINDS, SCHEDULE, Pausable
 from ..taskqueue.statistics import snapshot
 from ..taskqueue.statistics.summaries import QueueFigures
 from .subcommand import REASON, WHY_IT_WAITS, CliError, Context, Exit, command, option

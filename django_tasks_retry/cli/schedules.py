@@ -15,7 +15,7 @@ from ..display.scope import Scope
 from ..models import Schedule
 from ..rules.names import short_name
 from ..rules.redact import redact_text
-from ..taskqueue.operator.control import SCHEDULE
+from ..taskqueue.control.decisions import SCHEDULE
 from ..taskqueue.reading import read_row, read_rows
 from .queues import switch
 from .records import local

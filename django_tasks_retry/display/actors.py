@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
-from ..taskqueue.operator.control import Pausable
+from ..taskqueue.control.decisions import Pausable
 from .formatting import NO_VALUE, format_moment, one_line
 from .redact import visible_reason
 

@@ -15,8 +15,8 @@ from ..models import FlowLimit, Queue, Task
 from ..rules.backoff import MAX_DELAY
 from ..rules.status import UNFINISHED, Status
 from ..taskqueue.claim.limiter import awaited_by, begun_in
+from ..taskqueue.control.decisions import pause_of
 from ..taskqueue.lanes.summaries import LaneSummary, running_in, summarize
-from ..taskqueue.operator.control import pause_of
 from ..taskqueue.reading import read_rows
 from ..taskqueue.statistics import summaries
 from ..taskqueue.workflows.members import SIGNAL, batch_of

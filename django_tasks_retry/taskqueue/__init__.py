@@ -1,16 +1,15 @@
 """The service layer and the only writer of tasks."""
 
 from .claim.claim import ClaimMemory, claim, claim_task, find_poison, is_work_due, is_work_left
+from .control.breaker import tick_breakers
+from .control.decisions import ask_to_stop, check_queue_in_use, limit_lane, pause, resume
+from .control.task_actions import cancel_one, reschedule, retry, retry_one
 from .database import database
 from .enqueue.enqueue import enqueue, enqueue_many, enqueue_stream
 from .enqueue.options import EnqueueOptions
 from .events import forget_skipped
-from .lanes.breaker import tick_breakers
-from .lanes.control import limit_lane
 from .lanes.limits import forget_idle
 from .lease import Fence, Lease, current_lease
-from .operator.control import ask_to_stop, check_queue_in_use, pause, resume
-from .operator.task_actions import Changed, cancel, cancel_one, reschedule, retry, retry_one
 from .recording import (
     PendingMaintenance,
     complete_task,
@@ -44,7 +43,7 @@ from .workers import (
     sound_workers,
 )
 from .workflows.batches import enqueue_batch, enqueue_chain
-from .workflows.cancel_sweep import CancelSweep
+from .workflows.cancel import CancelSweep, Changed, cancel
 from .workflows.wake import Sweep, forget_signals, signal
 
 __all__ = [

@@ -22,9 +22,9 @@ from .engines import engine_for
 from .engines.base import RecoverRequest
 from .enqueue.notify import notify_cancelled
 from .lease import Fence, Lease, why_lost
-from .operator.task_actions import Cancellation, cancel_below
 from .renewal import outlasts
 from .report import Completed, Failed, Outcome, Receipt, Released, Report, report_of
+from .workflows.cancel import Cancellation, cancel_below
 from .workflows.members import keys_of
 from .workflows.wake import wake_after, wake_later, wake_waiters
 

@@ -12,7 +12,7 @@ from django_tasks_retry import call, clock, taskqueue
 from django_tasks_retry.clock import Now
 from django_tasks_retry.management.commands.tasksql import ROLES
 from django_tasks_retry.models import FlowLimit, Schedule, Step, Task
-from django_tasks_retry.taskqueue.lanes import breaker
+from django_tasks_retry.taskqueue.control import breaker
 from django_tasks_retry.taskqueue.renewal import report_progress
 from tests import tasks
 from tests.cli.conftest import tasks_command

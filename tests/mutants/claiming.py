@@ -129,7 +129,7 @@ KEYS_AND_ORDER = (
         "retry opens the old row again",
         (
             Edit(
-                "taskqueue/operator/task_actions.py",
+                "taskqueue/control/task_actions.py",
                 "            ended = ended_series(finished, using)\n",
                 "            ended = ended_series(finished, using)\n            finished.update(attempts=0)\n",
             ),

@@ -8,7 +8,7 @@ LIMITER, ROWS, WINDOW = "taskqueue/claim/limiter.py", "taskqueue/lanes/limits.py
 STRICT, GRAPHS = "taskqueue/claim/limiter.py", "tests/workflows/test_lanes.py::"
 LIMITS, RATES, ORDER = (f"tests/lanes/test_{name}.py::" for name in ("limits", "rates", "order"))
 RACES, RULES, CONTROL = "tests/races/test_lanes.py::", "tests/rules/test_lanes.py::", "tests/lanes/test_control.py::"
-BREAKER, TRIPS = "taskqueue/lanes/breaker.py", "tests/lanes/test_breaker.py::"
+BREAKER, TRIPS = "taskqueue/control/breaker.py", "tests/lanes/test_breaker.py::"
 RACE = RACES + "test_eight_claimers_never_hold_more_leases_of_a_lane_than_its_limit"
 
 LANES = (

@@ -96,7 +96,7 @@ OTHERS = (
     ),
     Mutant(
         "a retry doubles the series",
-        (Edit("taskqueue/operator/task_actions.py", "{} if task.pk in ended else ONCE", "{}"),),
+        (Edit("taskqueue/control/task_actions.py", "{} if task.pk in ended else ONCE", "{}"),),
         (
             "tests/taskqueue/test_repeat.py::test_a_retry_beside_a_next_occurrence_runs_once",
             "tests/taskqueue/test_repeat.py::test_a_second_retry_does_not_double_the_series",
@@ -135,7 +135,7 @@ OTHERS = (
     ),
     Mutant(
         "a mistyped queue is paused",
-        (Edit("taskqueue/operator/control.py", "            check_queue_in_use(name, backend)\n", ""),),
+        (Edit("taskqueue/control/decisions.py", "            check_queue_in_use(name, backend)\n", ""),),
         (NAMES + "test_a_mistyped_queue_is_not_paused",),
     ),
     Mutant(

@@ -61,7 +61,7 @@ SCHEDULES = (
     ),
     Mutant(
         "a resumed schedule catches up on the past",
-        (Edit("taskqueue/operator/control.py", "row.timing.after(moment)", "row.next_at"),),
+        (Edit("taskqueue/control/decisions.py", "row.timing.after(moment)", "row.next_at"),),
         (
             "tests/schedules/test_edit.py::test_a_paused_schedule_enqueues_nothing_and_a_resumed_one_nothing_for_the_past",
         ),

@@ -15,7 +15,7 @@ FENCE = """\
         AND t.attempts = %(attempt)s::int
         AND t.lock_expires_at > django_tasks_retry_now()
 """
-TASK_ACTIONS = "taskqueue/operator/task_actions.py"
+TASK_ACTIONS = "taskqueue/control/task_actions.py"
 
 WORKFLOWS = (
     Mutant(
@@ -56,7 +56,7 @@ WORKFLOWS = (
     ),
     Mutant(
         "a cancelled parent leaves its batch running",
-        (Edit(TASK_ACTIONS, "        cancel_below(done, order)\n", ""),),
+        (Edit("taskqueue/workflows/cancel.py", "        cancel_below(done, order)\n", ""),),
         (BATCHES + "test_a_cancelled_parent_takes_its_batches_along_level_by_level",),
     ),
     Mutant(

@@ -14,8 +14,8 @@ from django.db import connections
 from django_tasks_retry import call, taskqueue
 from django_tasks_retry.models import Task, TaskEvent
 from django_tasks_retry.taskqueue import CancelSweep
-from django_tasks_retry.taskqueue.operator import task_actions
-from django_tasks_retry.taskqueue.workflows import cancel_sweep
+from django_tasks_retry.taskqueue.control import task_actions
+from django_tasks_retry.taskqueue.workflows import cancel as cancel_sweep
 from django_tasks_retry.testing import Tasks
 from django_tasks_retry.testing.crash import Killed
 from django_tasks_retry.worker.shared.database import DatabaseCaller

@@ -10,7 +10,7 @@ import pytest
 
 from django_tasks_retry import call, taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.operator import task_actions
+from django_tasks_retry.taskqueue.control import task_actions
 from django_tasks_retry.testing.inline import run_inline
 from tests.steps import claim_one, now_of
 from tests.workflows import tasks

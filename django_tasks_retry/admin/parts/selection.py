@@ -23,8 +23,8 @@ from ...rules.status import Status
 from ...selection import walk
 from ...selection.grammar import Query
 from ...taskqueue.new_tasks import new_id
-from ...taskqueue.operator.control import paused_queues
 from ...taskqueue.statistics import failure_groups
+from ...taskqueue.statistics.summaries import paused_queues
 from . import filters
 
 SALT = "django_tasks_retry.admin.selection"

@@ -1,1 +1,1 @@
-"""Lanes of tasks: their limits, claims under them, and what people decide about them."""
+"""Lanes: which limits hold, from code, settings and decisions, and how lanes stand."""

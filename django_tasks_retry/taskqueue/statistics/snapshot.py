@@ -17,12 +17,21 @@ from ...conf import queues as configured_queues
 from ...models import Schedule, Task, TaskTotal, Worker
 from ..database import database
 from ..engines import engine_for
-from ..operator.control import paused_queues
 from ..schedules.tick import has_unfinished_run
 from ..timeouts import is_timeout, statement_timeout
 from ..workers import alive_workers, sound_workers
 from .stats import RAN, WAITED
-from .summaries import CAP, OTHERS, QueueFigures, count_running, depths, expired_leases, name_largest, queue_figures
+from .summaries import (
+    CAP,
+    OTHERS,
+    QueueFigures,
+    count_running,
+    depths,
+    expired_leases,
+    name_largest,
+    paused_queues,
+    queue_figures,
+)
 
 MOST_NAMED = 400
 """Queues that metrics name, and pairs of queue and function: with these a scrape has at most 22,500 lines."""

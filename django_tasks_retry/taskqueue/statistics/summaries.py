@@ -20,6 +20,7 @@ from ...models import Queue, Task, TaskEvent, Worker
 from ...rules.queues import serves
 from ..database import as_moment
 from ..engines import engine_for
+from ..reading import read_rows
 
 CAP = 1000
 LOOK_BACK = 25_000
@@ -233,3 +234,8 @@ def count_running(using: str) -> Counter[str]:
     # In the order of an index, and bounded: whatever the planner believes, it does not walk the table.
     leased = Task.objects.using(using).running().order_by("locked_by").values_list("queue", flat=True)
     return Counter(leased[:MOST_RUNNING])
+
+
+def paused_queues(using: str) -> dict[str, Queue]:
+    """Return the queues that operators have paused, by name."""
+    return {queue.name: queue for queue in read_rows(Queue.objects.using(using).paused())}

@@ -23,9 +23,9 @@ from ...rules.calls import Call, call
 from ...rules.status import Status
 from ..database import database
 from ..new_tasks import new_id
-from ..operator.task_actions import cancel
 from ..renewal import one_commit
 from .batches import start_batch
+from .cancel import cancel
 from .members import batch_key, members_of, open_members, signal_key, without_success
 from .steps import CALLBACK, UNTIL, Kind, StepStore
 from .wake import Received, received

@@ -1,16 +1,15 @@
-"""Actions on tasks: cancel, retry, reschedule, by people and by code.
+"""Actions on tasks: retry and reschedule, by people and by code; and both of these and cancel on one task.
 
 Acting on many, rows in the wrong status are skipped and counted, never an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import count, islice
-from typing import Any, NamedTuple
+from itertools import count
+from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -22,86 +21,15 @@ from ...rules.payload import noted
 from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ..database import database
-from ..engines import engine_for
 from ..enqueue.checks import checked_delay, checked_eta, checked_priority, checked_queue
 from ..enqueue.insert import insert_with_middleware
-from ..enqueue.notify import notify_cancelled_on_commit, notify_work_on_commit, send_enqueued
+from ..enqueue.notify import notify_work_on_commit, send_enqueued
 from ..events import RESCHEDULED, actor_of, event, write_events, write_rescheduled
 from ..new_tasks import same_call
 from ..reading import readable, repeatable
 from ..timeouts import locked, until_free
-from ..workflows.members import unfinished_below
+from ..workflows.cancel import Changed, cancel, chunks, tally
 from ..workflows.steps import copy_steps
-from ..workflows.wake import wake_waiters
-
-CHUNK = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """The tasks that were changed, and how many were skipped."""
-
-    done: list[UUID] = field(default_factory=list)
-    skipped: int = 0
-
-
-def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> Changed:
-    """Cancel tasks, pending or running. A running one loses its lease here; its worker learns it and stops.
-
-    Rows that others keep locked are skipped after a while, and hold up no other.
-    """
-    return cancel_all(ids, Cancellation(database(backend), actor_of(by), noted(reason)))
-
-
-class Cancellation(NamedTuple):
-    """By whom, why, and how the workers are told that run what was cancelled."""
-
-    using: str
-    actor: str
-    reason: str
-    notify: Callable[[Iterable[UUID], str], None] = notify_cancelled_on_commit
-
-
-def cancel_all(ids: Iterable[UUID], order: Cancellation) -> Changed:
-    changed = Changed()
-    for chunk in chunks(ids):
-        done = cancel_unfinished(chunk, order)
-        changed = tally(changed, chunk, done)
-        cancel_below(done, order)
-        wake_waiters(done, order.using)
-    return changed
-
-
-def cancel_below(ids: Sequence[UUID], order: Cancellation) -> None:
-    """Cancel the unfinished members that these tasks waited for, and those that the members waited for, and so on.
-
-    A worklist instead of recursion: a chain of a few hundred levels would exceed Python's recursion limit.
-    """
-    parents = [ids]
-    while parents:
-        for done in cancel_level(parents.pop(), order):
-            wake_waiters(done, order.using)
-            parents.append(done)
-
-
-def cancel_level(ids: Sequence[UUID], order: Cancellation) -> Iterator[list[UUID]]:
-    """Cancel the members that these tasks wait for, in chunks. Look again: one that still ran may have added some."""
-    before: list[UUID] = []
-    while (members := unfinished_below(ids, order.using)) != before:
-        for chunk in chunks(members):
-            yield cancel_unfinished(chunk, order)
-        before = members
-
-
-def cancel_unfinished(ids: Sequence[UUID], order: Cancellation) -> list[UUID]:
-    unfinished = Task.objects.using(order.using).unfinished()
-    return until_free(unfinished, ids, partial(cancel_free, order=order))
-
-
-def cancel_free(ids: Sequence[UUID], *, wait: bool, order: Cancellation) -> list[UUID]:
-    ended = engine_for(order.using).cancel(ids, order.actor, order.reason, wait=wait)
-    order.notify({task_id for task_id, was_running in ended.items() if was_running}, order.using)
-    return list(ended)
 
 
 def retry(  # noqa: PLR0913 - each is a wish of its own
@@ -257,15 +185,5 @@ def retry_one(task: Task, *, by: Any = None, reason: str = "", resume: bool = Fa
     raise IllegalMove(f"A {task.status} task cannot be retried: it has not finished. Cancel it first, or let it run.")
 
 
-def chunks(ids: Iterable[UUID]) -> Iterator[list[UUID]]:
-    rest = iter(ids)
-    while chunk := list(islice(rest, CHUNK)):
-        yield chunk
-
-
 def update(ids: Sequence[UUID], using: str, actor: str, **changes: Any) -> None:
     Task.objects.using(using).filter(pk__in=ids).update(**{"updated_at": Now(), "moved_by": actor, **changes})
-
-
-def tally(changed: Changed, asked: Sequence[UUID], done: list[UUID]) -> Changed:
-    return Changed(changed.done + done, changed.skipped + len(asked) - len(done))

@@ -1,4 +1,4 @@
-"""Finish cancelling workflows: cancel members that the canceller of their parent did not come to.
+"""Cancel tasks and the members that they wait for; and finish what a canceller did not come to.
 
 A canceller commits the parent first and its members afterwards. It may die in between, or give up on a member that
 somebody else keeps locked. So any worker looks through the batches with unfinished members, a page at a time.
@@ -6,10 +6,12 @@ somebody else keeps locked. So any worker looks through the batches with unfinis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models.fields.json import KeyTextTransform
@@ -20,10 +22,11 @@ from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ..database import UNREADABLE, database
 from ..engines import engine_for
-from ..enqueue.notify import notify_cancelled
-from ..operator.task_actions import Cancellation, cancel_free
+from ..enqueue.notify import notify_cancelled, notify_cancelled_on_commit
+from ..events import actor_of
 from ..reading import log_once
-from .members import ancestry, members_of, open_members
+from ..timeouts import until_free
+from .members import ancestry, members_of, open_members, unfinished_below
 from .steps import Kind
 from .wake import wake_waiters
 
@@ -34,6 +37,81 @@ MOST = 500
 """Members of one batch that one sweep cancels: on SQLite others wait for it, and a supervisor has other work."""
 
 FIRST = UUID(int=0)
+
+CHUNK = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The tasks that were changed, and how many were skipped."""
+
+    done: list[UUID] = field(default_factory=list)
+    skipped: int = 0
+
+
+def cancel(ids: Iterable[UUID], *, by: Any = None, reason: str = "", backend: str = "default") -> Changed:
+    """Cancel tasks, pending or running. A running one loses its lease here; its worker learns it and stops.
+
+    Rows that others keep locked are skipped after a while, and hold up no other.
+    """
+    changed, order = Changed(), Cancellation(database(backend), actor_of(by), noted(reason))
+    for chunk in chunks(ids):
+        done = cancel_unfinished(chunk, order)
+        changed = tally(changed, chunk, done)
+        cancel_below(done, order)
+        wake_waiters(done, order.using)
+    return changed
+
+
+class Cancellation(NamedTuple):
+    """By whom, why, and how the workers are told that run what was cancelled."""
+
+    using: str
+    actor: str
+    reason: str
+    notify: Callable[[Iterable[UUID], str], None] = notify_cancelled_on_commit
+
+
+def cancel_below(ids: Sequence[UUID], order: Cancellation) -> None:
+    """Cancel the unfinished members that these tasks waited for, and those that the members waited for, and so on.
+
+    A worklist instead of recursion: a chain of a few hundred levels would exceed Python's recursion limit.
+    """
+    parents = [ids]
+    while parents:
+        for done in cancel_level(parents.pop(), order):
+            wake_waiters(done, order.using)
+            parents.append(done)
+
+
+def cancel_level(ids: Sequence[UUID], order: Cancellation) -> Iterator[list[UUID]]:
+    """Cancel the members that these tasks wait for, in chunks. Look again: one that still ran may have added some."""
+    before: list[UUID] = []
+    while (members := unfinished_below(ids, order.using)) != before:
+        for chunk in chunks(members):
+            yield cancel_unfinished(chunk, order)
+        before = members
+
+
+def cancel_unfinished(ids: Sequence[UUID], order: Cancellation) -> list[UUID]:
+    unfinished = Task.objects.using(order.using).unfinished()
+    return until_free(unfinished, ids, partial(cancel_free, order=order))
+
+
+def cancel_free(ids: Sequence[UUID], *, wait: bool, order: Cancellation) -> list[UUID]:
+    ended = engine_for(order.using).cancel(ids, order.actor, order.reason, wait=wait)
+    order.notify({task_id for task_id, was_running in ended.items() if was_running}, order.using)
+    return list(ended)
+
+
+def chunks(ids: Iterable[UUID]) -> Iterator[list[UUID]]:
+    rest = iter(ids)
+    while chunk := list(islice(rest, CHUNK)):
+        yield chunk
+
+
+def tally(changed: Changed, asked: Sequence[UUID], done: list[UUID]) -> Changed:
+    return Changed(changed.done + done, changed.skipped + len(asked) - len(done))
 
 
 @dataclass(slots=True)

@@ -13,10 +13,10 @@ from ...models import FlowLimit, LaneStat, TaskStat, TaskTotal
 from ...models.limits import FUNCTION, TRIPPED
 from ..database import database
 from ..enqueue.notify import notify_work_on_commit
-from ..operator.control import set_paused, set_resumed, write_decision
+from ..lanes.limits import create, has_breaker, has_breakers, limit_of, lock
 from ..reading import log_once
 from ..statistics.summaries import depths
-from .limits import create, has_breaker, has_breakers, limit_of, lock
+from .decisions import set_paused, set_resumed, write_decision
 
 ACTOR = "breaker"
 WINDOW = timedelta(minutes=2)

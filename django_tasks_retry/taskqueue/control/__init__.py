@@ -1,0 +1,1 @@
+"""Control: what people and code decide about tasks, queues, lanes, schedules and workers; and circuit breakers."""

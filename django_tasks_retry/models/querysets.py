@@ -123,6 +123,11 @@ class ScheduleQuerySet(QuerySet["Schedule"]):
         """Neither paused nor gone from the code, and not at its end."""
         return self.filter(paused_at__isnull=True, vanished_at__isnull=True, next_at__isnull=False)
 
+    def free(self) -> ScheduleQuerySet:
+        """Those whose slot does not queue behind an unfinished run."""
+        runs = self.model._meta.apps.get_model("django_tasks_retry", "Task")._default_manager
+        return self.exclude(Q(overlap="queue") & Q(Exists(runs.filter(IS_UNFINISHED, schedule_id=OuterRef("pk")))))
+
     def create(self, **given: Any) -> Schedule:
         """Check, bind and plan: `name`, `task`, and `cron` or `every`; see `taskqueue.create_schedule`."""
         from ..taskqueue import create_schedule

@@ -83,7 +83,7 @@ CLAIMING = (
         "urgent tasks wait like all others",
         (
             Edit(
-                "taskqueue/claim/ranges.py",
+                "taskqueue/claim/fair_share.py",
                 "key=lambda each: (-urgency(each, aging), self.served.get(each.lane, 0.0))",
                 "key=lambda each: 0",
             ),

@@ -13,9 +13,9 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import ClaimMemory
 from django_tasks_retry.taskqueue.claim.cursor import Contention
-from django_tasks_retry.taskqueue.claim.ranges import ClaimRange
 from django_tasks_retry.taskqueue.claim.tuning import TUNING
 from django_tasks_retry.taskqueue.engines.postgresql import head_of
+from django_tasks_retry.taskqueue.engines.ranges import ClaimRange
 from django_tasks_retry.taskqueue.lanes.limits import create
 from tests import tasks
 from tests.steps import Clock, enqueue, stopped

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from django_tasks_retry.taskqueue.claim import limiter
 from django_tasks_retry.taskqueue.claim.cursor import ClaimCursor, Contention, LaneRotation
+from django_tasks_retry.taskqueue.claim.fair_share import FairShare, plan, quotas
 from django_tasks_retry.taskqueue.claim.limiter import Closed, KnownRows
-from django_tasks_retry.taskqueue.claim.ranges import ClaimRange, DuePage, FairShare, LaneRange, plan, quotas
 from django_tasks_retry.taskqueue.claim.tuning import TUNING, ClaimTuning
+from django_tasks_retry.taskqueue.engines.ranges import ClaimRange, DuePage, LaneRange
 from django_tasks_retry.taskqueue.lease import HEADER, Lease
 from tests.steps import Clock
 

@@ -20,6 +20,7 @@ from ...rules.queues import serves
 from ..database import as_moment, database
 from ..engines import Engine, engine_for
 from ..engines.base import ClaimRequest
+from ..engines.ranges import ClaimRange
 from ..lanes.limits import COLUMNS, is_usable, limit_of
 from ..lease import Claimed, Lease, as_uuid
 from ..new_tasks import new_task
@@ -27,8 +28,8 @@ from ..reading import read_rows
 from ..recording import record
 from ..report import Failed, report_of
 from .cursor import ClaimCursor, Contention, LaneRotation
+from .fair_share import FairShare, Part, plan
 from .limiter import Closed, KnownRows, Limiter, head_of, with_limits
-from .ranges import ClaimRange, FairShare, Part, plan
 from .tuning import TUNING, ClaimTuning, Clock
 
 logger = logging.getLogger("django_tasks_retry")

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..engines.base import Engine
+from ..engines.ranges import FIRST_RANGE, ClaimRange, DuePage, LaneRange
 from ..lease import Lease
-from .ranges import FIRST_RANGE, ClaimRange, DuePage, LaneRange
 from .tuning import TUNING, ClaimTuning, Clock
 
 

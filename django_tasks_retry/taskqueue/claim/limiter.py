@@ -20,10 +20,11 @@ from ...models.querysets import TaskQuerySet
 from ...rules.lanes import window
 from ...rules.lanes.limits import Limit
 from ..engines.base import ClaimRequest, Engine
+from ..engines.ranges import ClaimRange, LaneRange
 from ..lanes.limits import count_running, create, decided, has_wholes, limit_of, lock, set_aside
 from ..lease import Claimed
 from ..workflows.members import batch_of
-from .ranges import ClaimRange, LaneRange, Part
+from .fair_share import Part
 from .tuning import TUNING, ClaimTuning, Clock
 
 

@@ -16,10 +16,10 @@ from django.core.checks import CheckMessage
 from django.db import connections
 
 from ...models import Task
-from ..claim.ranges import ClaimRange, Cursors, DuePage, LaneRange
 from ..database import cursor_on, fetch, run
 from ..lease import EARLIEST, Claimed, Fence, Lease, as_uuid, is_uuid
 from ..report import Receipt, Report
+from .ranges import ClaimRange, Cursors, DuePage, LaneRange
 
 # No file: its columns depend on the table.
 ADD = """\

@@ -20,7 +20,6 @@ from ...rules.failure import LOST
 from ...rules.payload import dump
 from ...rules.status import Status
 from ...rules.transitions import KEPT
-from ..claim.ranges import TRUE, ClaimRange, Cursors, DuePage, LaneRange, read_lane_range
 from ..database import as_array, as_moment, fetch, fetch_any
 from ..events import cancellation
 from ..lease import COLUMNS as LEASE_COLUMNS
@@ -28,6 +27,7 @@ from ..lease import Claimed, Fence, Lease, lease_header, read_claimed, read_leas
 from ..report import LOST_FINGERPRINT, Receipt, Report
 from .base import ClaimRequest, RecoverRequest, Written
 from .postgresql_rows import PostgreSQLInsert, any_parameters, are_plain, examples, plain_parameters
+from .ranges import TRUE, ClaimRange, Cursors, DuePage, LaneRange, read_lane_range
 from .statements import SQL, Functions, StoredStatement, files_of, like_task, prepared
 
 LANE_COLUMNS = {

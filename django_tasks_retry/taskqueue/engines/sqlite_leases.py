@@ -17,13 +17,13 @@ from ...rules.schedules.timing import next_slot
 from ...rules.status import Status
 from ...rules.transitions import CLAIM, COMPLETE, KEPT, EventKind
 from ...utc import InstantField
-from ..claim.ranges import ClaimRange, Cursors, DuePage, LaneRange, read_lane_range
 from ..database import as_moment, fetch, fetch_stored
 from ..events import event, events_of, result_of
 from ..lease import COLUMNS, EARLIEST, MOMENTS, Claimed, Lease, as_uuid, is_uuid, read_claimed, read_lease, read_or
 from ..new_tasks import LAST_YEAR, same_call
 from ..report import Report
 from .base import ClaimRequest, Written
+from .ranges import ClaimRange, Cursors, DuePage, LaneRange, read_lane_range
 from .sqlite_rows import SQLiteRows, write_rows
 
 HAS_KEYED = "SELECT EXISTS (SELECT 1 FROM django_tasks_retry_task WHERE status = 'PENDING' AND lane > '')"

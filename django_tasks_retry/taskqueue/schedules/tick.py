@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connections, transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 
 from ... import registry
 from ...clock import Now, now
@@ -97,11 +97,8 @@ def ticking(backend: str, listed: Collection[str], without: Collection[str]) -> 
 
 
 def locked_due(rows: ScheduleQuerySet, moment: datetime) -> ScheduleQuerySet:
-    """Return due schedules, locked, skipping those that others have locked.
-
-    With `overlap=queue`, a schedule waits for its previous run.
-    """
-    due = rows.filter(next_at__lte=moment).exclude(Q(overlap="queue") & Q(has_unfinished_run()))
+    """Return due schedules, locked, skipping those that others have locked."""
+    due = rows.filter(next_at__lte=moment).free()
     return due.select_for_update(skip_locked=True, no_key=True).order_by("next_at", "name")[:BATCH]
 
 
@@ -199,10 +196,6 @@ def unfinished_runs(names: Collection[str], using: str) -> dict[str, UUID]:
     """Return an unfinished run by the name of its schedule."""
     runs = Task.objects.using(using).filter(IS_UNFINISHED, schedule_id__in=names)
     return dict(runs.values_list("schedule_id", "pk"))
-
-
-def has_unfinished_run() -> Exists:
-    return Exists(Task.objects.filter(IS_UNFINISHED, schedule_id=OuterRef("pk")))
 
 
 def run_schedule_now(name: str, *, by: Any = None, reason: str = "", backend: str = "default") -> Task:

@@ -17,7 +17,6 @@ from ...conf import queues as configured_queues
 from ...models import Schedule, Task, TaskTotal, Worker
 from ..database import database
 from ..engines import engine_for
-from ..schedules.tick import has_unfinished_run
 from ..timeouts import is_timeout, statement_timeout
 from ..workers import alive_workers, sound_workers
 from .stats import RAN, WAITED
@@ -133,8 +132,7 @@ def count_late_schedules(backend: str, using: str) -> int | None:
 def late_schedules(backend: str, using: str) -> Any:
     """Schedules whose slot came a while ago and was neither enqueued nor given up."""
     active = Schedule.objects.using(using).active().filter(backend=backend, next_at__lt=Now() - LATE)
-    # What is queued behind its previous run waits for that.
-    return active.exclude(Q(overlap="queue") & Q(has_unfinished_run()))
+    return active.free()
 
 
 def read_largest_queues(backend: str, using: str, workers: Sequence[Worker]) -> tuple[QueueFigures, ...]:

@@ -111,7 +111,7 @@ def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Expla
     if task.eta > scope.now:
         return explain_not_due(task, scope)
     if (task.crashes or 0) >= POISON_AFTER:
-        return Explanation(_("It has killed its process twice, so a worker runs it alone in a process of its own."))
+        return Explanation(_("Its process died twice in a row, so a worker runs it alone in a process of its own."))
     return explain_unclaimed(task, scope)
 
 
@@ -214,7 +214,7 @@ def explain_running(task: Task, now: datetime) -> Explanation:
         return Explanation(" ".join([lost, _("Another worker will recover it.")]))
     running = _("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % values
     alone = (
-        [_("It runs alone, because it has killed its process twice.")] if (task.crashes or 0) >= POISON_AFTER else []
+        [_("It runs alone, because its process died twice in a row.")] if (task.crashes or 0) >= POISON_AFTER else []
     )
     return Explanation(" ".join([running, *alone]))
 
@@ -242,7 +242,7 @@ def explain_failed(task: Task) -> Explanation:
             )
         case Code.CRASHED:
             return Explanation(
-                _("It killed its process twice, and then the one in which it ran alone, so it is not retried.")
+                _("Its process died twice in a row, and so did the one in which it ran alone, so it is not retried.")
             )
         case Code.ABORTED:
             return Explanation(_("It raised Abort in attempt %(spent)s, so it is not retried.") % {"spent": spent})

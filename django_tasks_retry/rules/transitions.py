@@ -94,7 +94,8 @@ LOSE_FOR_GOOD = Move(
     note="result row written, code LEASE_LOST", writes=FAILURE,
 )  # fmt: skip
 RELEASE = Move(
-    "release", R, P, Who.HOLDER, (EventKind.RELEASED,), refunds=1, note="the attempt is refunded", writes=(WAIT,),
+    "release", R, P, Who.HOLDER, (EventKind.RELEASED,), refunds=1, note="the attempt is refunded",
+    writes=(WAIT, "crashes"),
 )  # fmt: skip
 CANCEL_RUNNING = Move("cancel", R, C, Who.ANYONE, (EventKind.CANCELLED,), note="the lease is revoked")
 

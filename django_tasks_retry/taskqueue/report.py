@@ -53,6 +53,8 @@ class Released(NamedTuple):
     """The key that wakes it before the delay is over."""
     by_task: bool = False
     """Whether the task itself asked for it, by a snooze or to wait."""
+    is_suspect: bool = False
+    """Whether it, or a neighbour, damaged the process. After two such attempts in a row it runs alone."""
 
 
 Outcome: TypeAlias = Completed | Failed | Released
@@ -71,6 +73,8 @@ class Report(NamedTuple):
     """The data of the move's events, in their order."""
     next_id: UUID | None = None
     waits_for: str | None = None
+    crash: int | None = None
+    """The number to add to the task's crashes; None if the attempt ended by itself."""
 
     @property
     def events(self) -> Iterator[tuple[EventKind, dict[str, Any]]]:
@@ -186,7 +190,9 @@ def released(outcome: Released) -> Report:
     if outcome.waits_for is not None:
         data["waits_for"] = outcome.waits_for
     delay = None if outcome.delay is None else bounded_delay(float(outcome.delay))
-    return Report(outcome.lease, RELEASE, **signed(outcome), delay=delay, data=(data,), waits_for=outcome.waits_for)
+    crash = None if outcome.by_task else int(outcome.is_suspect)
+    written: dict[str, Any] = signed(outcome) | {"delay": delay, "waits_for": outcome.waits_for, "crash": crash}
+    return Report(outcome.lease, RELEASE, data=(data,), **written)
 
 
 def failed(outcome: Failed) -> Report:

@@ -76,12 +76,12 @@ def test_a_task_that_killed_its_process_twice_says_that_it_runs_alone(database, 
     crash(1)
     assert "alone" not in why(operator, task)
     crash(1)
-    assert why(operator, task) == "It has killed its process twice, so a worker runs it alone in a process of its own."
+    assert why(operator, task) == "Its process died twice in a row, so a worker runs it alone in a process of its own."
     lease = taskqueue.claim_task(now_of(task), "boss/2")
-    assert why(operator, task).endswith("on boss/2. It runs alone, because it has killed its process twice.")
+    assert why(operator, task).endswith("on boss/2. It runs alone, because its process died twice in a row.")
     taskqueue.fail_task(lease, Failure("SIGKILL", Code.CRASHED, "", ""))
     assert now_of(task).status == "FAILED"
-    assert why(operator, task).startswith("It killed its process twice, and then the one in which it ran alone")
+    assert why(operator, task).startswith("Its process died twice in a row, and so did the one")
 
 
 def test_a_full_queue_is_a_warning_and_a_state_until_a_task_is_claimed(database, operator, configure):

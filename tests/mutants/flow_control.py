@@ -162,10 +162,14 @@ FLOW_CONTROL = (
         (
             Edit(
                 "taskqueue/sql/finish_repeating.sql",
-                "crashes = CASE WHEN r.status = 'PENDING' AND r.refund = 0 THEN NULL ELSE t.crashes END",
-                "crashes = t.crashes",
+                "THEN COALESCE(t.crashes, 0) + r.crash ELSE t.crashes END",
+                "THEN t.crashes ELSE t.crashes END",
             ),
-            Edit("taskqueue/engines/sqlite_leases.py", '            changes["crashes"] = None\n', "            pass\n"),
+            Edit(
+                "taskqueue/engines/sqlite_leases.py",
+                "(crash := self.report.crash) != 0",
+                "(crash := self.report.crash)",
+            ),
         ),
         (RECOVER + "test_an_attempt_that_ends_by_itself_clears_the_suspicion",),
     ),

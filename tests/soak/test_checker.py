@@ -219,8 +219,8 @@ def test_errors_that_nobody_caused_are_found_out():
         "10:00:00 ERROR child one-1-a/1 ended: its process was killed by SIGKILL",
         "10:00:00 ERROR child one-1-a/2, alone with one task, ended: its process was killed by SIGKILL",
         "10:00:00 ERROR failed    return_unstorable 33f155a36f69 queue=default attempt=2/2 · wait=1ms run=0ms",
-        "10:00:00 ERROR failed    work 33f1 attempt=3/60 · CRASHED: It killed its process 2 times, ran alone in a "
-        "process of its own, and killed that too: its process exited with code 3. Peak memory: 54 MiB.",
+        "10:00:00 ERROR failed    work 33f1 attempt=3/60 · CRASHED: Its process died 2 times in a row, and so "
+        "did the one in which it then ran alone: its process exited with code 3. Peak memory: 54 MiB.",
         "10:00:00 WARN  lost      work 33f155a36f69 attempt=1 · its process was killed by SIGKILL",
     ]
     assert unexplained(caused) == []
@@ -230,7 +230,7 @@ def test_errors_that_nobody_caused_are_found_out():
 
 def test_what_the_nemesis_killed_thrice_is_explained():
     alone = "10:00:00 ERROR child one-1-a/7, alone with one task, ended: its process was killed by SIGKILL"
-    failed = "10:00:00 ERROR failed    work 33f155a36f69 · CRASHED: It killed its process 2 times, {}: its process {}"
+    failed = "10:00:00 ERROR failed    work 33f155a36f69 · CRASHED: Its process died 2 times, {}: its process {}"
     assert unexplained([alone, failed.format("ran alone", "was killed by SIGKILL. Peak memory: 58 MiB.")]) == []
     assert len(unexplained([failed.format("ran alone", "was killed by SIGSEGV.")])) == 1
 

@@ -23,9 +23,7 @@ EXPLAINED = (
     re.compile(rf"{CHILD} ended: its process exited with code 3$"),  # by a task
     re.compile(rf"{CHILD} ended: its process exited with code 70$"),  # by its own decision, its leases being lost
     # As the nemesis made it seem, or its own decision did.
-    re.compile(
-        r"failed +\w+ .* CRASHED: .*, ran alone.* its process (was killed by SIGKILL|exited with code (3|70))\."
-    ),
+    re.compile(r"failed +\w+ .* CRASHED: .* ran alone.* its process (was killed by SIGKILL|exited with code (3|70))\."),
     re.compile(r"failed +(return_unstorable|overrun|end_slowly) "),
     re.compile(r"child \S+ hangs: "),  # in a write to a log that nobody reads
     re.compile(r"(task_finished|signals) of \S+ could not be sent"),  # while the database was away

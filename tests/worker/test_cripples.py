@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 
 import pytest
@@ -41,12 +39,12 @@ def test_a_task_that_cripples_its_process_costs_its_neighbours_no_attempt(start,
     effects.wait_for("cripple")
     canary = wait_until_finished(Task.objects.enqueue(tasks.canary))
     assert canary.status == "SUCCESS"
-    wait_until_finished(culprit)  # recorded if its process still could, else lost
     wait_until_settled(worker)
     for name in "ab":
-        tasks.gate(name).touch()  # not before, since a function that has returned is not cut short
+        tasks.gate(name).touch()
     for neighbour in map(wait_until_finished, neighbours):
         assert (neighbour.status, spent(neighbour)) == ("SUCCESS", 1)
+    wait_until_finished(culprit)  # recorded if its process still could, else of what died with it
 
 
 def test_a_task_that_raises_for_want_of_what_a_neighbour_took_is_excused(start):
@@ -58,15 +56,35 @@ def test_a_task_that_raises_for_want_of_what_a_neighbour_took_is_excused(start):
     wait_until_finished(culprit)
 
 
-def test_tasks_of_one_process_that_crashes_are_excused_a_few_times_only(start, effects):
-    """Which of them it was cannot be told; one that crashes for ever must come to its end."""
+def test_tasks_whose_process_died_twice_run_alone_and_what_kills_that_too_ends(start, effects):
+    """Which of them it was cannot be told before; one that crashes for ever must come to its end."""
+    culprit = Task.objects.enqueue(tasks.wait_and_die, ["a"], max_attempts=1)
+    neighbour = Task.objects.enqueue(tasks.wait_at, ["b"], max_attempts=1)
+    start("--threads", "2")
+    for times in (1, 2):
+        effects.wait_for("begin b", times)
+        effects.wait_for("begin a", times)
+        tasks.gate(f"a{times}").touch()
+    for name in ("b", "a3"):  # by now one after the other: one process has one place for a task alone
+        tasks.gate(name).touch()
+    assert wait_until_finished(culprit).last_error["code"] == "CRASHED"
+    neighbour = wait_until_finished(neighbour)
+    assert (neighbour.status, story(neighbour)) == ("SUCCESS", ["running", "released"] * 2 + ["running", "completed"])
+    assert "a neighbour may have caused it" in event_of(neighbour, "released").data["reason"]
+    assert story(culprit) == ["running", "released"] * 2 + ["running", "failed"]
+
+
+@pytest.mark.parametrize("how", ["no writes to files", "no new files for good"])
+def test_a_culprit_that_comes_back_again_and_again_costs_its_neighbours_no_attempt(start, effects, how):
     neighbours = [Task.objects.enqueue(tasks.wait_at, [name], max_attempts=1) for name in "ab"]
-    worker = start("--threads", "2")
-    for times in range(1, 4):
-        for name in "ab":
-            effects.wait_for(f"begin {name}", times)
-        [child] = worker.children()
-        os.kill(child, signal.SIGKILL)
+    worker = start("--threads", "4", lease=4.0)
+    for name in "ab":
+        effects.wait_for(f"begin {name}")
+    for times in range(1, 5):
+        Task.objects.enqueue(tasks.cripple, [how], max_attempts=1)
+        effects.wait_for("cripple", times)
+    wait_until_settled(worker)
+    for name in "ab":
+        tasks.gate(name).touch()
     for neighbour in map(wait_until_finished, neighbours):
-        assert story(neighbour) == ["running", "released"] * 2 + ["running", "lease_lost", "failed"]
-        assert "a neighbour may have caused it" in event_of(neighbour, "released").data["reason"]
+        assert (neighbour.status, spent(neighbour)) == ("SUCCESS", 1)

@@ -1,4 +1,4 @@
-"""A task that has killed its process twice runs alone; if it kills that too, it fails, and its event tells how."""
+"""A task whose process died twice in a row runs alone; if that dies too, it fails, and its event tells how."""
 
 from __future__ import annotations
 

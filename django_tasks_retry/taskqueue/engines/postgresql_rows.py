@@ -300,7 +300,7 @@ def row_of(report: Report) -> dict[str, Any]:
     if report.next_id is not None:
         row["next_id"] = report.next_id.hex
     if report.move.target is Status.PENDING:
-        row |= {"delay": report.delay, "refund": report.move.refunds}
+        row |= {"delay": report.delay, "crash": report.crash, "refund": report.move.refunds}
     if report.waits_for is not None:
         row["waits_for"] = report.waits_for
     if report.error is not None:

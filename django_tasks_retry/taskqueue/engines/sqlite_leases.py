@@ -235,8 +235,8 @@ class AcceptedReport:
         changes |= {"finished_at": self.moment} if self.report.is_final else {"eta": self.eta}
         if self.report.error is not None:
             changes |= {"last_error": self.error, "fingerprint": self.report.fingerprint}
-        if not self.report.is_final and not self.report.move.refunds:
-            changes["crashes"] = None
+        if not self.report.is_final and (crash := self.report.crash) != 0:
+            changes["crashes"] = None if crash is None else Coalesce(F("crashes"), 0) + crash
         return changes
 
     @property

@@ -13,10 +13,10 @@
 WITH report AS (
     SELECT r.*
     FROM ROWS FROM (json_to_recordset(%(reports)s::json) AS (
-        id uuid, worker text, attempt int, moved_by text, status text, delay float8, refund int, error jsonb,
+        id uuid, worker text, attempt int, moved_by text, status text, delay float8, refund int, crash int, error jsonb,
         fingerprint text, result text, next_id uuid, waits_for text
     )) WITH ORDINALITY AS r (
-        id, worker, attempt, moved_by, status, delay, refund, error, fingerprint, result, next_id, waits_for, n
+        id, worker, attempt, moved_by, status, delay, refund, crash, error, fingerprint, result, next_id, waits_for, n
     )
 ), accepted AS MATERIALIZED (
     SELECT r.*, mine.place
@@ -45,7 +45,8 @@ WITH report AS (
             'ts', django_tasks_retry_now(),
             'next_eta', CASE r.status WHEN 'PENDING' THEN django_tasks_retry_now() + r.delay * interval '1 second' END
         ) END,
-        crashes = CASE WHEN r.status = 'PENDING' AND r.refund = 0 THEN NULL ELSE t.crashes END,
+        crashes = CASE WHEN r.status = 'PENDING' AND r.crash IS DISTINCT FROM 0
+            THEN COALESCE(t.crashes, 0) + r.crash ELSE t.crashes END,
         fingerprint = COALESCE(r.fingerprint, t.fingerprint),
         updated_at = django_tasks_retry_now(),
         finished_at = CASE r.status WHEN 'PENDING' THEN NULL ELSE django_tasks_retry_now() END

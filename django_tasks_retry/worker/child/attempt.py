@@ -66,6 +66,8 @@ class Attempt:
     interruption: BaseException | None = None
     is_committing: bool = False
     is_revoked: bool = False
+    is_suspect: bool = False
+    """Whether it ran beside others while their process was damaged."""
     traceback: TracebackType | None = None
     """The traceback of its failure, for receivers of signals: lines of code only, without local variables."""
     result: bridge.AnyResult | None = None

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 
 from ...conf import options as queue_options
-from ...taskqueue import Lease, database
+from ...taskqueue import Lease, Released, database
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller
 from ..shared.inflight import InFlightTable, Room
@@ -35,13 +35,13 @@ from ..shared.messages import (
     StopReason,
 )
 from ..shared.outcomes import AttemptResult, Counts, OutcomePublisher
-from .attempt import Attempt
+from .attempt import Attempt, conclude
 from .attempt_logs import keep_lines
 from .claimer import Intake
 from .executors import LoopExecutor, ThreadExecutor
 from .outbox import Outbox
 from .pipeline import SignalThread
-from .process import EXIT_CRIPPLED, Limits, exit_broken, rss_bytes
+from .process import EXIT_CRIPPLED, OF_NEIGHBOUR, Damage, exit_broken, rss_bytes
 from .timeouts import Timeouts
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Child:
             self.attempts, inflight, lease, self.threads, self.loop, self.outbox, self.intake.budget
         )
         self.sending_more = Interval(MORE_SECONDS)
-        self.limits = Limits()
+        self.damage = Damage(channel.socket.fileno())
         self.is_stopping = self.has_drained = self.has_recorded = False
         self.is_crippled = False
 
@@ -150,10 +150,14 @@ class Child:
         for attempt in ended:
             if not attempt.is_async:
                 self.intake.budget.prefetch.learn(attempt.run_time, now)
-        self.is_crippled = bool(ended) and not self.limits.restore()
-        if self.is_crippled and sum(bool(attempt.started) for attempt in self.attempts) > 1:
-            # Tasks may have raised for want of what a neighbour took: the supervisor excuses them.
-            ended = [attempt for attempt in ended if not attempt.has_raised]
+        if ended and self.damage.is_there():
+            self.is_crippled = not self.damage.mend()
+            begun = [attempt for attempt in self.attempts if attempt.started]
+            for attempt in begun if len(begun) > 1 else ():
+                attempt.is_suspect = True
+        for attempt in ended:
+            if attempt.is_suspect and attempt.has_raised:  # perhaps for want of what a neighbour took
+                attempt.report = conclude(attempt, Released(attempt.lease, OF_NEIGHBOUR, is_suspect=True))
         self.note_recorded([attempt for attempt in ended if attempt.receipt])
         self.outbox.add(attempt for attempt in ended if not attempt.receipt)
 
@@ -272,7 +276,7 @@ class Child:
 
     def leave_neighbours(self) -> None:
         """End at once: what still runs here would fail for want of what a neighbour took, and begins anew elsewhere."""
-        logger.error("a task lowered the resource limits of its process for good; the process is replaced")
+        logger.error("a task damaged its process for good (resource limits, descriptors); the process is replaced")
         os._exit(EXIT_CRIPPLED)
 
     def check_memory(self) -> None:

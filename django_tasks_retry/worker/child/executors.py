@@ -104,7 +104,7 @@ class ExecutorThread(threading.Thread):
         except BaseException:  # it was delivered at this very moment; there is only one
             self.close(attempt)
         attempt.ended = monotonic()
-        self.inflight.end(attempt.place, attempt.ended, raised=attempt.has_raised)
+        self.inflight.end(attempt.place, attempt.ended)
 
 
 def raise_in(thread_id: int, error: type[BaseException] | None) -> None:
@@ -210,7 +210,7 @@ class LoopExecutor:
                 attempt.started = attempt.started or attempt.ended
                 reason = "its coroutine was cancelled before it began"
                 attempt.report = conclude(attempt, Released(attempt.lease, reason, delay=1.0))
-            self.inflight.end(attempt.place, attempt.ended, raised=attempt.has_raised)
+            self.inflight.end(attempt.place, attempt.ended)
             self.report(attempt)
         except BaseException:
             exit_broken()

@@ -28,6 +28,7 @@ from .connections import let_go_of_sessions, note_session
 logger = logging.getLogger(__name__)
 EXIT_FENCED, EXIT_BROKEN, EXIT_CRIPPLED = 70, 71, 72
 """Exit codes of a child that ends by itself: leases not renewed; an error of its own; damaged by a task."""
+OF_NEIGHBOUR = "a neighbour may have caused it"
 PR_SET_PDEATHSIG = 1
 ENDING_SECONDS = 5.0
 GARBAGE_THRESHOLD = 10_000
@@ -180,24 +181,36 @@ def exit_broken() -> None:
     os._exit(EXIT_BROKEN)
 
 
-class Limits:
-    """The resource limits of this process as they were at its start. A task that lowers one cripples its neighbours."""
+class Damage:
+    """Finds what makes neighbours in this process fail: a task lowered limits, or took the channel's descriptor."""
 
     WATCHED = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_DATA)
 
-    def __init__(self) -> None:
-        self.at_start = {number: resource.getrlimit(number) for number in self.WATCHED}
+    def __init__(self, channel: int) -> None:
+        self.limits = {number: resource.getrlimit(number) for number in self.WATCHED}
+        self.channel, self.socket = channel, os.fstat(channel)
 
-    def restore(self) -> bool:
-        """Raise limits that were lowered. Return False if the system refuses: only a new process has them again."""
-        lowered = [number for number, before in self.at_start.items() if is_lower(resource.getrlimit(number), before)]
-        try:
-            for number in lowered:
-                resource.setrlimit(number, self.at_start[number])
-        except Exception:  # also if a task has replaced the function
+    def is_there(self) -> bool:
+        return bool(self.lowered()) or not self.has_channel()
+
+    def lowered(self) -> list[int]:
+        return [number for number, before in self.limits.items() if is_lower(resource.getrlimit(number), before)]
+
+    def has_channel(self) -> bool:
+        with suppress(OSError):
+            return os.path.samestat(os.fstat(self.channel), self.socket)
+        return False
+
+    def mend(self) -> bool:
+        """Raise the limits again. Return False if only a new process can have back what is missing."""
+        if not self.has_channel():
             return False
-        if lowered:
-            logger.warning("a task lowered the resource limits of its process; they are restored")
+        try:
+            for number in self.lowered():
+                resource.setrlimit(number, self.limits[number])
+        except Exception:  # the system refuses, or a task has replaced the function
+            return False
+        logger.warning("a task lowered the resource limits of its process; they are restored")
         return True
 
 

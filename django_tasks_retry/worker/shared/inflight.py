@@ -17,9 +17,9 @@ from uuid import UUID
 from ...taskqueue import Lease
 
 # In native form, in which a number is written as a whole: the other side may look at any moment.
-ENTRY = struct.Struct("@i i i i 16s d d d d d")
+ENTRY = struct.Struct("@i i i 16s d d d d d")
 NUMBER, TIME, TIMES, COUNT = (struct.Struct(form) for form in ("@i", "@d", "@d d", "@q"))
-REVOKED_AT, RAISED_AT, STARTED_AT, ENDED_AT, RENEWED_AT = 8, 12, 40, 56, 64
+REVOKED_AT, STARTED_AT, ENDED_AT, RENEWED_AT = 8, 40, 56, 64
 HEADER = struct.Struct("@q q d d q")
 CLAIMS_AT, ANSWERED_AT, ASKED_AT, BACK_BY_AT, ROOM_AT = 0, 8, 16, 24, 32
 
@@ -46,7 +46,6 @@ class Entry:
     state: State
     attempts: int
     revoked: bool
-    raised: bool
     task_id: UUID
     claimed: float
     started: float
@@ -92,7 +91,7 @@ class InFlightTable:
         """Note a claim. Return the index of its entry, which is its own until it is cleared."""
         COUNT.pack_into(self.memory, CLAIMS_AT, self.claims + 1)
         place = self.free.pop()
-        entry = (State.CLAIMED, lease.attempts, 0, 0, lease.id.bytes, now, 0.0, 0.0, 0.0, 0.0)
+        entry = (State.CLAIMED, lease.attempts, 0, lease.id.bytes, now, 0.0, 0.0, 0.0, 0.0)
         ENTRY.pack_into(self.memory, self.offset(place), *entry)
         return place
 
@@ -107,10 +106,9 @@ class InFlightTable:
         NUMBER.pack_into(self.memory, offset, State.STARTED)
         return not NUMBER.unpack_from(self.memory, offset + REVOKED_AT)[0]
 
-    def end(self, place: int | None, now: float, *, raised: bool = False) -> None:
+    def end(self, place: int | None, now: float) -> None:
         """Note that the attempt is over and its report made; the outcome is yet to be written."""
         if place is not None:  # else it was given back meanwhile
-            NUMBER.pack_into(self.memory, self.offset(place) + RAISED_AT, raised)
             TIME.pack_into(self.memory, self.offset(place) + ENDED_AT, now)
             NUMBER.pack_into(self.memory, self.offset(place), State.ENDED)
 
@@ -158,6 +156,6 @@ class InFlightTable:
         if not self.load:
             return  # the supervisor looks at all its children several times a second, and most of them rest
         for place in range(self.size):
-            state, attempts, revoked, raised, task_id, *times = ENTRY.unpack_from(self.memory, self.offset(place))
+            state, attempts, revoked, task_id, *times = ENTRY.unpack_from(self.memory, self.offset(place))
             if state != State.FREE and (not states or state in states):
-                yield Entry(place, State(state), attempts, bool(revoked), bool(raised), UUID(bytes=task_id), *times)
+                yield Entry(place, State(state), attempts, bool(revoked), UUID(bytes=task_id), *times)

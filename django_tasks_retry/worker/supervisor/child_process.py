@@ -58,8 +58,8 @@ class Exit(NamedTuple):
 
     @property
     def by_decision(self) -> bool:
-        """Whether the child found that it could not go on, rather than a function that took it along."""
-        return self.code in {EXIT_FENCED, EXIT_BROKEN, EXIT_CRIPPLED}
+        """Whether the child found that it could not go on. The task that damaged it may have returned long before."""
+        return self.code in {EXIT_BROKEN, EXIT_CRIPPLED}
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +85,7 @@ class ChildProcess:
     share: int | None = None
     woken_at: float = 0.0
     is_alone: bool = False
-    """It runs one task that has killed its process before, and ends."""
+    """It runs one task whose process died before, and ends."""
     death: Exit | None = None
     """How its process ended by itself."""
 

@@ -1,4 +1,4 @@
-"""Isolation: a task that has killed its process twice runs in one of its own, so that it harms no neighbour."""
+"""Isolation: a task whose process died twice in a row runs in one of its own, so that it harms no neighbour."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Isolation:
 
     def start(self, task: Task) -> ChildProcess | None:
         name, task_id = short_name(task.func_path), short_id(task.pk)
-        logger.warning("%s %s has killed its process before: it runs alone now", name, task_id)
+        logger.warning("the process of %s %s died twice in a row: it runs alone now", name, task_id)
         child = self.pool.start_alone(task)
         if child is None:
             self.looking.soon(AGAIN_SECONDS)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from uuid import UUID
 
-from ...models import TaskEvent
 from ...rules.failure import Code, Failure
-from ...rules.transitions import POISON_AFTER, EventKind
+from ...rules.transitions import POISON_AFTER
 from ...taskqueue import Failed, Lease, Outcome, Receipt, Released, finish, leases_of, recover
-from ..child.process import EXIT_CRIPPLED
+from ..child.process import OF_NEIGHBOUR
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.inflight import State
 from ..shared.outcomes import AttemptResult, OutcomePublisher
@@ -20,9 +18,6 @@ from .child_process import ChildProcess, Exit
 
 SECOND_LOOK_SECONDS = 2.0
 MOST_AT_ONCE = 500
-MOST_EXCUSES = 2
-"""The number of refunds of a task that was cut short beside others: after a crash, a child runs one at a time."""
-OF_NEIGHBOUR = "a neighbour may have caused it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,48 +58,25 @@ class OrphanRecovery:
         return recovered
 
     def recover(self, child: ChildProcess, cause: str) -> int:
-        """Refund attempts that had not started, were ended by our own decision, or died of a neighbour.
+        """Refund attempts that had not started, were ended by our own decision, or may have died of a neighbour.
 
         The others are lost: their attempts stay spent.
         """
         if child.overdue:
             self.record_timeouts(child)
         leases = self.leases_of(child)
-        begun = {entry.task_id for entry in child.entries(State.STARTED, State.ENDED)}
-        if child.is_killed and not child.is_hung:
-            begun = set()
-        neighbours = self.neighbours(child, [lease.id for lease in leases if lease.id in begun])
-        reasons = {lease.id: cause for lease in leases if lease.id not in begun}
-        reasons |= dict.fromkeys(neighbours, f"{cause} · {OF_NEIGHBOUR}")
-        released = [lease for lease in leases if lease.id in reasons]
-        self.record([Released(lease, reasons[lease.id], actor=self.actor) for lease in released], child)
-        if lost := [lease for lease in leases if lease.id not in reasons]:
+        entries = [] if child.is_killed and not child.is_hung else child.entries(State.STARTED, State.ENDED)
+        begun = {(entry.task_id, entry.attempts) for entry in entries}
+        lost = [lease for lease in leases if (lease.id, lease.attempts) in begun]
+        unstarted = [lease for lease in leases if (lease.id, lease.attempts) not in begun]
+        self.record([Released(lease, cause, actor=self.actor) for lease in unstarted], child)
+        if lost and is_excused(child, len(lost)):
+            reason = f"{cause} · {OF_NEIGHBOUR}"
+            self.record([Released(lease, reason, actor=self.actor, is_suspect=True) for lease in lost], child)
+            self.has_crashed = True
+        elif lost:
             self.recover_begun(lost, child, cause)
         return len(leases)
-
-    def neighbours(self, child: ChildProcess, begun: list[UUID]) -> set[UUID]:
-        """Return tasks that were cut short, perhaps through the fault of another in the same process.
-
-        If the child quit by itself, the task that damaged it has already returned: refund those still running or that
-        raised. If it was killed, the cause is unknown: refund each task a few times, unless it was alone.
-        """
-        death = child.death
-        excused = {entry.task_id for entry in child.running()}
-        if death and death.code == EXIT_CRIPPLED:
-            excused |= {entry.task_id for entry in child.entries(State.ENDED) if entry.raised}
-        elif not child.is_hung:
-            excused = (excused if death and death.by_decision else set(begun)) if len(begun) > 1 else set()
-        excused.intersection_update(begun)
-        if not excused:
-            return excused
-        excuses = self.database.call(lambda: self.count_excuses(excused))
-        return {task_id for task_id in excused if excuses.get(task_id, 0) < MOST_EXCUSES}
-
-    def count_excuses(self, tasks: set[UUID]) -> dict[UUID, int]:
-        released = TaskEvent.objects.using(self.database.using).filter(
-            task__in=tasks, kind=EventKind.RELEASED, data__reason__endswith=OF_NEIGHBOUR
-        )
-        return Counter(released.values_list("task_id", flat=True))
 
     def recover_begun(self, leases: list[Lease], child: ChildProcess, cause: str) -> None:
         """Recover tasks that ran when the process died. A task that also killed a process of its own fails."""
@@ -156,15 +128,25 @@ class OrphanRecovery:
                 self.publisher.publish(AttemptResult(receipt, reason, ran.get(receipt.lease.id, 0.0)))
 
 
+def is_excused(child: ChildProcess, begun: int) -> bool:
+    """Return whether a task is refunded that had begun, as another may be why its process died.
+
+    Each such death counts for all of them: after two in a row a task runs alone, and can blame nobody.
+    """
+    if child.is_alone or child.is_hung:
+        return not child.is_alone
+    return child.death is not None and child.death.is_crash and (begun > 1 or child.death.by_decision)
+
+
 def reason_of(outcome: Outcome) -> str:
     if isinstance(outcome, Released):
         return outcome.reason
-    return "it killed its process" if isinstance(outcome, Failed) and outcome.facts else "did not yield"
+    return "its process died" if isinstance(outcome, Failed) and outcome.facts else "did not yield"
 
 
 def crash_of(cause: str, death: Exit) -> Failure:
     message = (
-        f"It killed its process {POISON_AFTER} times, ran alone in a process of its own, and killed that too: {cause}. "
+        f"Its process died {POISON_AFTER} times in a row, and so did the one in which it then ran alone: {cause}. "
         f"Peak memory: {death.peak_memory / 1024**2:.0f} MiB."
     )
     return Failure(message, Code.CRASHED, exception="", traceback="")

@@ -396,6 +396,15 @@ def cripple(how: str) -> None:
     CRIPPLES[how]()
 
 
+@task
+def wait_and_die(name: str) -> None:
+    """Kill the process when the gate of this attempt is opened."""
+    mark("begin", name)
+    while not gate(f"{name}{marked(f'begin {name}')}").exists():
+        time.sleep(0.005)
+    os._exit(3)
+
+
 needed, taken, neighbour_has_raised = (threading.Event() for _ in range(3))
 
 

@@ -102,12 +102,8 @@ LEFT_TO_FULL = (
 # All of it takes two cores twice as long as the 25 minutes of a merge. Chromium runs once, on the main target.
 CI = [
     Leg("long tier", ("pytest", "-q", "-m", "long", "-k", " and ".join(f"not {each}" for each in LEFT_TO_FULL))),
-    Leg(
-        "Django 6.1, PostgreSQL 18, partitions, pooler, ASCII locale",
-        ON_POSTGRESQL,
-        TARGET,
-        {**ON_18, **PARTITIONS, **POOLER, **ASCII},
-    ),
+    Leg("Django 6.1, PostgreSQL 18, ASCII locale: quick", ("pytest", "-q"), TARGET, {**ON_18, **ASCII}),
+    Leg("partitions, pooler", ON_POSTGRESQL, variables={**PARTITIONS, **POOLER}),
     BROWSER,
     SAMPLE,
 ]

@@ -17,6 +17,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from ..analysis.preflight import Severity, preflight
 from ..display.formatting import (
     format_capped,
     format_decimal,
@@ -111,6 +112,20 @@ def queue_findings(context: Context, queue: QueueRates) -> Iterator[Finding]:
     if share is not None and queue.failing is not None and queue.failing > share:
         text = f"{name}: {queue.failing:.0%} of the attempts of the last ten minutes failed, more than {share:.0%}."
         yield Finding("failing", queue.name, text)
+
+
+@command(
+    "preflight", "Before a release, with its code: stored work that it could not run, and what it would change.",
+    option("--fail-on", choices=[*map(str, Severity)], default="error", help="least that exits with 1; default: error"),
+)  # fmt: skip
+def preflight_command(context: Context) -> Exit:
+    found = preflight(context.backend, context.using)
+    counts = ", ".join(counted(sum(each.severity is one for each in found), one) for one in Severity)
+    lines = [f"{each.severity.upper():8} {one_line(each.text, 500)}" for each in found]
+    record = {"findings": [asdict(each) for each in found]}
+    context.output.answer(record, "\n".join([*lines, f"Preflight: {counts}. Nothing was written."]))
+    worst = list(Severity).index(Severity(context["fail_on"]))
+    return Exit.FAILED if any(list(Severity).index(each.severity) <= worst for each in found) else Exit.OK
 
 
 @command(

@@ -239,8 +239,8 @@ class Engine(Protocol):
     def estimate_failures(self) -> dict[str, int]:
         """Return about how many failed with each common fingerprint, as far as the database knows."""
 
-    def estimate_tasks(self) -> int:
-        """Return about how many tasks are stored."""
+    def estimate_rows(self, table: str) -> int:
+        """Return about how many rows this table holds."""
 
     def horizon_holder(self) -> dict[str, Any] | None:
         """Return the row of horizon.sql: the session that holds back the horizon; None if there is none."""

@@ -271,8 +271,8 @@ class PostgreSQL(PostgreSQLInsert):
     def estimate_failures(self) -> dict[str, int]:
         return dict(self.fetch("estimate_failures", {"table": Task._meta.db_table}))
 
-    def estimate_tasks(self) -> int:
-        return int(fetch(ESTIMATE, {"table": Task._meta.db_table}, self.using)[0][0])
+    def estimate_rows(self, table: str) -> int:
+        return int(fetch(ESTIMATE, {"table": table}, self.using)[0][0])
 
     def horizon_holder(self) -> dict[str, Any] | None:
         return next(iter(self.rows("horizon", {})), None)

@@ -20,7 +20,7 @@ from django.db.models import F, Value
 from django.db.models.functions import Coalesce, Greatest
 
 from ...clock import Now, frozen, now
-from ...models import Step, Task, TaskEvent, TaskResult
+from ...models import Step, TaskEvent, TaskResult
 from ...rules.failure import LOST
 from ...rules.status import Status
 from ...rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, LOSE, LOSE_FOR_GOOD
@@ -46,8 +46,7 @@ from .statements import GIVEN, SQL, files_of
 CANCEL_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
 """Columns that cancelling needs. Others may hold anything, even what cannot be decoded."""
 
-TABLE = Task._meta.db_table
-ESTIMATE = f"SELECT (SELECT max(rowid) FROM {TABLE}) - (SELECT min(rowid) FROM {TABLE}) + 1"  # noqa: S608
+ESTIMATE = "SELECT coalesce((SELECT max(rowid) FROM {0}) - (SELECT min(rowid) FROM {0}) + 1, 0)"
 PRIMARY_CODE = 0xFF
 SQLITE_STEPS = 10_000
 """Steps of SQLite's machine between two readings of the clock."""
@@ -212,8 +211,9 @@ class SQLite(SQLiteLeases):
     def estimate_failures(self) -> dict[str, int]:
         return {}
 
-    def estimate_tasks(self) -> int:
-        return int(fetch(ESTIMATE, None, self.using)[0][0])
+    def estimate_rows(self, table: str) -> int:
+        quoted = connections[self.using].ops.quote_name(table)
+        return int(fetch(ESTIMATE.format(quoted), None, self.using)[0][0])
 
     def horizon_holder(self) -> dict[str, Any] | None:
         return None

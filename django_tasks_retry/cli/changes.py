@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 
 from .. import registry, taskqueue
 from ..display.explain import explain
@@ -91,15 +91,14 @@ class Change:
         return walk(self.query, self.context.using, condition=self.condition, until=self.until)
 
     def matches_any(self) -> bool:
-        """Return whether tasks in any status match."""
+        """Return whether tasks in any status match, retried ones too."""
+        self.query.is_not_retried = False
         return any(walk(self.query, self.context.using, until=self.until, size=1))
 
 
 def change_of(context: Context, action: Action, *, again: bool = True) -> Change:
-    condition = Q(status__in=action.statuses)
-    if not again:
-        condition = condition & Q(~Exists(Task.objects.using(context.using).filter(retry_of=OuterRef("pk"))))
-    query = read_query(context)
+    query, condition = read_query(context), Q(status__in=action.statuses)
+    query.is_not_retried = not again
     if query.is_empty:
         raise CliError("Say which tasks: ids, or words such as status:failed queue:emails since:1h.")
     # Nobody means a thousand tasks by the first digits of an id.

@@ -8,10 +8,13 @@ from functools import reduce
 from operator import or_
 from uuid import UUID
 
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
+from django.db.models.functions import Right
+from django.db.models.lookups import Exact
 
-from .. import clock, registry
+from .. import clock
 from ..clock import Now
+from ..models import Task
 from ..models.querysets import TaskQuerySet
 from ..rules.ids import first_of
 from ..rules.redact import redact_text
@@ -46,6 +49,8 @@ def matching(tasks: TaskQuerySet, query: Query, *, can_see_payload: bool, has_st
         tasks = tasks.filter(fingerprint__in=found)
     if query.has_payload:
         tasks = tasks.filter(holds_texts(query))
+    if query.is_not_retried:
+        tasks = tasks.filter(~Exists(Task.objects.using(tasks.db).filter(retry_of=OuterRef("pk"))))
     is_about_failures = query.errors or query.fingerprints
     return tasks.failed() if is_about_failures and not (has_status or query.statuses) else tasks
 
@@ -59,8 +64,9 @@ def place_condition(query: Query) -> Q:
         condition &= Q(queue__in=query.queues)
     if query.lanes:
         condition &= Q(lane__in=query.lanes)
-    if query.tasks:
-        condition &= Q(func_path__in=[path for name in query.tasks for path in paths_named(name)])
+    if query.below:
+        condition &= Q(pk__lt=query.below)
+    condition &= any_of(name_condition(each) for each in query.tasks)
     if query.fingerprints:
         condition &= Q(fingerprint__in=query.fingerprints)
     return condition
@@ -130,9 +136,9 @@ def first_id_at(moment: timedelta | datetime, now: datetime) -> UUID:
         return UUID(int=0)
 
 
-def paths_named(name: str) -> list[str]:
-    """Registered functions of that name, in whatever module; else the text as a whole path."""
-    return [path for path in registry.known_paths() if path == name or path.endswith(f".{name}")] or [name]
+def name_condition(name: str) -> Q:
+    """Match a function by its whole path or its end, also one that this process does not know any more."""
+    return Q(func_path=name) | Q(Exact(Right("func_path", len(name) + 1), f".{name}"))
 
 
 def fingerprints_like(texts: Sequence[str], using: str, *, can_see_payload: bool) -> list[str]:

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from django_tasks_retry import Abort, taskqueue
+from django_tasks_retry.compat import task
 from django_tasks_retry.models import Task
 from django_tasks_retry.selection.grammar import parse
 from django_tasks_retry.selection.matching import has_index, matching
@@ -97,6 +98,24 @@ def test_what_an_index_serves_is_known():
         assert has_index(parse(text)), text
     for text in ("status:success", "status:failed,success", "queue:a", "task:a", "arg:1", "worker:w", "since:1h"):
         assert not has_index(parse(text)), text
+
+
+def function_at(path: str):
+    def function() -> None:
+        """Does nothing."""
+
+    function.__module__, _, function.__name__ = path.rpartition(".")
+    function.__qualname__ = function.__name__
+    return task(function)
+
+
+def test_a_function_is_found_by_its_end_also_one_that_this_process_does_not_know(database):
+    paths = ("shop.tasks.renamed", "shop.tasks.unrenamed", "shop.other.renamed")
+    known = [Task.objects.enqueue(function_at(path)) for path in paths]
+    assert found("task:renamed") == {known[0], known[2]}
+    assert found("task:shop.tasks.renamed") == found("task:tasks.renamed") == {known[0]}
+    assert found("task:Renamed") == found("task:rena_ed") == found("task:%") == set()
+    assert found("status:ready task:unrenamed") == {known[1]}
 
 
 ORDER = {"order": {"id": 4711, "note": "Größe „XL“", "items": [{"sku": "A-1"}, {"sku": "B-2"}]}, "api_token": "planted"}

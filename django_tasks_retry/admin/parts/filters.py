@@ -9,24 +9,20 @@ from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Exists, OuterRef
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ... import registry
-from ...display import display_status
 from ...display.formatting import one_line
 from ...display.scope import current_scope, queue_names
-from ...models import Task
+from ...display.states import TASK_STATES
 from ...models.querysets import TaskQuerySet
-from ...rules.ids import first_of
 from ...rules.names import short_name
 from ...selection import grammar
 from ...selection.grammar import Query
-from ...selection.matching import NOT_INDEXED, has_index, matching, status_condition
+from ...selection.matching import first_id_at, has_index, matching
 from ...taskqueue.statistics import summaries
-from ...taskqueue.statistics.stats import sums_since
 
 LOOK_FURTHER_BACK = 100_000
 """The number of tasks to search if the first look back finds none. The list offers to go on from there."""
@@ -45,9 +41,9 @@ MAX_CANDIDATES = 2000
 
 
 class ConsoleFilter(admin.SimpleListFilter):
-    template = "django_tasks_retry/filter.html"
+    """Offer values for a parameter, which `filter_query` reads."""
 
-    column = ""
+    template = "django_tasks_retry/filter.html"
 
     if TYPE_CHECKING:
         parameter_name: str
@@ -65,16 +61,8 @@ class ConsoleFilter(admin.SimpleListFilter):
         return value
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        value = self.value()
-        return self.apply(queryset, value) if value else queryset
-
-    @classmethod
-    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
-        return tasks.filter(**{cls.column: value})
-
-    @classmethod
-    def has_index(cls, value: str) -> bool:
-        return False
+        query = filter_query({self.parameter_name: self.value() or ""})
+        return matching(queryset, query, can_see_payload=False, has_status="status" in request.GET)
 
 
 class StatusFilter(ConsoleFilter):
@@ -82,31 +70,20 @@ class StatusFilter(ConsoleFilter):
     parameter_name = "status"
 
     def options(self) -> Choices:
-        return [(each.name, each.label) for each in display_status.DISPLAY_STATUSES]
-
-    @classmethod
-    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
-        return tasks.filter(status_condition(value))
-
-    @classmethod
-    def has_index(cls, value: str) -> bool:
-        return value.lower() not in NOT_INDEXED
+        return [(each.name, each.label) for each in TASK_STATES]
 
 
 class QueueFilter(ConsoleFilter):
     title = gettext_lazy("queue")
-    parameter_name = column = "queue"
+    parameter_name = "queue"
 
     def options(self) -> Choices:
-        scope = current_scope()
-        busy = sums_since(scope.now - timedelta(days=1), scope.using, "queue")
-        return [(name, one_line(name, 40)) for name in queue_names(row["queue"] for row in busy)]
+        return [(name, one_line(name, 40)) for name in queue_names(current_scope())]
 
 
 class FunctionFilter(ConsoleFilter):
     title = gettext_lazy("task")
     parameter_name = "task"
-    column = "func_path"
 
     def options(self) -> Choices:
         return [(path, one_line(short_name(path), 40)) for path in registry.known_paths()]
@@ -119,10 +96,6 @@ class WindowFilter(ConsoleFilter):
     def options(self) -> Choices:
         return [(name, label) for name, (_length, label) in WINDOWS.items()]
 
-    @classmethod
-    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
-        return tasks.filter(pk__gte=window_start(value)) if value in WINDOWS else tasks.none()
-
 
 class OlderFilter(ConsoleFilter):
     """Continue after the last page. Only the pagination links to it."""
@@ -130,17 +103,12 @@ class OlderFilter(ConsoleFilter):
     title = gettext_lazy("older than")
     parameter_name = "older"
 
-    @classmethod
-    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
-        below = parse_uuid(value)
-        return tasks.filter(pk__lt=below) if below else tasks.none()
-
 
 class FingerprintFilter(ConsoleFilter):
     """One group of failures. Only the page of failures links to it."""
 
     title = gettext_lazy("failure")
-    parameter_name = column = "fingerprint"
+    parameter_name = "fingerprint"
 
 
 class RetriedFilter(ConsoleFilter):
@@ -151,10 +119,6 @@ class RetriedFilter(ConsoleFilter):
 
     def label_of(self, value: str) -> str:
         return _("Not yet")
-
-    @classmethod
-    def apply(cls, tasks: TaskQuerySet, value: str) -> TaskQuerySet:
-        return tasks.filter(~Exists(Task.objects.using(tasks.db).filter(retry_of=OuterRef("pk"))))
 
 
 FILTERS: tuple[type[ConsoleFilter], ...] = (
@@ -170,33 +134,40 @@ def parse_uuid(text: str) -> UUID | None:
         return None
 
 
+def filter_query(params: Mapping[str, str]) -> Query:
+    """Return the list's parameters except its search, as a query. Values that nobody offers match nothing."""
+    older, window = params.get("older", ""), params.get("window", "")
+    query = Query(below=parse_uuid(older), is_not_retried=bool(params.get("retried")))
+    if (older and not query.below) or (window and window not in WINDOWS):
+        query.problems.append("")
+    if window in WINDOWS:
+        query.since.append(WINDOWS[window][0])
+    for name, values in (
+        ("status", query.statuses), ("queue", query.queues), ("task", query.tasks), ("fingerprint", query.fingerprints),
+    ):  # fmt: skip
+        if value := params.get(name):
+            values.append(value.lower() if name == "status" else value)
+            query.words += 1
+    return query
+
+
 def apply_filters(tasks: TaskQuerySet, params: Mapping[str, str], *, can_see_payload: bool) -> TaskQuerySet:
     """Return the tasks that the list shows for these parameters to a user who may, or may not, see payloads."""
-    for each in FILTERS:
-        if value := params.get(each.parameter_name):
-            tasks = each.apply(tasks, value)
-    parsed = parse_search(params.get("q", ""))
-    return matching(tasks, parsed, has_status="status" in params, can_see_payload=can_see_payload)
+    for query in (filter_query(params), parse_search(params.get("q", ""))):
+        tasks = matching(tasks, query, has_status="status" in params, can_see_payload=can_see_payload)
+    return tasks
 
 
 def look_back_floor(params: Mapping[str, str], using: str, limit: int | None = None) -> UUID | None:
     """Return the oldest id to read if no index serves the filters; None if all matches can be found."""
-    active = {each for each in FILTERS if params.get(each.parameter_name)}
-    parsed = parse_search(params.get("q", ""))
-    if has_index(parsed) or any(each.has_index(params[each.parameter_name]) for each in active):
+    chosen, parsed = filter_query(params), parse_search(params.get("q", ""))
+    if has_index(parsed) or has_index(chosen):
         return None
-    if parsed.is_only_a_period and active <= {WindowFilter, OlderFilter}:
+    if parsed.is_only_a_period and not (chosen.words or chosen.is_not_retried):
         return None
-    floor = summaries.newest_before(limit or summaries.LOOK_BACK, using, parse_uuid(params.get("older", "")))
-    return None if floor and floor <= window_start(params.get("window", "")) else floor
-
-
-def window_start(window: str) -> UUID:
-    """Return the first id of a window; without a window, the first of all."""
-    if window not in WINDOWS:
-        return UUID(int=0)
-    since = current_scope().now - WINDOWS[window][0]
-    return first_of(int(since.timestamp() * 1000))
+    floor = summaries.newest_before(limit or summaries.LOOK_BACK, using, chosen.below)
+    begin = first_id_at(chosen.since[0], current_scope().now) if chosen.since else UUID(int=0)
+    return None if floor and floor <= begin else floor
 
 
 def filter_params(changelist: ChangeList) -> dict[str, str]:

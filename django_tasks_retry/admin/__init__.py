@@ -2,9 +2,8 @@
 
 from .failures import FailureAdmin
 from .functions import FunctionAdmin
-from .lanes import LaneAdmin
 from .overview import OverviewAdmin
-from .queues import QueueAdmin
+from .queues import LaneAdmin, QueueAdmin
 from .schedules import ScheduleAdmin
 from .tasks import TaskAdmin
 from .workers import WorkerAdmin

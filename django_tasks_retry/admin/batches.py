@@ -12,10 +12,10 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from ..display.display_status import badge, colour_of, display_status_of
 from ..display.explain_waiting import batch_counts
 from ..display.formatting import format_number, one_line
 from ..display.scope import Scope, current_scope
+from ..display.states import badge, colour_of, task_state
 from ..models import Task
 from ..rules.names import short_id, short_name
 from ..selection.actions import CANCEL, RETRY, Action
@@ -137,9 +137,7 @@ def run_context(run: UUID, scope: Scope) -> dict[str, Any]:
 
 def grown(tasks: list[Task], scope: Scope) -> list[Node]:
     """Return the roots, with all other tasks below them. A retry is a sibling of the task that it retries."""
-    nodes = {
-        task.pk: Node(task, related_task(task) | {"badge": badge(display_status_of(task, scope.now))}) for task in tasks
-    }
+    nodes = {task.pk: Node(task, related_task(task) | {"badge": badge(task_state(task, scope.now))}) for task in tasks}
     above: dict[UUID, UUID | None] = {}
     roots = []
     for pk, node in nodes.items():

@@ -21,7 +21,7 @@ from ..display.scope import Scope, current_scope
 from ..models import Task, TaskFunction
 from ..rules.names import short_name
 from ..taskqueue.statistics import failure_groups, summaries
-from ..taskqueue.statistics.stats import BOUNDS, COUNTS, RAN, WAITED, sums_since
+from ..taskqueue.statistics.stats import BOUNDS, RAN, WAITED, Counts, counts_since, sums_since
 from .base import TaskPermissionMixin
 from .failures import change_context, failure_rows
 from .parts.charts import chart_context, chosen_scale, read_activity
@@ -35,29 +35,6 @@ MINUTES = SPAN.total_seconds() / 60
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """Attempts of one function within a day, from the workers' statistics."""
-
-    func_path: str
-    completed: int = 0
-    retried: int = 0
-    failed: int = 0
-    seconds: float = 0.0
-
-    @property
-    def attempts(self) -> int:
-        return self.completed + self.retried + self.failed
-
-    @property
-    def failures(self) -> int:
-        return self.retried + self.failed
-
-    @property
-    def mean_seconds(self) -> float | None:
-        return self.seconds / self.attempts if self.attempts else None
-
-
-@dataclass(frozen=True, slots=True)
 class Times:
     """Seconds at p50, p95 and p99: exact for the newest tasks, or estimated from buckets for all attempts of a day."""
 
@@ -67,10 +44,8 @@ class Times:
     is_estimate: bool = False
 
 
-def read_counts(using: str, func_path: str = "", span: timedelta = SPAN) -> list[Counts]:
-    """Summarise one function, or all of them, the busiest first."""
-    rows = sums_since(now(using) - span, using, "func_path", columns=(*COUNTS, "seconds"), func_path=func_path)
-    return sorted((Counts(**row) for row in rows), key=lambda each: -each.attempts)
+def counts_of_a_day(scope: Scope, func_path: str = "") -> list[Counts]:
+    return counts_since(scope.now - SPAN, scope.using, "func_path", func_path=func_path)
 
 
 def read_times(using: str, func_path: str) -> Times:
@@ -125,7 +100,7 @@ class FunctionAdmin(TaskPermissionMixin):
         if "function" in request.GET:
             return self.function_view(request, request.GET["function"])
         known = set(registry.known_paths())
-        counts = {each.func_path: each for each in read_counts(current_scope().using)}
+        counts = {each.func_path: each for each in counts_of_a_day(current_scope())}
         unused = [Counts(path) for path in sorted(known - counts.keys())]
         rows = [function_row(each) | {"is_known": each.func_path in known} for each in [*counts.values(), *unused]]
         context = {"functions": rows[:MAX_FUNCTIONS], "not_shown": max(0, len(rows) - MAX_FUNCTIONS)}
@@ -133,7 +108,7 @@ class FunctionAdmin(TaskPermissionMixin):
 
     def function_view(self, request: HttpRequest, func_path: str) -> HttpResponse:
         scope = current_scope()
-        counts = read_counts(scope.using, func_path)
+        counts = counts_of_a_day(scope, func_path)
         if not counts and registry.find(func_path) is None:
             raise Http404
         activity, times = read_activity(scope, chosen_scale(request), func_path), read_times(scope.using, func_path)

@@ -1,100 +1,35 @@
-"""The page of queues: how each is doing; pause and resume."""
+"""The pages of queues and of lanes: how each stands; pause, resume and limit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from django.contrib import admin
-from django.http import Http404, HttpRequest, HttpResponse
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from .. import taskqueue
-from ..display.actors import Pause, describe_pauses
+from ..display.actors import actor_names, describe_pauses
 from ..display.events import latest_operator_events
-from ..display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
-from ..display.scope import Scope, console_database, current_scope, queue_names
-from ..models import Queue, Worker
-from ..taskqueue import alive_workers, sound_workers
-from ..taskqueue.enqueue.backlog import full_queues
-from ..taskqueue.statistics import summaries
-from ..taskqueue.statistics.summaries import CAP, Depth, QueueFigures, paused_queues, queue_figures
-from .base import ConsoleAdmin
-from .parts.charts import SCALES, Activity, Bucket, Shape, read_activity, sparkline
+from ..display.formatting import NO_VALUE, format_capped, format_decimal, format_duration, format_percentage, one_line
+from ..display.redact import visible_reason
+from ..display.scope import Standing, current_scope, queue_names, read_standing
+from ..display.states import badge, lane_state, queue_state
+from ..models import FlowLimit, Queue
+from ..models.limits import FUNCTION, LANE, QUEUE, split
+from ..rules.lanes.limits import LONGEST_WINDOW, MOST, WINDOW
+from ..taskqueue.lanes.summaries import MOST_SHOWN, LaneSummary, summarize_lanes
+from ..taskqueue.statistics.summaries import depths
+from .base import ConsoleAdmin, Verb
+from .parts.charts import SCALES, Activity, read_activity, sparkline
 
-RECENT = 10
-"""The number of newest buckets that the present rate is computed from."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSummary:
-    key: str
-    name: str
-    pause: Pause | None
-    due: int
-    oldest_wait: float
-    workers: int
-    rate: str
-    failing: str
-    is_failing: bool
-    spark: list[Shape]
-    full: int = 0
-    """The backlog limit, if it is reached."""
-
-    @property
-    def due_text(self) -> str:
-        return format_capped(self.due, CAP)
-
-    @property
-    def oldest_wait_text(self) -> str:
-        return format_duration(self.oldest_wait) if self.oldest_wait else ""
-
-
-def summarize_queues(
-    scope: Scope, depths: Sequence[Depth], workers: Sequence[Worker], activity: Activity, *, can_see_payload: bool
-) -> list[QueueSummary]:
-    paused = paused_queues(scope.using)
-    pauses = describe_pauses(paused.values(), can_see_payload=can_see_payload)
-    names = queue_names({depth.queue for depth in depths} | activity.queues.keys())
-    full = full_queues(names, scope.backend, scope.using)
-    return [
-        summarize_queue(each, pauses.get(each.name), activity, full.get(each.name, 0))
-        for each in queue_figures(names, depths, workers, scope.now, paused=paused)
-    ]
-
-
-def summarize_queue(figures: QueueFigures, pause: Pause | None, activity: Activity, full: int) -> QueueSummary:
-    buckets = activity.for_queue(figures.name)
-    return QueueSummary(
-        key=figures.name,
-        name=one_line(figures.name, 64),
-        pause=pause,
-        due=figures.due,
-        oldest_wait=figures.oldest_seconds,
-        workers=figures.workers,
-        rate=attempts_per_minute(buckets[-RECENT:], activity),
-        failing=format_percentage(*failures_and_attempts(buckets)),
-        is_failing=is_failing(buckets[-RECENT:]),
-        spark=sparkline(buckets),
-        full=full,
-    )
-
-
-def attempts_per_minute(buckets: Sequence[Bucket], activity: Activity) -> str:
-    minutes = activity.scale.step.total_seconds() / 60 * len(buckets)
-    return format_decimal(sum(bucket.attempts for bucket in buckets) / minutes)
-
-
-def failures_and_attempts(buckets: Sequence[Bucket]) -> tuple[int, int]:
-    return sum(bucket.failures for bucket in buckets), sum(bucket.attempts for bucket in buckets)
-
-
-def is_failing(buckets: Sequence[Bucket]) -> bool:
-    """Return whether at least half of the attempts failed."""
-    failures, attempts = failures_and_attempts(buckets)
-    return bool(failures) and failures * 2 >= attempts
+MAX_LABEL = 264
+SEARCH_WORDS = {QUEUE: "queue", FUNCTION: "task", LANE: "lane"}
+"""The search word of the task list for each kind."""
 
 
 @admin.register(Queue)
@@ -106,13 +41,10 @@ class QueueAdmin(ConsoleAdmin):
         ]
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        scope = current_scope()
-        workers = sound_workers(alive_workers(scope.backend).order_by("id")[:1000])
-        depths, activity = summaries.depths(scope.using), read_activity(scope, SCALES["1h"])
-        visible = self.has_payload_permission(request)
-        queues = summarize_queues(scope, depths, workers, activity, can_see_payload=visible)
+        scope, visible = current_scope(), self.has_payload_permission(request)
+        rows = queue_rows(read_standing(scope), read_activity(scope, SCALES["1h"]), can_see_payload=visible)
         context = {
-            "queues": [(queue, self.url("pause", queue.key), self.url("resume", queue.key)) for queue in queues],
+            "queues": [(row, self.url("pause", row["key"]), self.url("resume", row["key"])) for row in rows],
             "can_pause": self.has_perm(request, "pause_queue"),
             "operator_events": latest_operator_events(scope, "queue.", can_see_payload=visible),
             "now": scope.now,
@@ -121,7 +53,8 @@ class QueueAdmin(ConsoleAdmin):
         return self.render_page(request, "queues", _("Queues"), context)
 
     def pause_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        if name not in queue_names(depth.queue for depth in summaries.depths(console_database())):
+        scope = current_scope()
+        if name not in queue_names(scope, (depth.queue for depth in depths(scope.using))):
             raise Http404
         done = _("Queue %(queue)s is paused.") % {"queue": one_line(name, 64)}
         return self.decide(request, name, "pause", partial(taskqueue.pause, name), done)
@@ -130,3 +63,106 @@ class QueueAdmin(ConsoleAdmin):
         values = {"queue": one_line(name, 64)}
         done, refused = _("Queue %(queue)s is resumed.") % values, _("Queue %(queue)s was not paused.") % values
         return self.decide(request, name, "resume", partial(taskqueue.resume, name), done, refused=refused)
+
+
+def queue_rows(standing: Standing, activity: Activity, *, can_see_payload: bool) -> list[dict[str, Any]]:
+    """Return how each queue stands, in words, and its attempts as a small chart."""
+    pauses = describe_pauses([each.pause for each in standing.queues if each.pause], can_see_payload=can_see_payload)
+    return [
+        {
+            "key": queue.name,
+            "name": one_line(queue.name, 64),
+            "pause": pauses.get(queue.name),
+            "badge": badge(queue_state(queue)),
+            "due": format_capped(queue.due),
+            "oldest": format_duration(queue.oldest_seconds) if queue.oldest_seconds else NO_VALUE,
+            "workers": queue.workers,
+            "rate": format_decimal(queue.per_minute),
+            "failing": format_percentage(queue.failures, queue.attempts),
+            "spark": sparkline(activity.for_queue(queue.name)),
+        }
+        for queue in standing.queues
+    ]
+
+
+class LimitForm(forms.Form):
+    """Limits that an operator sets. Empty fields leave the limits of the settings and the code."""
+
+    concurrency = forms.IntegerField(label=gettext_lazy("Running at once"), min_value=1, max_value=MOST, required=False)
+    starts = forms.IntegerField(label=gettext_lazy("Starts"), min_value=1, max_value=MOST, required=False)
+    per = forms.FloatField(label=gettext_lazy("per (seconds)"), min_value=0.1, max_value=LONGEST_WINDOW, required=False)
+
+    @property
+    def rate(self) -> tuple[int, float] | None:
+        starts, per = self.cleaned_data["starts"], self.cleaned_data["per"]
+        return (starts, per or WINDOW) if starts or per else None
+
+
+@admin.register(FlowLimit)
+class LaneAdmin(ConsoleAdmin):
+    def get_post_urls(self) -> list[Any]:
+        return [
+            self.post_url("pause/", self.pause_view, "pause"),
+            self.post_url("resume/", self.resume_view, "resume"),
+            self.post_url("limit/", self.limit_view, "limit", "control_lane"),
+        ]
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        scope, search = current_scope(), request.GET.get("q", "")[:100]
+        visible = self.has_payload_permission(request)
+        lanes = summarize_lanes(scope.backend, search)
+        context = {
+            "lanes": [lane_row(lane, can_see_payload=visible) for lane in lanes],
+            "is_cut": len(lanes) == MOST_SHOWN,
+            "search": one_line(search, 100),
+            "can_control": self.has_perm(request, "control_lane"),
+            "form": LimitForm(auto_id=False),
+            "urls": {name: self.url(name) for name in ("pause", "resume", "limit")},
+            "operator_events": latest_operator_events(scope, "lane.", can_see_payload=visible),
+            "now": scope.now,
+            "live": True,
+        }
+        return self.render_page(request, "lanes", _("Lanes"), context)
+
+    def pause_view(self, request: HttpRequest) -> HttpResponse:
+        return self.change_lane(request, "pause", partial(taskqueue.pause, kind=LANE))
+
+    def resume_view(self, request: HttpRequest) -> HttpResponse:
+        return self.change_lane(request, "resume", partial(taskqueue.resume, kind=LANE))
+
+    def limit_view(self, request: HttpRequest) -> HttpResponse:
+        form = LimitForm(request.POST)
+        if not form.is_valid():
+            messages.error(request, _("Enter whole numbers of 1 or more, and a window in seconds."))
+            return HttpResponseRedirect(self.url("changelist"))
+        limits = {"concurrency": form.cleaned_data["concurrency"], "rate": form.rate}
+        return self.change_lane(request, "limit", partial(taskqueue.limit_lane, **limits))
+
+    def change_lane(self, request: HttpRequest, action: str, verb: Verb) -> HttpResponse:
+        """Change the lane that the form names. Pausing a queue needs the permission for queues."""
+        label = request.POST.get("lane", "")[:MAX_LABEL].strip()
+        is_pause_of_queue = action != "limit" and split(label)[0] == QUEUE
+        if not self.has_perm(request, "pause_queue" if is_pause_of_queue else "control_lane"):
+            raise PermissionDenied
+        done = _("Lane %(lane)s was changed.") % {"lane": one_line(label, 100)}
+        refused = _("Lane %(lane)s was not paused.") % {"lane": one_line(label, 100)}
+        return self.decide(request, label, action, partial(verb, label), done, refused=refused)
+
+
+def lane_row(lane: LaneSummary, *, can_see_payload: bool) -> dict[str, Any]:
+    state, limit = lane.state, lane.limit
+    pause = describe_pauses([state], can_see_payload=can_see_payload).get(state.name)
+    return {
+        "label": lane.label,
+        "name": one_line(lane.label, 100),
+        "search": f"{SEARCH_WORDS[state.kind]}:{state.name}",
+        "badge": badge(lane_state(lane)),
+        "running": str(lane.running) if limit.most_running is None else f"{lane.running} / {limit.most_running}",
+        "started": "" if limit.starts is None else f"{lane.started} / {limit.starts}",
+        "window": "" if limit.starts is None else format_duration(limit.per),
+        "waiting": format_capped(lane.waiting),
+        "is_queue": state.kind == QUEUE,
+        "pause": pause,
+        "decided_by": actor_names({state.decided_by})[state.decided_by] if state.is_decided else "",
+        "decided_for": visible_reason(state.decided_for, can_see_payload=can_see_payload) if state.is_decided else "",
+    }

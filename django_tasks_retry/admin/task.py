@@ -19,13 +19,14 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from ..conf import configured_backends
 from ..display.actors import actor_names
-from ..display.display_status import badge, display_status_of, task_facts
 from ..display.events import EVENT_NAMES, as_mapping, event_summary, format_traceback, log_of
 from ..display.explain import explain
 from ..display.explain_waiting import batch_counts
 from ..display.formatting import format_elapsed, one_line, printable
 from ..display.redact import redacted_arguments, redacted_json
 from ..display.scope import Scope, console_backend, console_database, current_scope
+from ..display.states import badge, task_state
+from ..display.tasks import task_facts
 from ..errors import IllegalMove
 from ..models import Step, Task, TaskEvent, TaskResult
 from ..rules.names import short_id
@@ -138,7 +139,7 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
         "task": task,
         "schedule_name": task.schedule_id and one_line(task.schedule_id, 128),
         "func_path": printable(task.func_path, 255),
-        "badge": badge(display_status_of(task, scope.now)),
+        "badge": badge(task_state(task, scope.now)),
         "explanation": explain(task, events, scope, can_see_payload=can_see_payload),
         "actions": [
             action for action in ACTIONS.values() if action.is_possible(task.status) and action.is_allowed(request)

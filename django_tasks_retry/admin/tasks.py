@@ -22,9 +22,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ..clock import Now
-from ..display.display_status import badge, display_status_of, error_line, timing
 from ..display.formatting import format_capped, format_number, one_line
 from ..display.scope import console_database, current_scope
+from ..display.states import badge, task_state
+from ..display.tasks import error_line, timing
 from ..models import Task
 from ..models.querysets import TaskQuerySet
 from ..rules.ids import time_of
@@ -241,7 +242,7 @@ class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
 
     @admin.display(description=gettext_lazy("status"))
     def display_status(self, task: Any) -> SafeString:
-        return badge(display_status_of(task, task.seen_at))
+        return badge(task_state(task, task.seen_at))
 
     @admin.display(description=gettext_lazy("attempts"))
     def spent(self, task: Task) -> str:

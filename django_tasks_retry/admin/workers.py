@@ -17,7 +17,7 @@ from ..display.actors import actor_names
 from ..display.events import latest_operator_events
 from ..display.formatting import format_ago, format_elapsed, one_line
 from ..display.scope import current_scope
-from ..display.workers import worker_state
+from ..display.states import badge, worker_state
 from ..models import Task, Worker
 from ..registry import is_coroutine
 from ..rules.names import short_name
@@ -55,8 +55,8 @@ class WorkerAdmin(ConsoleAdmin):
         return [self.row(worker, running.get(worker.pk, []), names, now) for worker in workers]
 
     def row(self, worker: Worker, running: list[Any], names: dict[str, str], now: datetime) -> dict[str, Any]:
-        state, label = worker_state(worker, now)
-        ended = worker.stopped_at or (worker.heartbeat_at if state == "lost" else now)
+        state = worker_state(worker, now)
+        ended = worker.stopped_at or (worker.heartbeat_at if state.name == "lost" else now)
         patterns = ", ".join(worker.queues)
         if worker.exclude:
             text = _("%(queues)s (not %(excluded)s)")
@@ -67,8 +67,8 @@ class WorkerAdmin(ConsoleAdmin):
             "host": one_line(f"{worker.host}:{worker.pid}", 120),
             "version": one_line(worker.version, 32),
             "queues": one_line(patterns, 200),
-            "state": state,
-            "state_label": label,
+            "state": state.name,
+            "badge": badge(state),
             "stop_asked_by": names.get(worker.stop_asked_by, ""),
             "slots": slots_of(worker, running),
             "running": running,

@@ -1,1 +1,1 @@
-"""The command line, `manage.py tasks …`: one small module per subcommand, in views/ and actions/."""
+"""The command line, `manage.py tasks …`: one module for each noun."""

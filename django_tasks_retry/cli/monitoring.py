@@ -11,7 +11,7 @@ import termios
 import time
 import tty
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from ..analysis.preflight import Severity, preflight
 from ..display.formatting import (
+    NO_VALUE,
     format_capped,
     format_decimal,
     format_duration,
@@ -27,37 +28,33 @@ from ..display.formatting import (
     format_percentage,
     one_line,
 )
-from ..display.scope import Scope
+from ..display.problems import Problem, find_problems
+from ..display.scope import Scope, Standing, read_standing
 from ..durations import read_duration
 from ..metrics import scrape
 from ..models import Task, Worker
 from ..rules.names import short_id, short_name
 from ..rules.queues import matches
 from ..taskqueue.reading import read_rows
-from ..taskqueue.statistics import summaries
 from ..taskqueue.statistics.failure_groups import describe_groups, group_heads
+from ..taskqueue.statistics.stats import COUNTS, Counts, counts_since
+from ..taskqueue.statistics.summaries import QueueFigures
 from ..worker.options import read_count, read_names
 from .failures import group_row
 from .output import aligned, counted, is_terminal
-from .queues import COUNTS, QueueRates, attempts_by, queue_row, read_queues, read_workers
 from .queues import HEADINGS as QUEUE_HEADINGS
+from .queues import queue_row
 from .subcommand import Context, Exit, checked, command, option
 from .workers import NO_WORKER, worker_row
 
 DURATION = checked(read_duration)
+OPTIONAL = {"paused", "full", "failing"}
+"""Problems that are not findings of the check: operators chose them, or its options ask for them."""
+
 STATS = ("TASK", "QUEUE", "ATTEMPTS", "COMPLETED", "RETRIED", "FAILED", "FAILING", "PER MINUTE", "MEAN")
 ALTERNATE, NORMAL = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 HOME, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 MOST = {"running": 8, "failures": 5, "workers": 8}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is not as it should be."""
-
-    what: str
-    queue: str
-    text: str
 
 
 def percentage(text: str) -> float:
@@ -78,40 +75,40 @@ def percentage(text: str) -> float:
     option("--queues", type=checked(read_names), default=("*",), metavar="a,b*", help="which to check (default: all)"),
 )  # fmt: skip
 def check(context: Context) -> Exit:
-    scope = context.scope
-    workers = read_workers(scope)
-    queues = [queue for queue in read_queues(scope, workers) if matches(queue.name, context["queues"])]
-    found = list(findings(context, scope, len(workers), queues))
-    well = f"OK: {counted(len(workers), 'worker')} alive, {counted(len(queues), 'queue')} checked."
-    text = "\n".join(context.output.paint(each.text, "bad") for each in found) or well
-    record = {"ok": not found, "workers": len(workers), "findings": [asdict(each) for each in found]}
-    context.output.answer(record, text)
+    standing = read_standing(context.scope)
+    chosen = replace(standing, queues=[each for each in standing.queues if matches(each.name, context["queues"])])
+    found = list(findings(context, chosen))
+    workers, queues = len(chosen.workers), len(chosen.queues)
+    well = f"OK: {counted(workers, 'worker')} alive, {counted(queues, 'queue')} checked."
+    text = "\n".join(context.output.paint(f"{each.text} {each.command}".rstrip(), "bad") for each in found) or well
+    records = [{"what": each.kind, "queue": each.queue, "text": each.text} for each in found]
+    context.output.answer({"ok": not found, "workers": workers, "findings": records}, text)
     return Exit.FAILED if found else Exit.OK
 
 
-def findings(context: Context, scope: Scope, alive: int, queues: Sequence[QueueRates]) -> Iterator[Finding]:
-    if alive < context["workers"]:
-        yield Finding("workers", "", f"{counted(alive, 'worker')} alive, {context['workers']} wanted.")
-    if expired := summaries.expired_leases(scope.using):
-        text = f"{format_capped(expired)} tasks lost their worker and nobody has recovered them."
-        yield Finding("expired_leases", "", text)
-    for queue in queues:
+def findings(context: Context, standing: Standing) -> Iterator[Problem]:
+    """Return what the console warns of, except states that operators chose or that have an option here."""
+    alive, wanted = len(standing.workers), context["workers"]
+    if alive < wanted:
+        yield Problem("workers", f"{counted(alive, 'worker')} alive, {wanted} wanted.")
+    for problem in find_problems(standing, can_see_payload=True):
+        if problem.kind not in OPTIONAL and (not problem.queue or matches(problem.queue, context["queues"])):
+            yield problem
+    for queue in standing.queues:
         yield from queue_findings(context, queue)
 
 
-def queue_findings(context: Context, queue: QueueRates) -> Iterator[Finding]:
+def queue_findings(context: Context, queue: QueueFigures) -> Iterator[Problem]:
     name, limit, share = f"Queue {one_line(queue.name, 64)}", context["max_wait"], context["max_failing"]
-    if queue.due and not queue.workers and not queue.is_paused:
-        text = f"{name}: {format_capped(queue.due)} tasks are due, no worker serves it."
-        yield Finding("unserved", queue.name, text)
     if limit is not None and queue.due and queue.oldest_seconds > limit:
         waited = format_duration(queue.oldest_seconds)
         paused = ", and the queue is paused" if queue.is_paused else ""
         text = f"{name}: the oldest due task has waited {waited}, more than {format_duration(limit)}{paused}."
-        yield Finding("wait", queue.name, text)
-    if share is not None and queue.failing is not None and queue.failing > share:
-        text = f"{name}: {queue.failing:.0%} of the attempts of the last ten minutes failed, more than {share:.0%}."
-        yield Finding("failing", queue.name, text)
+        yield Problem("wait", text, queue=queue.name)
+    if share is not None and queue.failures > share * queue.attempts:
+        failing = queue.failures / queue.attempts
+        text = f"{name}: {failing:.0%} of the attempts of the last ten minutes failed, more than {share:.0%}."
+        yield Problem("failing", text, queue=queue.name)
 
 
 @command(
@@ -138,23 +135,22 @@ def stats(context: Context) -> None:
         context.output.stdout.write(scrape(context.backend), ending="")
         return
     span = timedelta(seconds=context["since"])
-    rows = [stat_record(row, span) for row in attempts_by(context.scope, span, "func_path", "queue")]
-    rows.sort(key=lambda row: -row["attempts"])
+    counts = counts_since(context.scope.now - span, context.using, "func_path", "queue")
+    rows = [stat_record(each, span) for each in counts]
     context.output.listing(rows, dict, STATS, stat_row)
     if not rows and not context.output.as_json:
         context.output.say("No attempt has ended in this time.")
 
 
-def stat_record(row: dict[str, Any], span: timedelta) -> dict[str, Any]:
-    attempts = sum(row[name] for name in COUNTS)
+def stat_record(counts: Counts, span: timedelta) -> dict[str, Any]:
     return {
-        "task": row["func_path"],
-        "queue": row["queue"],
-        "attempts": attempts,
-        **{name: row[name] for name in COUNTS},
-        "failing": (row["retried"] + row["failed"]) / attempts if attempts else None,
-        "per_minute": attempts / (span.total_seconds() / 60),
-        "mean_seconds": row["seconds"] / attempts if attempts else None,
+        "task": counts.func_path,
+        "queue": counts.queue,
+        "attempts": counts.attempts,
+        **{name: getattr(counts, name) for name in COUNTS},
+        "failing": counts.failures / counts.attempts if counts.attempts else None,
+        "per_minute": counts.attempts / (span.total_seconds() / 60),
+        "mean_seconds": counts.mean_seconds,
     }
 
 
@@ -187,29 +183,28 @@ def top(context: Context) -> None:
 
 
 def frame(scope: Scope) -> list[str]:
-    workers = read_workers(scope)
-    queues = read_queues(scope, workers)
+    standing = read_standing(scope)
     return [
-        heading(scope, queues, workers),
+        heading(standing),
         "",
-        *aligned([QUEUE_HEADINGS, *map(queue_row, queues)]),
+        *aligned([QUEUE_HEADINGS, *map(queue_row, standing.queues)]),
         "",
         *running_lines(scope),
         *failure_lines(scope),
-        *worker_lines(scope, workers),
+        *worker_lines(scope, standing.workers),
     ]
 
 
-def heading(scope: Scope, queues: Sequence[QueueRates], workers: Sequence[Worker]) -> str:
-    oldest = max((queue.oldest_seconds for queue in queues if queue.due), default=0.0)
-    running, slots = sum(queue.running for queue in queues), sum(worker.slots for worker in workers)
+def heading(standing: Standing) -> str:
+    queues, oldest = standing.queues, standing.oldest_seconds
+    running, slots = sum(queue.running for queue in queues), sum(worker.slots for worker in standing.workers)
     parts = (
-        f"tasks top  {timezone.localtime(scope.now):%H:%M:%S}",
-        f"oldest wait {format_duration(oldest) if oldest else '—'}",
-        f"ready {format_capped(sum(queue.due for queue in queues))}",
+        f"tasks top  {timezone.localtime(standing.scope.now):%H:%M:%S}",
+        f"oldest wait {format_duration(oldest) if oldest else NO_VALUE}",
+        f"ready {format_capped(standing.due)}",
         f"running {running}/{slots}",
         f"{sum(queue.per_minute for queue in queues):.1f} per minute",
-        f"{len(workers)} workers",
+        f"{len(standing.workers)} workers",
     )
     return " │ ".join(parts)
 

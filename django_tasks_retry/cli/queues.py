@@ -1,32 +1,28 @@
-"""Queues: how they stand; pause and resume queues, lanes, functions and schedules."""
+"""Queues and lanes: how they stand; pause and resume queues, lanes, functions and schedules; limit lanes."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
-from datetime import timedelta
+import argparse
+from collections.abc import Callable, Iterable
 from typing import Any
-
-from django.db.models import Sum
 
 from .. import taskqueue
 from ..display.actors import describe_pauses
 from ..display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
-from ..display.scope import Scope, queue_names
-from ..models import Queue, Schedule, TaskStat, Worker
+from ..display.scope import read_standing
+from ..display.states import lane_state, queue_state
+from ..durations import read_duration
+from ..models import FlowLimit, Queue, Schedule
+from ..rules.lanes.limits import WINDOW, Limit
 from ..rules.redact import redact_text
-from ..taskqueue import alive_workers, sound_workers
 from ..taskqueue.control.decisions import KINDS, SCHEDULE, Pausable
-from ..taskqueue.enqueue.backlog import full_queues
-from ..taskqueue.statistics import snapshot
+from ..taskqueue.lanes.summaries import LaneSummary, summarize_lanes
 from ..taskqueue.statistics.summaries import QueueFigures
-from .subcommand import REASON, WHY_IT_WAITS, CliError, Context, Exit, command, option
+from .subcommand import REASON, WHY_IT_WAITS, CliError, Context, Exit, checked, command, option
 
 HEADINGS = ("QUEUE", "STATE", "READY", "OLDEST", "RUNNING", "WORKERS", "PER MINUTE", "FAILING")
-RECENT = timedelta(minutes=10)
-MAX_WORKERS = 1000
-COUNTS = ("completed", "retried", "failed")
+LANES = ("LANE", "STATE", "RUNNING", "STARTED", "WAITING", "WEIGHT", "DECIDED BY")
+NUMBERS = ("concurrency", "rate", "weight")
 SUBJECT = (
     option("queue", nargs="?", metavar="QUEUE"),
     option("--lane", metavar="LANE", help="a lane instead of a queue"),
@@ -35,56 +31,16 @@ SUBJECT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRates(QueueFigures):
-    """The figures of a queue, and its attempts in the last ten minutes."""
-
-    attempts: int = 0
-    failures: int = 0
-
-    @property
-    def per_minute(self) -> float:
-        return self.attempts / (RECENT.total_seconds() / 60)
-
-    @property
-    def failing(self) -> float | None:
-        """The share of attempts that failed; None if there were none."""
-        return self.failures / self.attempts if self.attempts else None
-
-
-def read_workers(scope: Scope) -> list[Worker]:
-    return sound_workers(alive_workers(scope.backend).order_by("id")[:MAX_WORKERS])
-
-
-def read_queues(scope: Scope, workers: Sequence[Worker]) -> list[QueueRates]:
-    recent = {row["queue"]: Counter(row) for row in attempts_by(scope, RECENT, "queue")}
-    found = []
-    for figures in snapshot.read_queues(scope.backend, scope.using, workers, set(queue_names(recent))):
-        counts = recent.get(figures.name, Counter[str]())
-        attempts, failures = sum(counts[each] for each in COUNTS), counts["retried"] + counts["failed"]
-        standing = {each.name: getattr(figures, each.name) for each in fields(figures)}
-        found.append(QueueRates(**standing, attempts=attempts, failures=failures))
-    return found
-
-
-def attempts_by(scope: Scope, span: timedelta, *keys: str) -> Iterable[dict[str, Any]]:
-    """Attempts that ended within the span, from the workers' statistics."""
-    stats = TaskStat.objects.using(scope.using).filter(minute__gte=scope.now - span)
-    sums = {name: Sum(name) for name in (*COUNTS, "seconds")}
-    found: Iterable[dict[str, Any]] = stats.order_by(*keys).values(*keys).annotate(**sums)
-    return found
-
-
 @command("queues", "Queues: how many tasks are ready, how long they wait, who serves them.")
 def queues(context: Context) -> None:
-    scope, output = context.scope, context.output
-    found = read_queues(scope, read_workers(scope))
-    output.listing(found, queue_record, HEADINGS, queue_row)
-    if output.as_json:
+    found = read_standing(context.scope).queues
+    context.output.listing(found, queue_record, HEADINGS, queue_row)
+    if context.output.as_json:
         return
-    full = full_queues([queue.name for queue in found], scope.backend, scope.using)
-    for name, max_pending in full.items():
-        output.say(f"{one_line(name, 64)} is full: {max_pending} tasks wait, and more calls raise QueueFull")
+    for queue in found:
+        if queue.full_at:
+            text = f"{one_line(queue.name, 64)} is full: {queue.full_at} tasks wait, and more calls raise QueueFull"
+            context.output.say(text)
     say_paused(context, [queue.pause for queue in found if queue.pause])
 
 
@@ -93,30 +49,26 @@ def say_paused(context: Context, rows: Iterable[Pausable]) -> None:
         context.output.say(f"{one_line(name, 100)} was paused by {pause.by}: {pause.reason or 'no reason given'}")
 
 
-def queue_record(queue: QueueRates) -> dict[str, Any]:
+def queue_record(queue: QueueFigures) -> dict[str, Any]:
     pause = queue.pause or Queue()
+    names = (
+        "name", "due", "oldest_seconds", "running", "is_paused", "workers", "slots", "attempts", "failures",
+        "per_minute",
+    )  # fmt: skip
     return {
-        "name": queue.name,
-        "due": queue.due,
-        "oldest_seconds": queue.oldest_seconds,
-        "running": queue.running,
-        "is_paused": queue.is_paused,
-        "workers": queue.workers,
-        "slots": queue.slots,
+        **{name: getattr(queue, name) for name in names},
+        "state": queue_state(queue).name,
+        "failing": queue.failures / queue.attempts if queue.attempts else None,
         "paused_at": pause.paused_at,
         "paused_by": pause.paused_by,
         "reason": redact_text(pause.reason),
-        "attempts": queue.attempts,
-        "failures": queue.failures,
-        "per_minute": queue.per_minute,
-        "failing": queue.failing,
     }
 
 
-def queue_row(queue: QueueRates) -> tuple[str, ...]:
+def queue_row(queue: QueueFigures) -> tuple[str, ...]:
     return (
         one_line(queue.name, 64),
-        "PAUSED" if queue.is_paused else "served" if queue.workers else "NO WORKER",
+        str(queue_state(queue).label),
         format_capped(queue.due),
         format_duration(queue.oldest_seconds) if queue.due else "",
         str(queue.running),
@@ -158,3 +110,89 @@ def subject_of(context: Context) -> tuple[str, str]:
     if kind == SCHEDULE and not Schedule.objects.using(context.using).filter(pk=name, backend=context.backend).exists():
         raise CliError(f"There is no schedule {one_line(name, 128)}.", Exit.NOT_FOUND)
     return kind, name
+
+
+@command(
+    "lanes", "Lanes that are limited or paused: what runs, what waits.",
+    option("search", nargs="?", default="", metavar="TEXT", help="lanes whose names hold this text"),
+)  # fmt: skip
+def lanes(context: Context) -> None:
+    found = summarize_lanes(context.backend, context["search"])
+    context.output.listing(found, lane_record, LANES, lane_row)
+    if not context.output.as_json:
+        say_paused(context, [lane.state for lane in found])
+    if not found:
+        context.output.say("No lane is limited or paused.")
+
+
+def lane_row(lane: LaneSummary) -> tuple[str, ...]:
+    most, starts = lane.limit.most_running, lane.limit.starts
+    return (
+        one_line(lane.label, 100),
+        str(lane_state(lane).label),
+        f"{lane.running}" if most is None else f"{lane.running} of {most}",
+        "" if starts is None else f"{lane.started} of {starts} in {format_duration(lane.limit.per)}",
+        format_capped(lane.waiting),
+        f"{lane.limit.weight:g}",
+        one_line(lane.state.decided_by, 60) if lane.state.is_decided else "",
+    )
+
+
+def lane_record(lane: LaneSummary) -> dict[str, Any]:
+    return {
+        "lane": lane.label,
+        "state": lane_state(lane).name,
+        "running": lane.running,
+        "concurrency": lane.limit.most_running,
+        "started": lane.started,
+        "rate": lane.limit.rate,
+        "opens_in": lane.opens_in,
+        "waiting": lane.waiting,
+        "weight": lane.limit.weight,
+        "paused_by": lane.state.paused_by,
+        "reason": redact_text(lane.state.reason),
+        "decided_by": lane.state.decided_by if lane.state.is_decided else "",
+        "decided_for": redact_text(lane.state.decided_for) if lane.state.is_decided else "",
+    }
+
+
+def read_rate(text: str) -> tuple[int, float]:
+    starts, slash, window = text.partition("/")
+    if not (slash and starts.isdecimal()):
+        raise ValueError(f"{text!r} is not a rate. Write 100/60 for 100 starts in 60 seconds, or 100/1m.")
+    return int(starts), read_duration(window)
+
+
+def refuse_old(_text: str) -> None:
+    raise ValueError("write --concurrency N, or --rate 100/60 for 100 starts in 60 seconds.")
+
+
+@command(
+    "limit", "Decide the limits of a lane, queue or function: they win over the settings and the code until --clear.",
+    option("lane", metavar="LANE", help="a lane, queue:NAME or function:PATH"),
+    option("--concurrency", type=int, metavar="N", help="at most so many at once"),
+    option("--rate", type=checked(read_rate), metavar="100/60", help="at most so many starts in so many seconds"),
+    option("--weight", type=float, metavar="N", help="its share beside other lanes"),
+    option("--clear", action="store_true", help="take the decision back: the settings and the code decide again"),
+    option("--running", "--starts", "--per", dest="old", type=checked(refuse_old), help=argparse.SUPPRESS),
+    WHY_IT_WAITS,
+)  # fmt: skip
+def limit(context: Context) -> None:
+    wishes = {name: context[name] for name in NUMBERS if context[name] is not None}
+    if bool(wishes) == context["clear"]:
+        raise CliError("Give numbers (--concurrency, --rate, --weight), or --clear to take the limits back.")
+    # The service layer replaces the whole decision: numbers that are not given stay as they were decided.
+    stored = FlowLimit.objects.using(context.using).among([context["lane"]]).values_list(*FlowLimit.DECISIONS).first()
+    running, starts, per, weight = stored or (None, None, None, None)
+    before: dict[str, Any] = {"concurrency": running, "rate": starts and (starts, per or WINDOW), "weight": weight}
+    decided = taskqueue.limit_lane(context["lane"], **(before | wishes if wishes else {}), **context.decision)
+    record = {"concurrency": decided.most_running, "rate": decided.rate, "weight": decided.weight}
+    whose = "The settings and the code decide again: " if context["clear"] else ""
+    text = f"{one_line(context['lane'], 100)}: {whose}{limit_text(decided)}."
+    context.output.answer({"action": "limit", "lane": context["lane"], "done": 1, **record}, text)
+
+
+def limit_text(limit: Limit) -> str:
+    most = [] if limit.most_running is None else [f"at most {limit.most_running} at once"]
+    starts = [] if limit.starts is None else [f"at most {limit.starts} starts in {format_duration(limit.per)}"]
+    return ", ".join([*(most + starts or ["no limit"]), f"weight {limit.weight:g}"])

@@ -11,10 +11,11 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from ..display.display_status import display_status_of, error_line, timing
 from ..display.events import as_mapping
 from ..display.formatting import one_line
 from ..display.redact import redact_value
+from ..display.states import task_state
+from ..display.tasks import error_line, timing
 from ..models import Task, TaskEvent, TaskResult
 from ..rules.ids import time_of
 from ..rules.names import short_id, short_name
@@ -108,7 +109,7 @@ def candidates(context: Context, ids: Sequence[UUID]) -> str:
 def task_row(task: Task, now: datetime) -> tuple[str, ...]:
     return (
         short_id(task.pk),
-        display_status_of(task, now).name,
+        task_state(task, now).name,
         one_line(short_name(task.func_path), 60),
         one_line(task.queue, 64),
         f"{task.spent}/{task.max_attempts}",
@@ -125,7 +126,7 @@ def task_record(task: Task, now: datetime) -> dict[str, Any]:
         "id": task.pk,
         "task": task.func_path,
         "status": task.status,
-        "shown_as": display_status_of(task, now).name,
+        "shown_as": task_state(task, now).name,
         **{name: getattr(task, name) for name in PLAIN},
         "worker": task.locked_by,
         "retry_of": task.retry_of_id,

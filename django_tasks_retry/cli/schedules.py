@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 
 from .. import taskqueue
 from ..contrib.schedule_import import SOURCES, Found, carry_out, plan_import
-from ..display.explain_schedule import explain_schedule, state_of
+from ..display.explain_schedule import explain_schedule, schedule_state
 from ..display.formatting import format_relative, one_line
 from ..display.redact import redact_value
 from ..display.scope import Scope
@@ -68,7 +68,7 @@ def why(schedule: Schedule, scope: Scope) -> str:
 def row_of(schedule: Schedule, scope: Scope) -> tuple[str, ...]:
     return (
         one_line(schedule.name, 128),
-        state_of(schedule, scope.now).label,
+        str(schedule_state(schedule, scope.now).label),
         one_line(short_name(schedule.func_path), 60),
         one_line(schedule.cron, 60) or (f"every {schedule.every:g} s" if schedule.every else ""),
         one_line(schedule.timezone, 40),
@@ -81,7 +81,7 @@ def row_of(schedule: Schedule, scope: Scope) -> tuple[str, ...]:
 def record_of(schedule: Schedule, scope: Scope) -> dict[str, Any]:
     columns = {name: getattr(schedule, name) for name in COLUMNS}
     hidden = {name: redact_value("", columns[name], None) for name in ("args", "kwargs")}
-    state = {"state": state_of(schedule, scope.now).label, "why": why(schedule, scope)}
+    state = {"state": schedule_state(schedule, scope.now).name, "why": why(schedule, scope)}
     return {**columns, **hidden, **state, "reason": redact_text(schedule.reason)}
 
 

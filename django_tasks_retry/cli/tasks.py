@@ -14,11 +14,12 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from ..display.actors import actor_names
-from ..display.display_status import display_status_of, task_facts
 from ..display.events import EVENT_NAMES, as_mapping, event_summary, log_of
 from ..display.explain import Explanation, explain
 from ..display.formatting import one_line, printable
 from ..display.redact import redacted_arguments, redacted_json
+from ..display.states import task_state
+from ..display.tasks import task_facts
 from ..models import Step, Task, TaskEvent, TaskResult
 from ..rules.names import short_id
 from ..rules.redact import redact_text
@@ -162,7 +163,7 @@ def facts(task: Task, now: datetime) -> list[tuple[str, str]]:
     """Return what the console shows, and what it shows as links."""
     shown = task_facts(task, now, can_see_payload=True)
     found = [
-        ("status", display_status_of(task, now).name),
+        ("status", task_state(task, now).name),
         *((name, local(value) if isinstance(value, datetime) else str(value)) for name, _label, value in shown),
         ("waits for", one_line(task.waits_for or "", 255)),
         ("after", str(task.follows_id or "")),

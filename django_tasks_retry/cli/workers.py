@@ -7,10 +7,10 @@ from typing import Any
 
 from .. import taskqueue
 from ..display.formatting import format_ago, format_elapsed, one_line
-from ..display.workers import worker_state
+from ..display.scope import MOST_WORKERS
+from ..display.states import worker_state
 from ..models import Worker
 from ..taskqueue.reading import read_rows
-from .queues import MAX_WORKERS
 from .subcommand import REASON, CliError, Context, Exit, command, option
 
 HEADINGS = ("WORKER", "STATE", "RUNNING", "QUEUES", "TASKS", "VERSION", "UP", "LAST SEEN")
@@ -29,8 +29,8 @@ def workers(context: Context) -> Exit:
     now, stored = context.scope.now, Worker.objects.using(context.using).order_by("-heartbeat_at")
     shown = [
         worker
-        for worker in read_rows(stored[:MAX_WORKERS])
-        if context["all"] or worker_state(worker, now)[0] not in ("stopped", "lost")
+        for worker in read_rows(stored[:MOST_WORKERS])
+        if context["all"] or worker_state(worker, now).name not in ("stopped", "lost")
     ]
     context.output.listing(shown, lambda each: record_of(each, now), HEADINGS, lambda each: worker_row(each, now))
     if not shown:
@@ -42,7 +42,7 @@ def worker_row(worker: Worker, now: datetime) -> tuple[str, ...]:
     exclude = f" (not {', '.join(worker.exclude)})" if worker.exclude else ""
     return (
         one_line(worker.pk, 128),
-        worker_state(worker, now)[1],
+        str(worker_state(worker, now).label),
         f"{worker.running}/{worker.slots}",
         one_line(", ".join(worker.queues) + exclude, 100),
         str(len(worker.tasks)),
@@ -53,7 +53,11 @@ def worker_row(worker: Worker, now: datetime) -> tuple[str, ...]:
 
 
 def record_of(worker: Worker, now: datetime) -> dict[str, Any]:
-    return {"id": worker.pk, "state": worker_state(worker, now)[1], **{name: getattr(worker, name) for name in COLUMNS}}
+    return {
+        "id": worker.pk,
+        "state": worker_state(worker, now).name,
+        **{name: getattr(worker, name) for name in COLUMNS},
+    }
 
 
 @command(

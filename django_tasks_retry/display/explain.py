@@ -32,9 +32,9 @@ from .formatting import (
     format_relative,
     one_line,
 )
+from .problems import no_tasks_advice, runworker_command, unknown_task_advice
 from .redact import visible_reason
 from .scope import Scope
-from .workers import knows_task, no_tasks_advice, runworker_command, unknown_task_advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,41 +48,38 @@ class Explanation:
 def explain(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_payload: bool) -> Explanation:
     """Reasons that people wrote are told to those who may see payloads."""
     if unreadable_columns(task):
-        return explain_unreadable(task)
-    explanation = explain_status(task, events, scope, can_see_payload=can_see_payload)
-    if not task.is_finished and task.refunds >= WARN_AFTER_RELEASES:
-        explanation = with_releases(explanation, task, scope)
-    return with_schedule(explanation, task, scope) if task.schedule_id and not task.is_finished else explanation
+        return Explanation(explain_unreadable(task))
+    if task.status == Status.PENDING:
+        found = explain_pending(task, scope, can_see_payload=can_see_payload)
+    else:
+        found = Explanation(explain_status(task, events, scope.now, can_see_payload=can_see_payload))
+    more = () if task.is_finished else (releases_sentence(task, scope), skipped_sentence(task, scope))
+    return Explanation(" ".join(each for each in (found.sentence, *more) if each), found.command)
 
 
-def with_schedule(explanation: Explanation, task: Task, scope: Scope) -> Explanation:
-    """Add what an unfinished run does to the later slots of its schedule."""
-    behind = (
-        Schedule.objects.using(scope.using).filter(pk=task.schedule_id, last_outcome="skipped").only("last_at").first()
-    )
-    if behind is None:
-        return explanation
-    values = {"name": one_line(behind.name, 128), "time": format_moment(behind.last_at)}
-    skipped = _("The slot of %(time)s of its schedule %(name)s was skipped: the previous run still runs.") % values
-    return Explanation(f"{explanation.sentence} {skipped}", explanation.command)
+def skipped_sentence(task: Task, scope: Scope) -> str:
+    """Say what an unfinished run does to the later slots of its schedule."""
+    behind = Schedule.objects.using(scope.using).filter(pk=task.schedule_id, last_outcome="skipped").only("last_at")
+    schedule = behind.first() if task.schedule_id else None
+    if schedule is None:
+        return ""
+    values = {"name": one_line(schedule.name, 128), "time": format_moment(schedule.last_at)}
+    return _("The slot of %(time)s of its schedule %(name)s was skipped: the previous run still runs.") % values
 
 
-def with_releases(explanation: Explanation, task: Task, scope: Scope) -> Explanation:
-    """Workers that only give it back bring it no further."""
-    count, reason = releases_in_a_row(task.pk, scope.using)
+def releases_sentence(task: Task, scope: Scope) -> str:
+    """Say that workers only give it back, which brings it no further."""
+    count, reason = releases_in_a_row(task.pk, scope.using) if task.refunds >= WARN_AFTER_RELEASES else (0, "")
     if count < WARN_AFTER_RELEASES:
-        return explanation
+        return ""
     values = {"count": format_number(count), "reason": one_line(reason, 200)}
-    released = _("Workers released it %(count)s times in a row, the last time because: %(reason)s") % values
-    return Explanation(f"{explanation.sentence} {released}", explanation.command)
+    return _("Workers released it %(count)s times in a row, the last time because: %(reason)s") % values
 
 
-def explain_status(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_payload: bool) -> Explanation:
+def explain_status(task: Task, events: Sequence[TaskEvent], now: datetime, *, can_see_payload: bool) -> str:
     match task.status:
-        case Status.PENDING:
-            return with_expiry(explain_pending(task, scope, can_see_payload=can_see_payload), task, scope.now)
         case Status.RUNNING:
-            return explain_running(task, scope.now)
+            return explain_running(task, now)
         case Status.SUCCESS:
             return explain_success(task)
         case Status.FAILED:
@@ -91,39 +88,39 @@ def explain_status(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can
             return explain_cancelled(task, events, can_see_payload=can_see_payload)
 
 
-def explain_unreadable(task: Task) -> Explanation:
+def explain_unreadable(task: Task) -> str:
     values = {"columns": ", ".join(unreadable_columns(task))}
     if task.is_finished:
-        return Explanation(_("Part of it cannot be read: %(columns)s. What is shown of it is incomplete.") % values)
-    return Explanation(
-        _("It cannot be read: %(columns)s. No worker can run it. Cancel it, and find out who wrote it.") % values
-    )
+        return _("Part of it cannot be read: %(columns)s. What is shown of it is incomplete.") % values
+    return _("It cannot be read: %(columns)s. No worker can run it. Cancel it, and find out who wrote it.") % values
 
 
 def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Explanation:
+    if task.expires_at and task.expires_at <= scope.now and not task.spent:
+        text = _("It expired at %(time)s before it was started. The next worker cancels it.")
+        return Explanation(text % {"time": format_moment(task.expires_at)})
     if task.backend not in configured_backends():
-        return Explanation(
-            _("TASKS has no RetryBackend named %(backend)s, so no worker runs it. Add the backend, or cancel the task.")
-            % {"backend": one_line(task.backend, 64)}
+        text = _(
+            "TASKS has no RetryBackend named %(backend)s, so no worker runs it. Add the backend, or cancel the task."
         )
-    if held_back := explain_pause(task, scope, can_see_payload=can_see_payload) or follows_sentence(task, scope):
-        return Explanation(held_back)
-    if task.eta > scope.now:
-        return explain_not_due(task, scope)
-    if (task.crashes or 0) >= POISON_AFTER:
-        return Explanation(_("Its process died twice in a row, so a worker runs it alone in a process of its own."))
-    return explain_unclaimed(task, scope)
+        found = Explanation(text % {"backend": one_line(task.backend, 64)})
+    elif held := explain_pause(task, scope, can_see_payload=can_see_payload) or follows_sentence(task, scope):
+        found = Explanation(held)
+    elif task.eta > scope.now:
+        found = Explanation(explain_not_due(task, scope))
+    elif (task.crashes or 0) >= POISON_AFTER:
+        found = Explanation(_("Its process died twice in a row, so a worker runs it alone in a process of its own."))
+    else:
+        found = explain_unclaimed(task, scope)
+    return Explanation(f"{found.sentence} {expiry_sentence(task, scope.now)}".rstrip(), found.command)
 
 
-def with_expiry(explanation: Explanation, task: Task, now: datetime) -> Explanation:
-    """Add until when it may wait, if no attempt is spent yet."""
+def expiry_sentence(task: Task, now: datetime) -> str:
+    """Say until when it may wait, if no attempt is spent yet."""
     if task.expires_at is None or task.spent:
-        return explanation
+        return ""
     values = {"time": format_moment(task.expires_at), "ago": format_relative(task.expires_at, now)}
-    if task.expires_at <= now:
-        return Explanation(_("It expired at %(time)s before it was started. The next worker cancels it.") % values)
-    expiry = _("It expires at %(time)s, %(ago)s, if it has not started by then.") % values
-    return Explanation(f"{explanation.sentence} {expiry}", explanation.command)
+    return _("It expires at %(time)s, %(ago)s, if it has not started by then.") % values
 
 
 def follows_sentence(task: Task, scope: Scope) -> str:
@@ -134,30 +131,25 @@ def follows_sentence(task: Task, scope: Scope) -> str:
     return text % {"id": task.follows_id}
 
 
-def explain_not_due(task: Task, scope: Scope) -> Explanation:
+def explain_not_due(task: Task, scope: Scope) -> str:
     if task.waits_for is not None:
-        return Explanation(explain_waiting(task, scope.now, scope.using))
+        return explain_waiting(task, scope.now, scope.using)
     values = {"time": format_moment(task.eta), "ago": format_relative(task.eta, scope.now)}
     if not task.spent:
-        return Explanation(_("It is scheduled for %(time)s, %(ago)s.") % values)
+        return _("It is scheduled for %(time)s, %(ago)s.") % values
     values |= {"spent": str(task.spent), "budget": str(task.max_attempts), "error": last_error_name(task)}
-    return Explanation(
-        _("Attempt %(spent)s of %(budget)s failed (%(error)s). The next one is due at %(time)s, %(ago)s.") % values
-    )
+    return _("Attempt %(spent)s of %(budget)s failed (%(error)s). The next one is due at %(time)s, %(ago)s.") % values
 
 
 def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
     alive: list[Worker] = sound_workers(alive_workers(scope.backend).filter(backend=task.backend)[:1000])
     workers = serving(task.queue, alive)
     if not workers:
-        return Explanation(
-            _("It is due, but no running worker serves the queue %(queue)s. Start one:")
-            % {"queue": one_line(task.queue, 64)},
-            command=runworker_command(task.queue),
-        )
+        text = _("It is due, but no running worker serves the queue %(queue)s. Start one:")
+        return Explanation(text % {"queue": one_line(task.queue, 64)}, runworker_command(task.queue))
     if not any(worker.tasks for worker in workers):
         return Explanation(no_tasks_sentence(task, len(workers)))
-    if not any(knows_task(worker, task.func_path) for worker in workers):
+    if not any(task.func_path in worker.tasks for worker in workers):
         return Explanation(unknown_task_sentence(task, len(workers)))
     return Explanation(explain_limit(task, scope) or in_line_sentence(task, scope))
 
@@ -201,7 +193,7 @@ def unknown_task_sentence(task: Task, serving: int) -> str:
     return f"{sentence} {unknown_task_advice(task.func_path)}"
 
 
-def explain_running(task: Task, now: datetime) -> Explanation:
+def explain_running(task: Task, now: datetime) -> str:
     values = {
         "spent": task.spent,
         "budget": task.max_attempts,
@@ -211,53 +203,39 @@ def explain_running(task: Task, now: datetime) -> Explanation:
     if task.lock_expires_at and task.lock_expires_at <= now:
         values["expired"] = format_elapsed(task.lock_expires_at, now)
         lost = _("Its worker %(worker)s stopped responding: the lease expired %(expired)s ago.") % values
-        return Explanation(" ".join([lost, _("Another worker will recover it.")]))
+        return f"{lost} {_('Another worker will recover it.')}"
     running = _("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % values
-    alone = (
-        [_("It runs alone, because its process died twice in a row.")] if (task.crashes or 0) >= POISON_AFTER else []
-    )
-    return Explanation(" ".join([running, *alone]))
+    alone = _("It runs alone, because its process died twice in a row.")
+    return f"{running} {alone}" if (task.crashes or 0) >= POISON_AFTER else running
 
 
-def explain_success(task: Task) -> Explanation:
-    values = {"spent": task.spent, "time": last_attempt_duration(task)}
+def explain_success(task: Task) -> str:
+    began, ended = task.last_attempt_at, task.finished_at
+    values = {"spent": task.spent, "time": format_elapsed(began, ended) if began and ended else NO_VALUE}
     if task.spent > 1:
-        return Explanation(_("It succeeded in attempt %(spent)s, which took %(time)s.") % values)
-    return Explanation(_("It succeeded in the first attempt, which took %(time)s.") % values)
+        return _("It succeeded in attempt %(spent)s, which took %(time)s.") % values
+    return _("It succeeded in the first attempt, which took %(time)s.") % values
 
 
-def last_attempt_duration(task: Task) -> str:
-    if task.last_attempt_at is None or task.finished_at is None:
-        return NO_VALUE
-    return format_elapsed(task.last_attempt_at, task.finished_at)
-
-
-def explain_failed(task: Task) -> Explanation:
-    error, values = task.last_error or {}, {"error": last_error_name(task), "budget": task.max_attempts}
-    spent = task.spent
-    match error.get("code"):
+def explain_failed(task: Task) -> str:
+    values = {"error": last_error_name(task), "budget": task.max_attempts, "spent": task.spent}
+    match (task.last_error or {}).get("code"):
         case Code.LEASE_LOST:
-            return Explanation(
-                _("Its worker was lost during the last of %(budget)s attempts, so it is not retried.") % values
-            )
+            return _("Its worker was lost during the last of %(budget)s attempts, so it is not retried.") % values
         case Code.CRASHED:
-            return Explanation(
-                _("Its process died twice in a row, and so did the one in which it ran alone, so it is not retried.")
-            )
+            return _("Its process died twice in a row, and so did the one in which it ran alone, so it is not retried.")
         case Code.ABORTED:
-            return Explanation(_("It raised Abort in attempt %(spent)s, so it is not retried.") % {"spent": spent})
+            return _("It raised Abort in attempt %(spent)s, so it is not retried.") % values
         case Code.BAD_ARGUMENTS:
-            return Explanation(
-                _("Its arguments do not match the signature of the function, so a retry would fail as well.")
-            )
-    if spent >= task.max_attempts:
+            return _("Its arguments do not match the signature of the function, so a retry would fail as well.")
+    if task.spent >= task.max_attempts:
         text = ngettext(
             "It failed after its only attempt, with %(error)s.",
             "It failed after all of its %(budget)s attempts, the last with %(error)s.",
             task.max_attempts,
         )
-        return Explanation(text % values)
-    return Explanation(" ".join([_("It failed although attempts were left:"), explain_policy(task)]))
+        return text % values
+    return f"{_('It failed although attempts were left:')} {explain_policy(task)}"
 
 
 def explain_policy(task: Task) -> str:
@@ -270,18 +248,18 @@ def explain_policy(task: Task) -> str:
     return _("the policy does not retry %(error)s.") % values
 
 
-def explain_cancelled(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool) -> Explanation:
+def explain_cancelled(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool) -> str:
     cancelled = next((event for event in reversed(events) if event.kind == EventKind.CANCELLED), None)
     if cancelled is None:
-        return Explanation(_("It was cancelled."))
+        return _("It was cancelled.")
     values = {
         "by": actor_names({cancelled.actor})[cancelled.actor],
         "time": format_moment(cancelled.ts),
         "reason": visible_reason((cancelled.data or {}).get("reason"), can_see_payload=can_see_payload),
     }
     if not values["reason"]:
-        return Explanation(_("It was cancelled by %(by)s at %(time)s.") % values)
-    return Explanation(_("It was cancelled by %(by)s at %(time)s: %(reason)s") % values)
+        return _("It was cancelled by %(by)s at %(time)s.") % values
+    return _("It was cancelled by %(by)s at %(time)s: %(reason)s") % values
 
 
 def last_error_name(task: Task) -> str:

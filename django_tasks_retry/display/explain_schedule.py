@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.utils.translation import gettext as _
@@ -17,31 +16,23 @@ from .actors import describe_pauses
 from .explain import Explanation
 from .formatting import format_moment, format_relative, one_line
 from .scope import Scope
+from .states import State
 
 OVERDUE = timedelta(seconds=10)
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """The state as a badge: the name of its colour, its shape and its label."""
-
-    name: str
-    shape: str
-    label: str
-
-
-def state_of(schedule: Schedule, now: datetime) -> State:
+def schedule_state(schedule: Schedule, now: datetime) -> State:
     if schedule.vanished_at is not None:
-        return State("failed", "✕", _("Not in the code"))
+        return State("vanished", "failed", "✕", _("Not in the code"))
     if schedule.paused_at is not None:
-        return State("retrying", "‖", _("Paused"))
+        return State("paused", "retrying", "‖", _("Paused"))
     if problem_of(schedule, now):
-        return State("failed", "!", _("Cannot run"))
+        return State("failing", "failed", "!", _("Cannot run"))
     if schedule.next_at is None:
-        return State("cancelled", "■", _("Ended"))
+        return State("ended", "idle", "■", _("Ended"))
     if schedule.next_at < now - OVERDUE:
-        return State("retrying", "◷", _("Waiting"))
-    return State("success", "▶", _("Active"))
+        return State("waiting", "retrying", "◷", _("Waiting"))
+    return State("active", "success", "▶", _("Active"))
 
 
 def problem_of(schedule: Schedule, now: datetime) -> str:

@@ -82,7 +82,7 @@ def format_approximate(count: int) -> str:
 
 
 def format_percentage(part: float, whole: float) -> str:
-    return f"{format_decimal(100 * part / whole)} %" if whole else "—"
+    return f"{format_decimal(100 * part / whole)} %" if whole else NO_VALUE
 
 
 def format_duration(seconds: float) -> str:

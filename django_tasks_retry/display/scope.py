@@ -1,16 +1,22 @@
-"""The backend and database that the console shows, and the time there."""
+"""The scope of the console: a backend, its database, the time there, and how its queues and workers stand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from ..clock import now
 from ..compat import DEFAULT_TASK_BACKEND_ALIAS
 from ..conf import configured_backends, queues
-from ..models import Queue
-from ..taskqueue import database
+from ..models import Queue, Worker
+from ..taskqueue import alive_workers, database, sound_workers
+from ..taskqueue.enqueue.backlog import full_queues
+from ..taskqueue.statistics.snapshot import read_queues
+from ..taskqueue.statistics.stats import Counts, counts_since, sums_since
+from ..taskqueue.statistics.summaries import RECENT, Depth, QueueFigures, depths
+
+MOST_WORKERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,24 @@ class Scope:
     backend: str
     using: str
     now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How everything stands: the same figures for the console, the shell and the check."""
+
+    scope: Scope
+    workers: list[Worker]
+    waiting: list[Depth]
+    queues: list[QueueFigures]
+
+    @property
+    def oldest_seconds(self) -> float:
+        return max((queue.oldest_seconds for queue in self.queues), default=0.0)
+
+    @property
+    def due(self) -> int:
+        return sum(queue.due for queue in self.queues)
 
 
 def console_backend() -> str:
@@ -40,7 +64,25 @@ def current_scope() -> Scope:
     return Scope(backend, using, now(using))
 
 
-def queue_names(found: Iterable[str] = ()) -> list[str]:
-    """Queues of the settings, those with a row of their own (paused once), and those found otherwise; no DISTINCT."""
-    stored = Queue.objects.using(console_database()).values_list("name", flat=True)[:500]
-    return sorted({*queues(console_backend()), *stored, *found})
+def queue_names(scope: Scope, found: Iterable[str] = ()) -> list[str]:
+    """Queues of the settings, those with a row (paused once), those with attempts within a day, and others `found`."""
+    stored = Queue.objects.using(scope.using).values_list("name", flat=True)[:500]
+    busy = sums_since(scope.now - timedelta(days=1), scope.using, "queue")
+    return sorted({*queues(scope.backend), *stored, *(row["queue"] for row in busy), *found})
+
+
+def read_workers(scope: Scope) -> list[Worker]:
+    return sound_workers(alive_workers(scope.backend).order_by("id")[:MOST_WORKERS])
+
+
+def read_standing(scope: Scope) -> Standing:
+    workers, waiting = read_workers(scope), depths(scope.using)
+    recent = {each.queue: each for each in counts_since(scope.now - RECENT, scope.using, "queue")}
+    found = read_queues(scope.backend, scope.using, workers, queue_names(scope), waiting)
+    full = full_queues([each.name for each in found], scope.backend, scope.using)
+    queues = [
+        replace(each, attempts=counts.attempts, failures=counts.failures, full_at=full.get(each.name, 0))
+        for each in found
+        for counts in [recent.get(each.name, Counts())]
+    ]
+    return Standing(scope, workers, waiting, queues)

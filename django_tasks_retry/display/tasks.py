@@ -1,21 +1,13 @@
-"""A task as people see it: its status, its timing, its last error and its facts.
-
-PENDING is split into ready, scheduled, waiting and retrying. Text and shape tell statuses apart; colour repeats it.
-"""
+"""A task as people see it: its timing, its last error and its facts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.utils.functional import Promise
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from ..models import Task
 from ..rules.redact import redact_text
@@ -23,55 +15,6 @@ from ..rules.status import Status
 from ..taskqueue.reading import unreadable_columns
 from ..taskqueue.workflows.members import SIGNAL
 from .formatting import error_name, format_duration, format_elapsed, format_relative, one_line
-
-
-@dataclass(frozen=True, slots=True)
-class DisplayStatus:
-    name: str
-    label: str | Promise
-    shape: str
-
-
-READY = DisplayStatus("ready", gettext_lazy("Ready"), "○")
-SCHEDULED = DisplayStatus("scheduled", gettext_lazy("Scheduled"), "◷")
-WAITING = DisplayStatus("waiting", gettext_lazy("Waiting"), "◔")
-RETRYING = DisplayStatus("retrying", gettext_lazy("Retrying"), "↻")
-RUNNING = DisplayStatus("running", gettext_lazy("Running"), "▶")
-SUCCESS = DisplayStatus("success", gettext_lazy("Success"), "✓")
-FAILED = DisplayStatus("failed", gettext_lazy("Failed"), "✕")
-CANCELLED = DisplayStatus("cancelled", gettext_lazy("Cancelled"), "⊘")
-
-DISPLAY_STATUSES = (READY, SCHEDULED, WAITING, RETRYING, RUNNING, SUCCESS, FAILED, CANCELLED)
-BY_STATUS = {
-    Status.RUNNING: RUNNING,
-    Status.SUCCESS: SUCCESS,
-    Status.FAILED: FAILED,
-    Status.CANCELLED: CANCELLED,
-}
-
-
-def display_status_of(task: Task, now: datetime) -> DisplayStatus:
-    if task.status != Status.PENDING:
-        return BY_STATUS[Status(task.status)]
-    if task.waits_for is not None:
-        return WAITING
-    if task.spent:
-        return RETRYING
-    return SCHEDULED if task.eta > now else READY
-
-
-def colour_of(task: Task) -> str:
-    """Name the colour of a task in a drawing, in which all that is pending waits."""
-    return WAITING.name if task.status == Status.PENDING else BY_STATUS[Status(task.status)].name
-
-
-def badge(status: DisplayStatus) -> SafeString:
-    return format_html(
-        '<span class="dtr-badge dtr-{}"><span aria-hidden="true">{}</span> {}</span>',
-        status.name,
-        status.shape,
-        status.label,
-    )
 
 
 class Fact(NamedTuple):

@@ -10,10 +10,11 @@ from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 
 from django_tasks_retry import clock, registry, taskqueue
-from django_tasks_retry.admin.functions import read_counts, read_times
+from django_tasks_retry.admin.functions import counts_of_a_day, read_times
 from django_tasks_retry.analysis import what_changed as module
 from django_tasks_retry.analysis.sentences import sampled, sentences
 from django_tasks_retry.analysis.what_changed import what_changed
+from django_tasks_retry.display.scope import current_scope
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue.statistics import summaries
 from tests import tasks
@@ -145,8 +146,8 @@ def test_counts_are_of_the_last_day(database, travel):
         [taskqueue.Stat("a", "f", completed=3, failed=1, seconds=8.0), taskqueue.Stat("b", "f", retried=4)]
     )
     taskqueue.add_stats([taskqueue.Stat("a", "g", completed=1)])
-    busiest, other = read_counts(database)
+    busiest, other = counts_of_a_day(current_scope())
     assert (busiest.func_path, busiest.attempts, busiest.failures, busiest.mean_seconds) == ("f", 8, 5, 1.0)
-    assert read_counts(database, "g") == [other]
+    assert counts_of_a_day(current_scope(), "g") == [other]
     travel(timedelta(hours=25).total_seconds())
-    assert read_counts(database) == []
+    assert counts_of_a_day(current_scope()) == []

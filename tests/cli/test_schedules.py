@@ -20,7 +20,7 @@ def nightly(database) -> str:
 def test_they_are_listed_with_their_next_slot(cli, nightly):
     assert cli("schedules").out.count("\n") == 2
     record = cli("schedules", "--json").record
-    assert (record["name"], record["cron"], record["state"]) == ("nightly", "30 3 * * *", "Active")
+    assert (record["name"], record["cron"], record["state"]) == ("nightly", "30 3 * * *", "active")
     assert "hunter2" not in str(record)
     assert cli("schedules", "show", "nightly").out.count("\n") == 3
     behind_the_noun, behind_the_verb = ("--json", "show", "nightly"), ("show", "nightly", "--json")

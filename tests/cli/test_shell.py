@@ -58,7 +58,7 @@ def test_top_is_drawn_on_a_terminal_and_ends_with_q(shell, tmp_path):
     try:
         drawn = wait_for(shell, f"{session} capture-pane -p", "q quits")
         assert "tasks top" in drawn
-        assert "NO WORKER" in drawn
+        assert "No worker" in drawn
         assert all(len(line) <= 110 for line in drawn.splitlines())
         shell(f"{session} send-keys q")
         assert "tasks top" not in wait_for(shell, f"{session} capture-pane -p", "ended with 0")

@@ -11,7 +11,7 @@ from django.db import connections
 
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.cli.subcommand import subcommands
-from django_tasks_retry.display.display_status import task_facts, timing
+from django_tasks_retry.display.tasks import task_facts, timing
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from tests import tasks
 from tests.admin import scene
@@ -202,7 +202,7 @@ class TestTables:
 
     def test_top_prints_one_frame_where_there_is_no_terminal(self, cli):
         frame = cli("top", "--once").out
-        for text in ("tasks top", "PAUSED", "RUNNING LONGEST", "NEWEST FAILURES", scene.WORKERS[0]):
+        for text in ("tasks top", "Paused", "RUNNING LONGEST", "NEWEST FAILURES", scene.WORKERS[0]):
             assert text in frame
 
     def test_there_is_no_colour_off_a_terminal(self, cli):

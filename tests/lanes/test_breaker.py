@@ -147,7 +147,7 @@ def test_a_tripped_lane_is_told_in_the_shell_and_to_who_asks_why(enqueue, why, c
     ended_in("shop-1", failed=30)
     tick_breakers()
     shown = tasks_command("lanes")
-    assert "TRIPPED" in shown.out
+    assert "tripped" in shown.out
     assert "shop-1 was paused by breaker: 30 of 30 attempts failed" in shown.err
     assert why(task).startswith("The circuit breaker paused shop-1 at ")
     assert "(30 of 30 attempts failed in the last minutes). It lets one task try in " in why(task)

@@ -110,7 +110,7 @@ def test_the_shell_lists_pauses_resumes_and_limits_lanes(enqueue, claim):
     assert (listed["lane"], listed["state"], listed["running"], listed["waiting"]) == ("tenant-1", "full", 2, 1)
     assert "2 of 2" in tasks_command("lanes", "tenant").out
     assert tasks_command("pause", "--lane", "tenant-1", "--reason", "they asked").code == 0
-    assert tasks_command("lanes", "--json").record["state"] == "PAUSED"
+    assert tasks_command("lanes", "--json").record["state"] == "paused"
     assert tasks_command("resume", "--lane", "tenant-1").code == 0
     assert tasks_command("resume", "--lane", "tenant-1").code == 5
     assert (

@@ -151,7 +151,7 @@ def test_operators_see_an_unsound_lane_beside_its_neighbours(unchecked, columns,
     create(["tenant-2"], unchecked)
     write(unchecked, "tenant-1", **columns)
     shown = tasks_command("lanes").out
-    assert "UNREADABLE" in shown
+    assert "cannot be read" in shown
     assert "tenant-2" in shown
     assert "cannot be read" in why(task)
 

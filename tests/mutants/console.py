@@ -67,7 +67,7 @@ CONSOLE = (
     ),
     Mutant(
         "a command to paste is not quoted",
-        (Edit("display/workers.py", "shell_word(one_line(queue, 64))", "one_line(queue, 64)"),),
+        (Edit("display/problems.py", "shell_word(one_line(queue, 64))", "one_line(queue, 64)"),),
         (LIMITS + "test_a_command_to_paste_is_one_command_whatever_a_queue_is_called",),
     ),
     Mutant(

@@ -33,7 +33,7 @@ SHELL = (
     ),
     Mutant(
         "a retry takes what was retried before",
-        (Edit("cli/changes.py", "    if not again:\n", "    if False:\n"),),
+        (Edit("cli/changes.py", "query.is_not_retried = not again", "query.is_not_retried = False"),),
         (CHANGES + "TestRetry::test_what_was_retried_before_is_left_out_unless_it_is_meant",),
     ),
     Mutant(
@@ -49,12 +49,12 @@ SHELL = (
     ),
     Mutant(
         "a forgotten number removes a limit",
-        (Edit("cli/lanes.py", '    if bool(wishes) == context["clear"]:\n', "    if False:\n"),),
+        (Edit("cli/queues.py", '    if bool(wishes) == context["clear"]:\n', "    if False:\n"),),
         (LANES + "test_the_shell_removes_a_limit_only_if_it_is_told_to",),
     ),
     Mutant(
         "the shell names who took a decision that was taken back",
-        (Edit("cli/lanes.py", 'one_line(lane.state.decided_by, 60) if lane.state.is_decided else ""', '"cli:"'),),
+        (Edit("cli/queues.py", 'one_line(lane.state.decided_by, 60) if lane.state.is_decided else ""', '"cli:"'),),
         (LANES + "test_after_a_decision_is_taken_back_the_shell_names_nobody_as_the_console_does",),
     ),
     Mutant(

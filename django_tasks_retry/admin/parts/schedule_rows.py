@@ -10,10 +10,10 @@ from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
 from django.utils.translation import gettext
 
-from ...display.display_status import badge, colour_of, display_status_of
-from ...display.explain_schedule import state_of
+from ...display.explain_schedule import schedule_state
 from ...display.formatting import format_duration, format_elapsed, format_relative, one_line
 from ...display.scope import Scope
+from ...display.states import badge, colour_of, task_state
 from ...models import Schedule, Task
 from ...models.querysets import IS_UNFINISHED
 from ...rules.names import short_name
@@ -41,7 +41,7 @@ def schedule_row(schedule: Schedule, scope: Scope) -> dict[str, Any]:
         "description": gettext(description) if description else "",
         "expression": one_line(schedule.cron or format_duration(schedule.every or 0), 100),
         "timezone": one_line(schedule.timezone, 64) if schedule.cron else "",
-        "state": state_of(schedule, scope.now),
+        "badge": badge(schedule_state(schedule, scope.now)),
         "next_in": format_relative(schedule.next_at, scope.now) if schedule.next_at else "",
         "instants": next_instants(schedule, scope.now),
         "last_run": run_of(tasks[0], scope.now) if tasks else None,
@@ -82,7 +82,7 @@ def run_of(task: Task, now: datetime) -> dict[str, Any]:
     began = task.last_attempt_at
     return {
         "pk": task.pk,
-        "badge": badge(display_status_of(task, now)),
+        "badge": badge(task_state(task, now)),
         "slot": task.slot,
         "enqueued": task.created_at,
         "duration": format_elapsed(began, task.finished_at or now) if began else "",
@@ -115,7 +115,7 @@ def interval_series(scope: Scope, limit: int = 50) -> list[dict[str, Any]]:
             "name": one_line(short_name(task.func_path), 80),
             "every": format_duration(task.interval),
             "next": task.eta,
-            "badge": badge(display_status_of(task, scope.now)),
+            "badge": badge(task_state(task, scope.now)),
             "queue": one_line(task.queue, 64),
         }
         for task in read_rows(series.only(*columns), columns)

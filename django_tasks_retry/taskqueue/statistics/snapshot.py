@@ -23,6 +23,7 @@ from .stats import RAN, WAITED
 from .summaries import (
     CAP,
     OTHERS,
+    Depth,
     QueueFigures,
     count_running,
     depths,
@@ -140,8 +141,11 @@ def read_largest_queues(backend: str, using: str, workers: Sequence[Worker]) -> 
     return tuple(name_largest(read_queues(backend, using, workers, counted), MOST_NAMED, configured_queues(backend)))
 
 
-def read_queues(backend: str, using: str, workers: Sequence[Worker], seen: Iterable[str]) -> list[QueueFigures]:
-    waiting, moment = depths(using), now(using)
+def read_queues(
+    backend: str, using: str, workers: Sequence[Worker], seen: Iterable[str], waiting: Sequence[Depth] | None = None
+) -> list[QueueFigures]:
+    """Return the queues of the settings, those with pending or running tasks, paused ones, and those `seen`."""
+    waiting, moment = depths(using) if waiting is None else waiting, now(using)
     paused, running = paused_queues(using), count_running(using)
     names = {*configured_queues(backend), *(depth.queue for depth in waiting), *running, *paused, *seen}
     return queue_figures(sorted(names), waiting, workers, moment, paused=paused, running=running)

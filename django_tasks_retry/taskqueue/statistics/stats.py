@@ -133,6 +133,36 @@ def forget_stats(*, backend: str = "default") -> int:
     return past._raw_delete(past.db) + of_lanes._raw_delete(of_lanes.db)
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How attempts of one function, of one queue or of all ended within a time."""
+
+    func_path: str = ""
+    queue: str = ""
+    completed: int = 0
+    retried: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+
+    @property
+    def attempts(self) -> int:
+        return self.completed + self.failures
+
+    @property
+    def failures(self) -> int:
+        return self.retried + self.failed
+
+    @property
+    def mean_seconds(self) -> float | None:
+        return self.seconds / self.attempts if self.attempts else None
+
+
+def counts_since(begin: datetime, using: str, *keys: str, func_path: str = "") -> list[Counts]:
+    """Count the attempts that ended since then by these columns, the busiest first."""
+    rows = sums_since(begin, using, *keys, columns=(*COUNTS, "seconds"), func_path=func_path)
+    return sorted((Counts(**row) for row in rows), key=lambda each: -each.attempts)
+
+
 def sums_since(
     begin: datetime, using: str, *keys: str, columns: Sequence[str] = COUNTS, func_path: str = ""
 ) -> Iterable[dict[str, Any]]:

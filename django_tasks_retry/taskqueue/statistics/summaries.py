@@ -30,6 +30,9 @@ MAX_PATHS = 20
 """Functions that are named for a queue at one priority."""
 
 MOST_RUNNING = 10_000
+RECENT = timedelta(minutes=10)
+"""The time whose attempts say how a queue does now."""
+
 OTHERS = "(other)"
 """The label of all queues, or functions, that metrics do not name. A queue of this very name is one of them."""
 
@@ -156,10 +159,23 @@ class QueueFigures:
     """Its row, if an operator has paused it."""
     workers: int = 0
     slots: int = 0
+    attempts: int = 0
+    failures: int = 0
+    """Attempts that ended within RECENT, and those of them that failed."""
+    full_at: int = 0
+    """The backlog limit, if it is reached."""
 
     @property
     def is_paused(self) -> bool:
         return self.pause is not None
+
+    @property
+    def is_failing(self) -> bool:
+        return 0 < self.attempts <= self.failures * 2
+
+    @property
+    def per_minute(self) -> float:
+        return self.attempts / (RECENT.total_seconds() / 60)
 
 
 def queue_figures(
@@ -221,6 +237,20 @@ def summed(rest: Sequence[QueueFigures]) -> QueueFigures:
 def serving(queue: str, workers: Sequence[Worker]) -> list[Worker]:
     """Return the workers that take tasks from this queue."""
     return [worker for worker in workers if serves(queue, worker.queues, worker.exclude)]
+
+
+def unknown_functions(waiting: Iterable[Depth], workers: Sequence[Worker]) -> dict[str, str]:
+    """Return functions that due tasks call and no worker of their queue knows, each with a queue.
+
+    Workers that know no task at all have a problem of their own, and are left out.
+    """
+    with_tasks = [worker for worker in workers if worker.tasks]
+    return {
+        path: depth.queue
+        for depth in waiting
+        for path in depth.func_paths
+        if (servers := serving(depth.queue, with_tasks)) and not any(path in worker.tasks for worker in servers)
+    }
 
 
 def oldest_seconds(due: Sequence[Depth], moment: datetime) -> float:

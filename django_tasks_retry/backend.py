@@ -194,4 +194,6 @@ def as_json(value: Any) -> Any:
     try:
         return normalize_json(value)
     except (TypeError, ValueError):
-        return value
+        if type(value) is dict:
+            return {key: as_json(each) for key, each in value.items()}
+        return list(map(as_json, value)) if type(value) is tuple else value

@@ -20,10 +20,12 @@ from .compat import (
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    is_watched,
     task_backends,
     task_enqueued,
+    task_finished,
 )
-from .errors import InvalidPayload, TaskCancelled
+from .errors import Abort, InvalidPayload, TaskCancelled
 from .models import Task, TaskEvent
 from .registry import AnyTask
 from .rules.failure import capture
@@ -33,6 +35,7 @@ from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Lease, Receipt, Report, database
 from .taskqueue.renewal import check_lease, holds, open_transactions, report_progress
+from .taskqueue.typed import read_returned
 from .taskqueue.workflows.context import Workflow
 from .taskqueue.workflows.steps import StepStore
 from .utc import in_project_time
@@ -95,8 +98,16 @@ def as_result(row: Task, task: AnyTask, events: Sequence[TaskEvent] = ()) -> Any
     """The row's result. `task` is any variant of the row's function."""
     result = new_result(row, task, IN_DJANGO[Status(row.status)], events)
     if row.status == Status.SUCCESS:
-        object.__setattr__(result, "_return_value", row.outcome.result)
+        object.__setattr__(result, "_return_value", read_value(task, row.outcome.result))
     return result
+
+
+def read_value(task: AnyTask, data: Any) -> Any:
+    """Return a result as its function's annotation promises it; as JSON, if an instance that it names is gone."""
+    try:
+        return read_returned(task.func, data)
+    except Abort:
+        return data
 
 
 def new_result(
@@ -182,7 +193,9 @@ def concluded(result: AnyResult, receipt: Receipt, report: Report | None) -> Any
     object.__setattr__(result, "status", IN_DJANGO[status])
     object.__setattr__(result, "finished_at", in_project_time(receipt.ts))
     if status is Status.SUCCESS and report is not None and report.result is not None:
-        object.__setattr__(result, "_return_value", json.loads(report.result))
+        data = json.loads(report.result)
+        value = read_value(result.task, data) if is_watched(task_finished) else data  # instances cost a query
+        object.__setattr__(result, "_return_value", value)
     elif receipt.error is not None:
         error = receipt.error
         result.errors.append(task_error(error["exception"], error["traceback"] or error["message"]))

@@ -3,7 +3,8 @@
 TaskQueueError
 ├── InvalidCall             what was asked to be enqueued cannot be stored or run
 │   ├── InvalidPayload      an argument or a result is not canonical JSON
-│   │   └── UnstorableResult  that of a step, which was done; final at once
+│   │   ├── UnstorableResult  that of a step, which was done; final at once
+│   │   └── NewerFormat      typed JSON of a later release
 │   ├── WrongArguments      the function cannot be called with these arguments
 │   ├── UnknownOption       enqueue() has no such option
 │   ├── UnregisteredTask    the function is not a task that workers can look up
@@ -62,6 +63,10 @@ class InvalidPayload(InvalidCall, TypeError):
 
 class UnstorableResult(InvalidPayload):
     """The result of a step cannot be kept. Final: the step was done, and another attempt would only do it again."""
+
+
+class NewerFormat(InvalidPayload):
+    """Typed JSON has a format that this release cannot read."""
 
 
 class WrongArguments(InvalidCall, TypeError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .compat import task
+from .taskqueue.typed import function_of, write_returned
 from .taskqueue.workflows.batches import call_of
 
 
@@ -15,4 +16,4 @@ def run_chain(context: Any, calls: list[dict[str, Any]]) -> Any:
     for number, spec in enumerate(calls):
         before = () if number == 0 else (result,)
         result = context.call(f"{number + 1}: {spec['func']}", call_of(spec, before))
-    return result
+    return write_returned(function_of(calls[-1]["func"]), result, "The return value")

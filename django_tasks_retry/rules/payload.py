@@ -87,8 +87,24 @@ def form_of(value: Any, where: Place) -> Form:
             return canonical_mapping
     name = name_of(kind)
     raise InvalidPayload(
-        f"Unsupported type: {path_text(where)} is {article(name)} {name}, which is not JSON. {instead_of(kind)}"
+        f"Unsupported type: {path_text(where)} is {article(name)} {name}, which is not JSON. "
+        f"{instead_of(kind)}{annotate(kind, where)}"
     )
+
+
+def annotate(kind: type, where: Place) -> str:
+    """Advise an annotation, if there is one that lets values of this class in."""
+    while not isinstance(where, str):
+        where = where[0]
+    subject = ANNOTATED.get(where)
+    bases: tuple[type, ...] = BASES.__get__(kind)
+    is_typed = any(base in TYPED or {"_meta", "__dataclass_fields__"} & vars(base).keys() for base in bases)
+    return f" Or annotate {subject} with its type." if subject and is_typed else ""
+
+
+ANNOTATED = {"args": "the parameter", "kwargs": "the parameter", "The return value": "the function's return"}
+TYPED = (UUID, Decimal, date, time, timedelta, set, frozenset, Enum)
+"""Classes whose values an annotation lets in; see rules/codec."""
 
 
 INSTEAD: dict[type, str] = {

@@ -20,6 +20,7 @@ from ..rules.status import Status
 from ..rules.transitions import COMPLETE, GIVE_UP, RELEASE, REQUEUE, EventKind, Move
 from .lease import Lease
 from .new_tasks import new_id
+from .typed import function_of, write_returned
 
 logger = logging.getLogger("django_tasks_retry")
 DEEPEST_GROUP = 10
@@ -170,7 +171,8 @@ def completed(outcome: Completed) -> Report:
     lease = outcome.lease
     budget = Budget(options(lease.backend).max_result_size, "The return value")
     try:
-        result = dump(canonical(outcome.result, budget.what, budget))
+        value = write_returned(function_of(lease.func_path), outcome.result, budget.what)
+        result = dump(canonical(value, budget.what, budget))
         check_size(result, budget.limit, budget.what)
     except InvalidPayload as error:
         return failed(Failed(lease, capture(error, Code.RESULT_NOT_SERIALIZABLE), outcome.actor))

@@ -10,9 +10,13 @@ from typing import Any
 
 from .. import registry
 from ..compat import normalize_json
+from ..errors import InvalidPayload
 from ..models import Task
 from ..registry import AnyTask
+from ..rules.codec.values import Codec, written
 from ..rules.names import path_of
+from ..rules.payload import Place
+from ..taskqueue.typed import typed_call
 
 SHOWN = 10
 
@@ -48,13 +52,23 @@ class Expected:
         return wrong
 
     def arguments(self) -> dict[str, Any]:
-        return arguments(self.task, self.args, self.kwargs)
+        typed = typed_call(self.task.func, takes_context=self.task.takes_context)
+        given = typed.each(self.args, self.kwargs, written_if_it_fits) if typed else (self.args, self.kwargs)
+        return arguments(self.task, *given)
 
     def __str__(self) -> str:
         where = "".join(
             f", {name} {value!r}" for name in ("queue", "priority") if (value := getattr(self, name)) is not None
         )
         return f"{rendered(self.path, self.arguments())}{where}"
+
+
+def written_if_it_fits(codec: Codec | None, value: Any, where: Place) -> Any:
+    """Return the value as it is stored; `mock.ANY`, say, as it is."""
+    try:
+        return written(codec, value, where)
+    except InvalidPayload:
+        return value
 
 
 def shown(stored: Mapping[str, Any], name: str) -> str:

@@ -19,7 +19,8 @@ from ..errors import Suspend
 from ..models import Task
 from ..rules.policy import policy_of
 from ..taskqueue import EnqueueOptions, Failed, Lease, Outcome, claim, database, enqueue, recover
-from ..worker.child.attempt import Attempt, BoundCall
+from ..worker.child.attempt import Attempt
+from ..worker.child.call import BoundCall
 from .calls import Expected
 from .inline import hooks_run_after, perform, run_inline
 

@@ -40,13 +40,19 @@ def wrong_with(template: str, parameters: frozenset[str] | None) -> str:
 def filled(template: str, arguments: Mapping[str, Any]) -> str:
     """The name of the lane of this call."""
     try:
-        return template.format_map(dict(arguments)) if fields_of(template) else template
+        named = {name: plain(value) for name, value in arguments.items()}
+        return template.format_map(named) if fields_of(template) else template
     except KeyError as missing:
         raise InvalidCall(
             f"The lane {template!r} needs the argument {missing}, which this call does not give."
         ) from None
     except (ValueError, IndexError, AttributeError) as error:
         raise InvalidCall(f"The lane {template!r} cannot be filled in: {error}.") from None
+
+
+def plain(value: Any) -> Any:
+    """Return the primary key of an instance, of which the argument is a reference."""
+    return value["pk"] if isinstance(value, dict) and {"$ref", "pk"} <= value.keys() else value
 
 
 def checked_lane(name: str) -> str:

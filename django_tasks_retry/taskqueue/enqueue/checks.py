@@ -27,6 +27,7 @@ from ...rules.payload import Budget, canonical, check_size, checked_name, dump
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout
 from ...utc import as_instant
 from ..new_tasks import FIRST_YEAR, LAST_YEAR
+from ..typed import TypedCall
 from . import discovery
 from .options import NO_ARGUMENTS, NOTHING, OPTIONS_ELSEWHERE, EnqueueOptions, as_option
 
@@ -144,13 +145,20 @@ def known_callee(function: Callable[..., Any], *, takes_context: bool) -> Callee
     return callee
 
 
-def canonical_call(options: EnqueueOptions, backend: str) -> tuple[list[Any], dict[str, Any]]:
+def canonical_call(
+    options: EnqueueOptions, backend: str, callee: Callee, typed: TypedCall | None
+) -> tuple[list[Any], dict[str, Any]]:
     if options.kwargs is NOTHING and (options.args is NO_ARGUMENTS or options.args == []):
         return [], {}
     check_containers(options)
     budget = Budget(backend_options(backend).max_args_size, "The call's arguments")
-    args = [canonical(value, ("args", i), budget) for i, value in enumerate(options.args)]
-    kwargs = canonical(options.kwargs, "kwargs", budget) if options.kwargs else {}
+    given: tuple[Iterable[Any], Mapping[str, Any]] = options.args, options.kwargs
+    if typed is not None:
+        positional = list(options.args)
+        callee.check(positional, options.kwargs)
+        given = typed.write(positional, options.kwargs)
+    args = [canonical(value, ("args", i), budget) for i, value in enumerate(given[0])]
+    kwargs = canonical(given[1], "kwargs", budget) if given[1] else {}
     budget.spend(len(args))
     if not budget.surely_holds():
         check_size(dump([args, kwargs]), budget.limit, budget.what)

@@ -22,6 +22,7 @@ from ...rules.policy import policy_of
 from ..database import database
 from ..lease import current_lease
 from ..new_tasks import BLANK, CHUNK, filled_in, new_id, rising_ids
+from ..typed import TypedCall, typed_call
 from .backlog import check_backlog, is_capped
 from .checks import (
     Callee,
@@ -139,6 +140,7 @@ class SharedChecks(NamedTuple):
     first: EnqueueOptions
     """Kept, so that no other object takes the identity of one of its options."""
     callee: Callee
+    typed: TypedCall | None
     run_after: Any
     backend: str
     columns: dict[str, Any]
@@ -160,8 +162,9 @@ def check_shared(options: EnqueueOptions) -> SharedChecks:
         "interval": checked_interval(options.interval),
         **effective_policy(options, policy_of(registered.func), backend),
     }
+    typed = typed_call(registered.func, takes_context=registered.takes_context)
     return SharedChecks(
-        options, callee, registered.run_after, backend, BLANK | columns, declaration_of(registered.func),
+        options, callee, typed, registered.run_after, backend, BLANK | columns, declaration_of(registered.func),
         task_options(registered),
     )  # fmt: skip
 
@@ -205,7 +208,7 @@ def prepare(
 ) -> Task:
     """Check everything that can be wrong with a call before anything is written."""
     shared = check_shared(options) if earlier is None else shared_checks(options, earlier)
-    args, kwargs = canonical_call(options, shared.backend)
+    args, kwargs = canonical_call(options, shared.backend, shared.callee, shared.typed)
     shared.callee.check(args, kwargs)
     parent = current_lease.get()
     task_id = task_id or new_id()

@@ -24,6 +24,7 @@ from ...rules.status import Status
 from ..database import database
 from ..new_tasks import new_id
 from ..renewal import one_commit
+from ..typed import Instances, function_of, read_returned, return_codec
 from .batches import start_batch
 from .cancel import cancel
 from .members import batch_key, members_of, open_members, signal_key, without_success
@@ -65,11 +66,11 @@ class Workflow:
         crash between the two makes it run again.
         """
         if self.steps.enter(name, Kind.STEP):
-            return self.steps.result(name)
+            return self.steps.result(name, func)
         if not atomic:
-            return self.steps.save(name, Kind.STEP, func(*args, **kwargs))
+            return self.steps.save(name, Kind.STEP, func(*args, **kwargs), func)
         with one_commit(self.steps.lease):
-            return self.steps.save(name, Kind.STEP, func(*args, **kwargs))
+            return self.steps.save(name, Kind.STEP, func(*args, **kwargs), func)
 
     def sleep(self, name: str, duration: float | timedelta) -> None:
         """Go on after this time. No worker is held meanwhile."""
@@ -164,9 +165,9 @@ class Workflow:
         if atomic:
             raise InvalidCall(f"Step {name!r} is atomic: give it a plain function, for coroutines have no transaction.")
         if await sync_to_async(self.steps.enter)(name, Kind.STEP):
-            return self.steps.result(name)
+            return await sync_to_async(self.steps.result)(name, func)
         made: Awaitable[Any] = func(*args, **kwargs)
-        return await sync_to_async(self.steps.save)(name, Kind.STEP, await made)
+        return await sync_to_async(self.steps.save)(name, Kind.STEP, await made, func)
 
     asleep = in_thread(sleep)
     await_for = in_thread(wait_for)
@@ -231,7 +232,10 @@ class Results:
     def values_of(self, page: Sequence[UUID]) -> list[Any]:
         latest = self.latest_of(page)
         outcomes = TaskResult.objects.using(self.using).in_bulk(list(latest.values()))
-        return [value_of(latest[pk], outcomes.get(latest[pk])) for pk in page]
+        paths = Task.objects.using(self.using).filter(pk__in=outcomes).values_list("pk", "func_path")
+        functions = {pk: function_of(path) for pk, path in paths}
+        load = Instances([each.result for pk, each in outcomes.items() if return_codec(functions.get(pk))])
+        return [value_of(pk, outcomes.get(pk), functions.get(pk), load) for pk in (latest[each] for each in page)]
 
     def latest_of(self, page: Sequence[UUID]) -> dict[UUID, UUID]:
         """Return the last retry of each member."""
@@ -257,11 +261,11 @@ class MemberFailed:
         return False
 
 
-def value_of(task_id: UUID, outcome: TaskResult | None) -> Any:
+def value_of(task_id: UUID, outcome: TaskResult | None, function: Callable[..., Any] | None, load: Instances) -> Any:
     if outcome is None:
         return MemberFailed(task_id, None, "its result is gone")
     if outcome.status == Status.SUCCESS:
-        return outcome.result
+        return read_returned(function, outcome.result, load)
     error = outcome.error or {}
     return MemberFailed(task_id, Status(outcome.status), error.get("message", ""), error.get("exception", ""))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -21,6 +21,7 @@ from ..database import database
 from ..engines import engine_for
 from ..lease import Lease
 from ..renewal import open_transactions, outlasts, raise_lost
+from ..typed import read_returned, write_returned
 
 CALLBACK = "then"
 """The step that names the batch of a callback."""
@@ -87,19 +88,19 @@ class StepStore:
         given = {CALLBACK, *self.entered}
         return [name for name, (kind, _) in (self.loaded or {}).items() if name not in given and kind != Kind.WAIT]
 
-    def result(self, name: str) -> Any:
-        return self.recorded[name][1]
+    def result(self, name: str, function: Callable[..., Any] | None = None) -> Any:
+        return read_returned(function, self.recorded[name][1])
 
-    def save(self, name: str, kind: Kind, result: Any) -> Any:
+    def save(self, name: str, kind: Kind, result: Any, function: Callable[..., Any] | None = None) -> Any:
         """Record the result and return it as it will be read; LeaseLost if this attempt may not write."""
-        self.recorded[name] = (kind, save_step(self.lease, name, kind, result))
-        return self.recorded[name][1]
+        self.recorded[name] = (kind, save_step(self.lease, name, kind, result, function))
+        return self.result(name, function)
 
 
-def save_step(lease: Lease, name: str, kind: Kind, result: Any) -> Any:
+def save_step(lease: Lease, name: str, kind: Kind, result: Any, function: Callable[..., Any] | None) -> Any:
     budget = Budget(options(lease.backend).max_result_size, f"The result of step {name!r}")
     try:
-        stored = canonical(result, budget.what, budget)
+        stored = canonical(write_returned(function, result, budget.what), budget.what, budget)
         text = check_size(dump(stored), budget.limit, budget.what)
     except InvalidPayload as unfit:
         raise UnstorableResult(str(unfit)) from unfit

@@ -6,15 +6,13 @@ function, its exceptions, the methods of what it returns. Others see the report 
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from time import monotonic
 from traceback import clear_frames
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from asgiref.sync import sync_to_async
 from django.db import Error
@@ -24,7 +22,6 @@ from ...compat import is_heard, is_watched, task_backends, task_finished, task_s
 from ...errors import InvalidPayload, LeaseLost, TaskCancelled
 from ...registry import AnyTask
 from ...rules.failure import Code, Failure, capture
-from ...rules.policy import policy_of
 from ...taskqueue import (
     Completed,
     Failed,
@@ -39,11 +36,11 @@ from ...taskqueue import (
     recorded_receipts,
     report_of,
 )
-from ...taskqueue.enqueue.checks import Callee, callee_of
 from ...taskqueue.workflows.steps import StepStore
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
 from .attempt_logs import take, with_log
+from .call import BoundCall, bound, has_instances
 
 logger = logging.getLogger(__name__)
 INFINITY = float("inf")
@@ -118,22 +115,6 @@ def valid_from(attempt: Attempt, inflight: InFlightTable) -> float:
 # Begin
 
 
-@dataclass(frozen=True, slots=True)
-class BoundCall:
-    """A task's function with everything it is called with."""
-
-    task: AnyTask
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    @property
-    def is_atomic(self) -> bool:
-        return policy_of(self.task.func).atomic
-
-    def __call__(self) -> Any:
-        return self.task.func(*self.args, **self.kwargs)
-
-
 def begin(attempt: Attempt) -> BoundCall | Outcome:
     """Look the function up, check its arguments, send `task_started`."""
     lease = attempt.lease
@@ -148,14 +129,12 @@ def begin(attempt: Attempt) -> BoundCall | Outcome:
         return Released(lease, "its earlier attempts could not be looked up", delay=1.0)
     context = (bridge.context_of(lease, result_of(attempt, task)),) if task.takes_context else ()
     attempt.steps = context[0].steps if context else None
-    args = (*context, *lease.args)
-    try:
-        check_call(task, args, lease.kwargs)
-    except TypeError as misfit:
-        return Failed(lease, capture(misfit, Code.BAD_ARGUMENTS))
+    call = bound(lease, task, context)
+    if not isinstance(call, BoundCall):
+        return call
     if is_start_heard:
         task_started.send_robust(type(task_backends[lease.backend]), task_result=attempt.result)
-    return BoundCall(task, args, lease.kwargs)
+    return call
 
 
 def result_of(attempt: Attempt, task: AnyTask) -> bridge.AnyResult:
@@ -170,28 +149,11 @@ def needs_history(task: AnyTask) -> bool:
 
 def begins_with_database(attempt: Attempt) -> bool:
     """Return whether earlier attempts must be looked up; and receivers of signals may look up anything."""
-    task = registry.find(attempt.lease.func_path)
-    history = attempt.lease.attempts > 1 and task is not None and needs_history(task)
-    return history or is_watched(task_started)
-
-
-def check_call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise TypeError if the function cannot be called so."""
-    callee = callee_by_place(task.func)
-    if callee.signature is None or not callee.surely_fits(args, kwargs):
-        signature_of(task.func).bind(*args, **kwargs)
-
-
-@cache
-def callee_by_place(function: Callable[..., Any]) -> Callee:
-    """Return the callee, with the context as an argument like others."""
-    return callee_of(function, takes_context=False)
-
-
-@cache
-def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of the callable itself: a decorator may take other arguments than what it wraps."""
-    return inspect.signature(function, follow_wrapped=False)
+    lease = attempt.lease
+    task = registry.find(lease.func_path)
+    if task is None or is_watched(task_started) or (lease.attempts > 1 and needs_history(task)):
+        return task is not None
+    return has_instances(lease, task)
 
 
 # Run

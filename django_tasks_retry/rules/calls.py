@@ -16,10 +16,15 @@ class Call(NamedTuple):
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = NOTHING
     options: Mapping[str, Any] = NOTHING
+    is_immutable: bool = False
 
     def using(self, **options: Any) -> Call:
         """Return the same call with options of enqueue: queue, priority, max_attempts, …"""
-        return Call(self.func, self.args, self.kwargs, {**self.options, **options})
+        return self._replace(options={**self.options, **options})
+
+    def immutable(self) -> Call:
+        """Return the same call for a chain that does not pass it the result of the call before."""
+        return self._replace(is_immutable=True)
 
 
 def call(func: Any, /, *args: Any, **kwargs: Any) -> Call:

@@ -193,3 +193,18 @@ def unstorable(context: Any) -> None:
 @task(takes_context=True)
 async def aunstorable(context: Any) -> None:
     await context.astep("pay", pay)
+
+
+@task
+def announce() -> str:
+    return note("announced")
+
+
+@task
+def place(result: int, *, shelf: str) -> list[Any]:
+    return note([result, shelf])
+
+
+@task
+def echo(text: str) -> str:
+    return note(text)

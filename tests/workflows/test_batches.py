@@ -222,6 +222,34 @@ def test_a_chain_hands_each_result_on(harness):
     assert [member.queue for member in members()] == ["default", "default", "emails"]
 
 
+def test_an_immutable_call_is_not_given_the_result_before(harness):
+    calls = call(tasks.double, 1), call(tasks.announce).immutable(), call(tasks.echo, "x").using(priority=5).immutable()
+    task = chain(*calls).enqueue()
+    harness.run_due()
+    assert tasks.calls == [1, "announced", "x"]
+    assert result_of(task) == "x"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (call(tasks.double, 2), "too many positional arguments"),
+        (call(tasks.announce), "too many positional arguments"),
+        (call(tasks.double).immutable(), "missing a required argument: 'number'"),
+        (call(tasks.place), "missing a required argument: 'shelf'"),
+        (call(tasks.double).using(prioritty=5), "Unknown option prioritty="),
+        (call(tasks.double).using(queue="nowhere"), "nowhere"),
+        (call(tasks.double).using(unique_key="k"), "unique_key='k'"),
+        (call(tasks.place, shelf=b"a"), "kwargs\\['shelf'\\] is a bytes"),
+        (call(tasks.write), "not a registered task"),
+    ],
+)
+def test_every_call_of_a_chain_is_checked_when_it_is_enqueued(database, wrong, words):
+    with pytest.raises(InvalidCall, match=words):
+        chain(call(tasks.double, 1), wrong).enqueue()
+    assert not Task.objects.exists()
+
+
 def test_a_chain_of_nothing_is_refused(database):
     with pytest.raises(InvalidCall, match="one call"):
         chain().enqueue()

@@ -16,7 +16,6 @@ from ...errors import InvalidCall, UnregisteredTask
 from ...models import Task
 from ...rules.backoff import MAX_DELAY
 from ...rules.calls import Call
-from ...rules.names import path_of
 from ..database import database
 from ..enqueue.enqueue import SharedChecks, database_of, enqueue, prepare
 from ..enqueue.insert import insert_with_middleware
@@ -32,13 +31,17 @@ def prepared_members(calls: Iterable[Any], batch: UUID) -> list[Task]:
     common: dict[tuple[int, ...], SharedChecks] = {}
     tasks = [prepare(EnqueueOptions.read(item), common) for item in calls]
     for task in tasks:
-        if task.unique_key is not None:
-            raise InvalidCall(
-                f"unique_key={task.unique_key!r}: a member of a batch is waited for, so it cannot be left out in "
-                "favour of a task elsewhere. Leave the key out, or enqueue the task by itself."
-            )
-        task.batch = batch
+        checked_member(task).batch = batch
     return tasks
+
+
+def checked_member(task: Task) -> Task:
+    if task.unique_key is not None:
+        raise InvalidCall(
+            f"unique_key={task.unique_key!r}: a member of a batch is waited for, so it cannot be left out in "
+            "favour of a task elsewhere. Leave the key out, or enqueue the task by itself."
+        )
+    return task
 
 
 def write_members(tasks: Sequence[Task], backend: str) -> list[Task]:
@@ -81,26 +84,34 @@ def checked_callback(then: Any) -> Task:
 
 
 def enqueue_chain(calls: Sequence[Call], options: Mapping[str, Any]) -> Task:
-    """Enqueue one task for the whole chain, in the queue of its first call."""
+    """Enqueue one task for the whole chain, in the queue of its first call. All of its calls are checked now."""
     if not calls or not all(isinstance(each, Call) for each in calls):
         raise InvalidCall("chain(): give one call(…) or more.")
-    first = prepare(EnqueueOptions.read(calls[0]))
+    first = checked_member(prepare(EnqueueOptions.read(calls[0])))
     place = {"queue": first.queue, "priority": first.priority, "backend": first.backend}
+    specs = [spec_of(calls[0], first), *(spec_of(each, link_of(each)) for each in calls[1:])]
     from ...tasks import run_chain
 
-    return enqueue(
-        EnqueueOptions.with_options(run_chain.func, args=[[spec_of(each) for each in calls]], **place | dict(options))
-    )
+    return enqueue(EnqueueOptions.with_options(run_chain.func, args=[specs], **place | dict(options)))
 
 
-def spec_of(each: Call) -> dict[str, Any]:
+def link_of(each: Call) -> Task:
+    """Prepare a later call of a chain. None stands for the result before, by which its lane may be named."""
+    before = () if each.is_immutable else (None,)
+    asked = EnqueueOptions.read(each._replace(args=(*before, *each.args)))
+    return checked_member(prepare(asked if asked.lane else asked._replace(lane="")))
+
+
+def spec_of(each: Call, prepared: Task) -> dict[str, Any]:
     """Return the call as plain values, with the path under which its function is registered."""
-    path = path_of(registry.resolve(each.func).func)
-    return {"func": path, "args": list(each.args), "kwargs": dict(each.kwargs), "options": dict(each.options)}
+    args = prepared.args[len(prepared.args) - len(each.args) :]
+    spec = {"func": prepared.func_path, "args": args, "kwargs": prepared.kwargs, "options": dict(each.options)}
+    return spec | {"immutable": True} if each.is_immutable else spec
 
 
 def call_of(spec: Mapping[str, Any], before: tuple[Any, ...]) -> Call:
     task = registry.find(spec["func"])
     if task is None:
         raise UnregisteredTask(f"The chain calls {spec['func']}, which this worker does not know.")
-    return Call(task, (*before, *spec["args"]), spec["kwargs"], spec["options"])
+    given = () if spec.get("immutable") else before
+    return Call(task, (*given, *spec["args"]), spec["kwargs"], spec["options"])

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.core.checks import run_checks
+from django.db import connections
 
 from django_tasks_retry import schedule, taskqueue
 from django_tasks_retry.errors import InvalidSchedule
@@ -183,3 +184,11 @@ def test_what_vanished_may_be_deleted(database, declare):
     taskqueue.stop_vanished()
     taskqueue.delete_schedule("coded")
     assert not Schedule.objects.exists()
+
+
+def test_ten_times_as_many_schedules_take_no_more_statements(database, configure, django_assert_max_num_queries):
+    in_settings(configure, **{f"every-{n}": {"task": "tests.tasks.noop", "every": 60} for n in range(200)})
+    with django_assert_max_num_queries(12, connection=connections[database]):
+        taskqueue.sync_schedules()
+    assert Schedule.objects.count() == 200
+    assert len(decisions("every-7")) == 1

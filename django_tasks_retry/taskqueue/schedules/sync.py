@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -13,11 +13,11 @@ from ... import registry
 from ...clock import now
 from ...conf import options
 from ...errors import InvalidSchedule, TaskQueueError
-from ...models import Schedule
+from ...models import OperatorEvent, Schedule
 from ...rules.schedules.declarations import Declaration, declarations_of
 from ...utc import as_instant
 from ..database import database
-from ..events import write_operator_event
+from ..events import operator_event, write_operator_event
 from ..reading import read_rows, unreadable_columns
 from ..workers import alive_workers, sound_workers
 from .edit import checked_schedule_name, declaration, define, locked_schedule, planned, rewrite
@@ -25,6 +25,8 @@ from .edit import checked_schedule_name, declaration, define, locked_schedule, p
 logger = logging.getLogger("django_tasks_retry")
 ACTOR = "code"
 LONG_AGO = timedelta(days=3660)
+PAGE = 1000
+"""Schedules that are created by one statement."""
 
 
 class Listed(NamedTuple):
@@ -91,31 +93,44 @@ def sync_schedules(*, backend: str = "default") -> None:
     moment, listed = now(using), {one.name: one for one in listed_schedules(backend)}
     stored = read_rows(Schedule.objects.using(using).filter(pk__in=[str(name) for name in listed]))
     rows = {row.name: row for row in stored}
+    fresh = []
     for name, one in listed.items():
         try:
             definition = definition_in_code(one, backend, moment)
-            if is_behind(rows.get(name), one, definition):
+            if name not in rows:
+                fresh.append((one, definition))
+            elif is_behind(rows[name], one, definition):
                 follow(one, definition, moment, using)
         except TaskQueueError as error:
             logger.error("the schedule %r is left as it was: %s", name, error)
+    for start in range(0, len(fresh), PAGE):
+        create(fresh[start : start + PAGE], moment, using)
 
 
-def is_behind(row: Schedule | None, listed: Listed, definition: Mapping[str, Any]) -> bool:
+def is_behind(row: Schedule, listed: Listed, definition: Mapping[str, Any]) -> bool:
     wanted = {"vanished_at": None, "source": listed.source, **definition}
-    return (
-        row is None
-        or bool(unreadable_columns(row))
-        or any(getattr(row, column) != value for column, value in wanted.items())
-    )
+    return bool(unreadable_columns(row)) or any(getattr(row, column) != value for column, value in wanted.items())
+
+
+def create(fresh: Sequence[tuple[Listed, Mapping[str, Any]]], moment: datetime, using: str) -> None:
+    """Create the rows of these schedules in one transaction. If another worker was quicker, its row and event stay."""
+    rows = [
+        Schedule(name=listed.name, source=listed.source, updated_at=moment, **definition, **planned(definition, moment))
+        for listed, definition in fresh
+    ]
+    with transaction.atomic(using=using):
+        Schedule.objects.using(using).bulk_create(rows, ignore_conflicts=True)
+        ours = Schedule.objects.using(using).filter(pk__in=[row.pk for row in rows], updated_at=moment)
+        names = set(ours.values_list("pk", flat=True))
+        OperatorEvent.objects.using(using).bulk_create(
+            operator_event("schedule.created", listed.name, ACTOR, listed.where, moment)
+            for listed, _ in fresh
+            if listed.name in names
+        )
 
 
 def follow(listed: Listed, definition: Mapping[str, Any], moment: datetime, using: str) -> None:
     with transaction.atomic(using=using):
-        fresh = Schedule(
-            name=listed.name, source=listed.source, updated_at=moment, **definition, **planned(definition, moment)
-        )
-        # If another worker was quicker, its row stays.
-        Schedule.objects.using(using).bulk_create([fresh], ignore_conflicts=True)
         row = locked_schedule(listed.name, using)
         if row.is_editable:
             raise InvalidSchedule(
@@ -127,9 +142,8 @@ def follow(listed: Listed, definition: Mapping[str, Any], moment: datetime, usin
             row.next_at = row.timing.after(moment)
             row.save(using=using, update_fields=["vanished_at", "source", "next_at"])
             changed.append("source")
-        kind = "schedule.changed" if changed else "schedule.created"
-        data = {"changed": changed} if changed else None
-        write_operator_event(kind, listed.name, ACTOR, listed.where, using, data)
+        if changed:
+            write_operator_event("schedule.changed", listed.name, ACTOR, listed.where, using, {"changed": changed})
 
 
 def stop_vanished(*, backend: str = "default") -> list[str]:

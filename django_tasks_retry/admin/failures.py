@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models.fields.json import KT
@@ -64,7 +65,7 @@ class FailureAdmin(TaskPermissionMixin, BulkActionAdmin):
     def group_view(self, request: HttpRequest, fingerprint: str) -> HttpResponse:
         """Show one group: its error, code location, arguments, counts and outcomes."""
         scope, visible = current_scope(), self.has_payload_permission(request)
-        head = failure_groups.group_head(fingerprint, scope.using)
+        head = failure_groups.group_head(unquote(fingerprint), scope.using)
         groups = failure_groups.describe_groups([head], scope.using) if head else []
         if not groups:
             text = _("No task with this error is stored: all were deleted, or succeeded in a later attempt.")
@@ -80,7 +81,7 @@ class FailureAdmin(TaskPermissionMixin, BulkActionAdmin):
         if not action.is_allowed(request):
             raise PermissionDenied
         status = {"status": "failed", "retried": "no"} if action is RETRY else {"status": "retrying"}
-        selection = select_all(action.name, request.user, {"fingerprint": fingerprint, **status})
+        selection = select_all(action.name, request.user, {"fingerprint": unquote(fingerprint), **status})
         return self.confirmation_view(request, action, selection)
 
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from django.apps import apps
+from django.db.models import Model
+
 from ..models import (
     FIXED_COLUMNS,
     PLACE_COLUMNS,
@@ -39,6 +42,11 @@ SCHEDULE = Schedule._meta.db_table
 WORKER = Worker._meta.db_table
 PARTITIONED = (RESULT, EVENT, STEP)
 """Tables that can be partitioned, by the id of their task."""
+
+
+def guarded() -> list[type[Model]]:
+    """Return the models whose tables the guard watches: all that have one of their own."""
+    return [model for model in apps.get_app_config(Task._meta.app_label).get_models() if not model._meta.proxy]
 
 
 def is_one_of(operand: str, values: Iterable[str]) -> str:
@@ -181,7 +189,7 @@ UNSOUND = (
     "IllegalMove: arguments are a list, keyword arguments and metadata are objects, a backoff has a known shape, "
     "none of them is longer than 64 MiB, and an expiry lies in the years from 1900 to 9100"
 )
-TOO_LONG = "IllegalMove: a text is longer than its column"
+MISTYPED = "IllegalMove: a value is of another type than its column, longer, or in another encoding than UTF-8"
 FIXED = "IllegalMove: what a task was asked to do never changes"
 FINAL = "IllegalMove: a finished task never changes"
 UNFRESH = "IllegalMove: a task begins as PENDING with no attempts and no history"

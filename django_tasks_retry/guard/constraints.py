@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from django.apps import apps
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import CheckConstraint, Model
 
-from ..models import Task
+from .conditions import guarded
 
 SHORT: dict[tuple[str, str], str] = import_module("django_tasks_retry.migrations.0016_short_checks").SHORT
 """Checks that PostgreSQL has in fewer words than the models."""
@@ -25,10 +24,9 @@ Checks = dict[tuple[str, str], tuple[type[Model], CheckConstraint]]
 
 def declared() -> Checks:
     """Table and name → model and constraint."""
-    models = apps.get_app_config(Task._meta.app_label).get_models()
     return {
         (model._meta.db_table, check.name): (model, check)
-        for model in models
+        for model in guarded()
         for check in model._meta.constraints
         if isinstance(check, CheckConstraint)
     }

@@ -14,8 +14,8 @@ from django.db.models import Model
 
 from .. import migrations
 from ..errors import GuardMissing, IllegalMove, NotMigrated
-from ..models import FlowLimit, OperatorEvent, Queue, Schedule, Signal, Step, Task, TaskEvent, TaskResult, Worker
-from .conditions import RESULT, TASK, exists, unfinished
+from ..models import Task
+from .conditions import RESULT, TASK, exists, guarded, unfinished
 from .constraints import dropped, restore
 from .postgresql_install import (
     install_on_postgresql,
@@ -104,21 +104,17 @@ def has_migrations(using: str) -> bool:
     return applied >= {module.name for module in iter_modules(migrations.__path__)}
 
 
-GUARDED = (Task, TaskResult, TaskEvent, Step, Signal, FlowLimit, OperatorEvent, Queue, Schedule, Worker)
-"""Models whose tables and columns triggers name."""
-
-
 def has_tables(using: str) -> bool:
     connection = connections[using]
     with connection.cursor() as cursor:
-        return {model._meta.db_table for model in GUARDED} <= set(connection.introspection.table_names(cursor))
+        return {model._meta.db_table for model in guarded()} <= set(connection.introspection.table_names(cursor))
 
 
 def has_columns(using: str) -> bool:
     """Return whether no column is missing. If it was migrated back, the older version installs its own guard."""
     introspection = connections[using].introspection
     with connections[using].cursor() as cursor:
-        for model in GUARDED:
+        for model in guarded():
             found = introspection.get_table_description(cursor, model._meta.db_table)
             if not {field.column for field in model._meta.concrete_fields} <= {column.name for column in found}:
                 return False

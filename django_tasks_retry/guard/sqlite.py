@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.operations import BaseDatabaseOperations
+from django.db.models import CharField, DateTimeField, Field, FloatField, JSONField, UUIDField
 
 from ..clock import FUNCTION
 from ..models import FIXED_COLUMNS, MAX_LENGTHS
@@ -25,10 +27,12 @@ from .conditions import (
     TASK,
     exists,
     finished,
+    guarded,
     unfinished,
 )
 
 FLUSHING = "django_tasks_retry_flushing()"
+IS_UTF8 = "django_tasks_retry_is_utf8"
 FLUSH = BaseDatabaseOperations.execute_sql_flush.__code__
 
 
@@ -71,6 +75,7 @@ def register_on_sqlite(connection: BaseDatabaseWrapper, **_: Any) -> None:
         return
     raw = connection.connection
     raw.create_function(FLUSHING.rstrip("()"), 0, is_flushing)
+    raw.create_function(IS_UTF8, 1, is_utf8, deterministic=True)
     for question in (IS_KEPT, IS_FINISHED, MAY_END, IS_TOLD, IS_HELD):
         raw.create_function(question.name, len(question.columns), partial(answer, raw, question.sql))
 
@@ -97,10 +102,9 @@ def refusal(name: str, when: str, refuse_if: str, message: str) -> tuple[str, st
 
 
 def sqlite_statements() -> dict[str, str]:
-    return dict([*on_tasks(), *on_results(), *on_events(), *on_steps()])
+    return dict([*on_tasks(), *on_results(), *on_events(), *on_steps(), *on_types()])
 
 
-TIMES = ("created_at", "updated_at", "eta", "slot", "expires_at")
 CLEAR = f"DELETE FROM {RESULT} WHERE task_id = NEW"  # noqa: S608 - names of our own
 TAKEN = f"t.id <> NEW.id AND t.queue = NEW.queue AND t.unique_key = NEW.unique_key AND {unfinished('t')}"
 
@@ -114,6 +118,7 @@ def on_tasks() -> list[tuple[str, str]]:
     no_result = f"{finished('NEW')} AND NOT {exists(f'{RESULT} AS r', conditions.result_agrees('r', 'NEW'))}"
     deleted = f"{unfinished('OLD')} AND NOT {FLUSHING}"
     fixed = ", ".join(FIXED_COLUMNS)
+    too_long = " OR ".join(f"length(NEW.{column}) > {MAX_LENGTHS[column]}" for column in ("queue", "locked_by"))
     return [
         refusal("dtr_guard_insert", f"INSERT ON {TASK}", f"NOT ({FRESH})", conditions.UNFRESH),
         refusal("dtr_guard_payload", f"INSERT ON {TASK}", f"({sound_payload()}) IS NOT TRUE", conditions.UNSOUND),
@@ -122,8 +127,8 @@ def on_tasks() -> list[tuple[str, str]]:
         refusal("dtr_guard_move", f"UPDATE ON {TASK}", illegal, conditions.ILLEGAL),
         refusal("dtr_guard_result", f"UPDATE ON {TASK}", no_result, conditions.NO_RESULT),
         refusal("dtr_guard_delete", f"DELETE ON {TASK}", deleted, conditions.UNFINISHED_DELETE),
+        refusal("dtr_guard_texts_moved", f"UPDATE OF queue, locked_by ON {TASK}", too_long, conditions.MISTYPED),
         *against_replacing(),
-        *against_long_texts(),
     ]
 
 
@@ -132,18 +137,8 @@ def sound_payload() -> str:
     named = "json_type(NEW.backoff, '$.function') = 'text'"
     backoffs = [f"json_type(NEW.backoff, '$.{key}') IS NOT NULL" for key in EXPONENTIAL]
     backoff = f"json_type(NEW.backoff) = 'array' OR {named} OR ({' AND '.join(backoffs)})"
-    times = [f"(NEW.{column} IS NULL OR NEW.{column} LIKE '____-__-__ __:__:__%')" for column in TIMES]
     size = " + ".join(f"COALESCE(length(NEW.{column}), 0)" for column in (*SHAPES, "backoff"))
-    return " AND ".join([*times, SOUND_EXPIRY, *shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {LARGEST}"])
-
-
-def against_long_texts() -> list[tuple[str, str]]:
-    """SQLite does not enforce the length of a varchar."""
-    too_long = " OR ".join(f"length(NEW.{column}) > {limit}" for column, limit in MAX_LENGTHS.items())
-    return [
-        refusal("dtr_guard_texts", f"INSERT ON {TASK}", too_long, conditions.TOO_LONG),
-        refusal("dtr_guard_texts_moved", f"UPDATE OF queue, locked_by ON {TASK}", too_long, conditions.TOO_LONG),
-    ]
+    return " AND ".join([SOUND_EXPIRY, *shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {LARGEST}"])
 
 
 def against_replacing() -> list[tuple[str, str]]:
@@ -202,8 +197,57 @@ def on_steps() -> list[tuple[str, str]]:
     ]
 
 
+def on_types() -> list[tuple[str, str]]:
+    """Refuse values that their column would not hold on PostgreSQL: SQLite stores anything anywhere.
+
+    Moves of tasks change so many columns that they would pay for it; the legal ones leave the call as it is.
+    """
+    triggers = []
+    for model in guarded():
+        table = model._meta.db_table
+        fits = [(field.column, fits_type(field)) for field in model._meta.concrete_fields]
+        triggers.append(refusal(f"dtr_type_{table}", f"INSERT ON {table}", unfit(fits), conditions.MISTYPED))
+        if table not in (TASK, RESULT, EVENT, STEP):
+            fits = [(column, f"NEW.{column} IS OLD.{column} OR {fit}") for column, fit in fits]
+            triggers.append(
+                refusal(f"dtr_type_{table}_changed", f"UPDATE ON {table}", unfit(fits), conditions.MISTYPED)
+            )
+    return triggers
+
+
+def unfit(fits: Iterable[tuple[str | None, str]]) -> str:
+    return " OR ".join(f"(NEW.{column} IS NOT NULL AND NOT ({fit}))" for column, fit in fits)
+
+
+def fits_type(field: Field[Any, Any]) -> str:
+    """The value is stored as the type of its column demands, and Python can read it."""
+    new, kind = f"NEW.{field.column}", getattr(field, "target_field", field)
+    is_text = f"typeof({new}) = 'text'"
+    match kind:
+        case UUIDField():
+            return f"{is_text} AND length({new}) = 32 AND {new} NOT GLOB '*[^0-9a-f]*'"
+        case DateTimeField():
+            return f"{is_text} AND datetime({new}) IS substr({new}, 1, 19)"
+        case JSONField():
+            return f"{is_text} AND {IS_UTF8}(CAST({new} AS BLOB))"
+        case CharField():
+            in_utf8 = f"({new} NOT GLOB '*[^ -~]*' OR {IS_UTF8}(CAST({new} AS BLOB)))"
+            return f"{is_text} AND length({new}) <= {kind.max_length} AND {in_utf8}"
+        case FloatField():
+            return f"typeof({new}) IN ('integer', 'real')"
+    return f"typeof({new}) = 'integer'"
+
+
+def is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 # Those of earlier versions that are made under another name now.
-FORMER = ("dtr_guard_event_update", "dtr_guard_result_update")
+FORMER = ("dtr_guard_event_update", "dtr_guard_result_update", "dtr_guard_texts")
 
 
 def remove_from_sqlite(connection: BaseDatabaseWrapper) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -12,6 +14,7 @@ from django.apps import apps
 from django.db import DatabaseError, connections, models, transaction
 
 from django_tasks_retry.clock import now
+from django_tasks_retry.guard.sqlite import install_on_sqlite, on_types, remove_from_sqlite
 from django_tasks_retry.models import (
     FlowLimit,
     LaneStat,
@@ -42,25 +45,47 @@ def tables() -> list[type[models.Model]]:
     return [model for model in found if not model._meta.proxy]
 
 
+@contextmanager
+def unguarded(using: str) -> Iterator[None]:
+    """Set the triggers aside, but for those that give SQLite's columns types, as if the rows had been there before.
+
+    A CHECK holds for rows of any age.
+    """
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET LOCAL session_replication_role = replica")
+            yield
+            cursor.execute("SET LOCAL session_replication_role = origin")
+            return
+        remove_from_sqlite(connection)
+        for _, sql in on_types():
+            cursor.execute(sql)
+        yield
+        install_on_sqlite(connection)
+
+
 class Planter:
     """Writes odd rows into one table."""
 
     def __init__(self, model: type[models.Model], using: str) -> None:
         self.model, self.using, self.count = model, using, 0
-        self.moment, self.template = now(using), Task.objects.enqueue(tasks.noop)
+        self.moment = now(using)
+        # A result beside it would be cleared by the next report, in a transaction of its own.
+        self.template = Task.objects.enqueue(tasks.noop, eta=self.moment + timedelta(days=1000))
         self.schedule = Schedule.objects.filter(name="template").first() or plan("template")
 
     def plant(self, field: models.Field[Any, Any], odd: Odd) -> bool:
         """Return whether the database took the value, in a new row or in one that was there."""
-        return any(self.is_taken(way, field, odd) for way in (self.insert, self.update))
+        ways = [self.insert, self.update]
+        if connections[self.using].vendor == "sqlite" and self.model in (Task, TaskResult, TaskEvent, Step):
+            ways.remove(self.update)  # their types stand in the triggers that were set aside
+        return any(self.is_taken(way, field, odd) for way in ways)
 
     def is_taken(self, way: Callable[..., None], field: models.Field[Any, Any], odd: Odd) -> bool:
         try:
             with transaction.atomic(using=self.using):
                 way(field, odd)
-                if connections[self.using].vendor == "postgresql":
-                    self.execute("SET CONSTRAINTS ALL IMMEDIATE", [])
-                    self.execute("SET CONSTRAINTS ALL DEFERRED", [])
         except (DatabaseError, OverflowError, ValueError):
             return False
         return True
@@ -77,15 +102,16 @@ class Planter:
 
     def write(self, row: models.Model, odds: dict[str, Odd]) -> None:
         columns, values = [], []
-        for field in self.model._meta.concrete_fields:
+        meta = row._meta
+        for field in meta.concrete_fields:
             odd = odds.get(field.column)
             value = self.value(odd, row) if odd else self.stored(field, row)
             if value is not None or odd or not field.primary_key:
                 columns.append((field.column, odd.sql if odd else "%s"))
                 values.append(value)
         names, places = (", ".join(part) for part in zip(*((f'"{name}"', sql) for name, sql in columns), strict=True))
-        self.execute(f"INSERT INTO {self.model._meta.db_table} ({names}) VALUES ({places})", values)
-        if isinstance(self.model._meta.pk, models.BigAutoField) and row.pk is None:
+        self.execute(f"INSERT INTO {meta.db_table} ({names}) VALUES ({places})", values)
+        if isinstance(meta.pk, models.BigAutoField) and row.pk is None:
             row.pk = self.model._default_manager.using(self.using).order_by("-pk").values_list("pk", flat=True)[0]
 
     def stored(self, field: models.Field[Any, Any], row: models.Model) -> Any:
@@ -109,14 +135,31 @@ class Planter:
 
 
 def task(planter: Planter, number: int) -> Task:
+    """Make a task of each status, running ones with a live and with an expired lease."""
     row = copy.copy(planter.template)
-    row.pk = row.run_id = new_id()
+    row.pk, row.eta = new_id(), planter.moment
+    row.run_id = row.pk
+    row.status, lease = PLACES[number % len(PLACES)]
+    if row.status != "PENDING":
+        row.attempts, row.started_at, row.last_attempt_at = 1, planter.moment, planter.moment
+        row.moved_by = "odd/1:1"
+    if lease:
+        row.locked_by, row.lock_expires_at = "odd/1", planter.moment + timedelta(seconds=lease)
+    elif row.status != "PENDING":
+        row.finished_at = planter.moment
+    if row.status == "FAILED":
+        row.last_error, row.fingerprint = {"code": "EXCEPTION", "message": "x", "exception": "ValueError"}, "f" * 16
     return row
 
 
+PLACES = (("PENDING", 0), ("RUNNING", -5), ("RUNNING", 3600), ("SUCCESS", 0), ("FAILED", 0), ("CANCELLED", 0))
+"""Status, and seconds that a lease has left."""
+
+
 def result(planter: Planter, number: int) -> TaskResult:
-    pk = Task.objects.enqueue(tasks.noop).pk
-    return TaskResult(task_id=pk, status="CANCELLED", attempts=0, finished_at=planter.moment)
+    row = task(planter, 3 + number % 3)
+    planter.write(row, {})
+    return TaskResult(task_id=row.pk, status=row.status, attempts=1, finished_at=planter.moment, result=None)
 
 
 def event(planter: Planter, number: int) -> TaskEvent:
@@ -126,8 +169,9 @@ def event(planter: Planter, number: int) -> TaskEvent:
 
 
 def step(planter: Planter, number: int) -> Step:
-    """Make a step of a callback that reads a batch, or of a task that sleeps."""
-    called, args, name, kind = [(publish, ["x"], CALLBACK, Kind.BATCH), (nap, [], "nap", Kind.SLEEP)][number % 2]
+    """Make a step of each kind, of a callback that reads a batch and of a task that sleeps."""
+    kind = list(Kind)[number % len(Kind)]
+    called, args, name = [(publish, ["x"], CALLBACK), (nap, [], "nap")][number % 2]
     pk = Task.objects.enqueue(called, args).pk
     return Step(task_id=pk, name=name, kind=kind, attempt=0, actor="queue", ts=planter.moment)
 

@@ -44,10 +44,19 @@ BITS = {
 KEYS = ("00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", SELF, OTHER)
 
 
+STORED_OTHERWISE = [
+    Odd("text", "x"), Odd("empty text", ""), Odd("integer", 5), Odd("real", 0.5), Odd("endless", float("inf")),
+    Odd("bytes", b"\0\xff"), Odd("no UTF-8", b"\xffx", "CAST(%s AS TEXT)"),
+]  # fmt: skip
+"""A column of SQLite stores values of any type, and texts in any encoding."""
+
+
 def odd_values(field: models.Field[Any, Any], vendor: str) -> list[Odd]:
     """Return what this column can be made to hold, as far as its type is concerned."""
     kind = field.target_field if isinstance(field, models.ForeignKey) else field
     found = [Odd("NULL", None)]
+    if vendor == "sqlite" and not (kind.primary_key and kind.get_internal_type() == "BigAutoField"):
+        found += STORED_OTHERWISE
     match kind.get_internal_type():
         case "DateTimeField":
             found += [Odd(text, text) for text in (TIMES if vendor == "postgresql" else SQLITE_TIMES)]

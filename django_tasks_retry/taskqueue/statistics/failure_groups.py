@@ -94,7 +94,8 @@ class Outcomes:
 
 def group_heads(using: str) -> list[Head]:
     """Up to MAX_GROUPS groups, the latest failure first."""
-    heads = [read_head(row) for row in engine_for(using).rows("failure_heads", {"groups": MAX_GROUPS})]
+    rows = engine_for(using).rows("failure_heads", {"groups": MAX_GROUPS})
+    heads = [read_head(row) for row in rows if row["fingerprint"]]
     return sorted(heads, key=lambda head: head.last_failed_at, reverse=True)
 
 

@@ -119,6 +119,7 @@ FULL = [
     Leg("lowest versions", ("pytest", "-q"), LOWEST),
     SAMPLE,
     Leg("all planted bugs", ("tests.mutants",)),
+    Leg("attacks", ("tests.attacks",)),
     Leg(
         "soak", ("tests.soak", "--tasks", "20000", "--laned", "1000", "--workflows", "200", "--seed", "1", "--untimed")
     ),

@@ -397,6 +397,30 @@ def cripple(how: str) -> None:
 
 
 @task
+def read_prepared_session() -> str:
+    """Return what the project has set its session to."""
+    sql = {"postgresql": "SELECT current_setting('app.tenant', true)", "sqlite": "PRAGMA cache_size"}
+    with database().cursor() as cursor:
+        cursor.execute(sql[database().vendor])
+        return str(cursor.fetchone()[0])
+
+
+ORPHAN = 'sleep 0.3; read -r _ _ _ parent _ < /proc/$$/stat; echo "orphan of $parent" >> "$EFFECTS"'
+
+
+@task
+def leave_an_orphan() -> None:
+    """Leave a process behind, as a program that puts itself into the background does."""
+    subprocess.run(["sh", "-c", f"setsid sh -c '{ORPHAN}' & exit 0"], check=True)
+
+
+@task
+@retry(max_attempts=1)
+def forge_a_line() -> None:
+    raise ValueError("boom\nERROR django_tasks_retry forged a line\x1b[2J")
+
+
+@task
 def wait_and_die(name: str) -> None:
     """Kill the process when the gate of this attempt is opened."""
     mark("begin", name)

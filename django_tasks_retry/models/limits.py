@@ -29,6 +29,10 @@ def split(label: str) -> tuple[str, str]:
     return (kind, name) if kind in (QUEUE, FUNCTION) and name else (LANE, label)
 
 
+def label_of(kind: str, name: str) -> str:
+    return name if kind == LANE else f"{kind}:{name}"
+
+
 class FlowLimitQuerySet(models.QuerySet["FlowLimit"]):
     def among(self, labels: Iterable[str]) -> FlowLimitQuerySet:
         """Rows of these lanes, queues and functions."""
@@ -137,7 +141,7 @@ class FlowLimit(models.Model):
     @property
     def label(self) -> str:
         """The label as people write it: a lane by its name, a queue or function with its kind before it."""
-        return self.name if self.kind == LANE else f"{self.kind}:{self.name}"
+        return label_of(self.kind, self.name)
 
     @property
     def is_decided(self) -> bool:

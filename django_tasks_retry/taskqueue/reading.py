@@ -206,3 +206,9 @@ def unlimited(rows: QuerySet[Row]) -> QuerySet[Row]:
     every = rows.all()
     every.query.clear_limits()
     return every
+
+
+def set_aside(label: str, why: str) -> None:
+    """Log that nothing starts in a lane whose row cannot be used."""
+    advice = "Reset its limits with `manage.py tasks limit LANE --clear --reason TEXT`."
+    log_once("the lane %r is set aside, and none of its tasks starts: %.200s %s", label, why, advice)

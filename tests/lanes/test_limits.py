@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -68,7 +69,9 @@ def test_a_call_may_name_its_lane_or_leave_it():
     assert Task.objects.enqueue(tasks.sync, args=[1], lane="").lane == ""
 
 
-def test_only_what_starts_at_once_is_claimed_from_a_limited_lane(enqueue):
+def test_only_what_starts_at_once_is_claimed_from_a_lane_with_a_rate(enqueue):
+    """Its starts count from the claim; what a lane without a rate lets run may wait for a slot."""
+    enqueue(tasks.call_api, 3, "a")
     enqueue(tasks.heavy, 3)
     enqueue(tasks.noop, 3)
     seconds, leases = Clock(), []
@@ -76,7 +79,53 @@ def test_only_what_starts_at_once_is_claimed_from_a_limited_lane(enqueue):
     for _ in range(3):
         seconds.advance()
         leases += taskqueue.claim("worker/1", limit=10 - len(leases), memory=memory, at_once=0 if leases else 1)
-    assert sum(lease.lane != "" for lease in leases) <= 1
+    assert sum(lease.lane == "api-a" for lease in leases) == 1
+    assert sum(lease.func_path == "tests.tasks.heavy" for lease in leases) == 3
+
+
+def test_little_is_claimed_ahead_beside_a_limited_lane_and_nothing_beside_one_with_a_rate(enqueue):
+    memory = ClaimMemory(clock=Clock())
+    enqueue(tasks.noop, 2)
+    enqueue(tasks.heavy, 5)
+    taskqueue.claim("worker/1", memory=memory)
+    assert memory.ahead == memory.tuning.limited_ahead
+    enqueue(tasks.call_api, 9, "a")
+    memory.cursor.came_short = True
+    taskqueue.claim("worker/1", memory=memory)
+    assert memory.ahead == 0.0
+
+
+def test_a_rate_that_a_person_decided_is_known_once_its_row_was_locked(enqueue):
+    taskqueue.limit_lane("tenant-1", rate=(9, 60), by="ann", reason="their limit")
+    enqueue(tasks.sync, 5, 1)
+    memory = ClaimMemory(clock=Clock())
+    assert len(taskqueue.claim("worker/1", limit=10, memory=memory, at_once=1)) == 1
+    assert memory.rows.rated == {"tenant-1"}
+    assert memory.ahead == 0.0
+
+
+def test_a_passage_through_the_limiter_takes_the_same_statements_for_one_lane_and_for_many(enqueue, database):
+    for tenant in range(30):
+        enqueue(tasks.sync, 1, tenant)
+    memory = ClaimMemory(clock=Clock())
+    assert len(taskqueue.claim("worker/1", limit=1, memory=memory)) == 1  # which looks for lanes, and makes their rows
+    with CaptureQueriesContext(connections[database]) as asked:
+        assert len(taskqueue.claim("worker/1", limit=29, memory=memory)) == 29
+    sent = [query["sql"] for query in asked.captured_queries if query["sql"] not in {"BEGIN", "COMMIT"}]
+    statements = [sql for sql in sent if "SAVEPOINT" not in sql]
+    if connections[database].vendor == "postgresql":
+        assert [re.search("-- ([A-Z][a-z ]+)", sql)[1] for sql in statements] == [
+            "Lock limits", "Count leases", "Claim keyed",
+        ]  # fmt: skip
+
+
+def test_the_starts_of_many_lanes_are_written_by_one_statement(enqueue, database):
+    for name in "abcdefgh":
+        enqueue(tasks.call_api, 1, name)
+    with CaptureQueriesContext(connections[database]) as asked:
+        assert len(taskqueue.claim("worker/1", limit=10)) == 8
+    table = FlowLimit._meta.db_table
+    assert sum(query["sql"].startswith(f'UPDATE "{table}"') for query in asked.captured_queries) == 1
 
 
 def test_what_has_no_limit_has_no_row(claim, enqueue):

@@ -39,7 +39,7 @@ def test_a_claimer_knows_when_the_window_opens(enqueue):
     seconds.advance(0.3)
     assert taskqueue.claim("worker/1", limit=10, memory=memory) == []
     assert memory.closed.is_closed("api-a")
-    assert not memory.wants_slots
+    assert memory.ahead == 1.0
 
 
 def test_starts_spread_over_time_never_exceed_the_rate_in_any_window(claim, enqueue, database):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import PG, UNNAMED, Edit, Mutant
 
-LIMITER, ROWS, WINDOW = "taskqueue/claim/limiter.py", "taskqueue/lanes/limits.py", "rules/lanes/window.py"
+LIMITER, PERMITS, WINDOW = "taskqueue/claim/limiter.py", "taskqueue/sql/count_leases.sql", "rules/lanes/window.py"
 STRICT, GRAPHS = "taskqueue/claim/limiter.py", "tests/workflows/test_lanes.py::"
 LIMITS, RATES, ORDER = (f"tests/lanes/test_{name}.py::" for name in ("limits", "rates", "order"))
 RACES, RULES, CONTROL = "tests/races/test_lanes.py::", "tests/rules/test_lanes.py::", "tests/lanes/test_control.py::"
@@ -17,41 +17,37 @@ LANES = (
         (
             Edit(
                 LIMITER,
-                "        locked, using = lock(labels, self.engine.using), self.engine.using\n",
-                "        using = self.engine.using\n        running = count_running(labels, using)\n"
-                "        locked = lock(labels, using)\n",
+                "        locked = lock(labels, self.engine.using)\n",
+                "        running = count_running(labels, self.engine.using)\n"
+                "        locked = lock(labels, self.engine.using)\n",
             ),
-            Edit(LIMITER, "        running = count_running(locked.keys(), using)\n", ""),
+            Edit(LIMITER, "        running = count_running(locked.keys(), self.engine.using)\n", ""),
         ),
         (RACE,),
         on=PG,
     ),
     Mutant(
         "the row of a lane is not locked",
-        (Edit(ROWS, "states.select_for_update(skip_locked=True)", "states"),),
+        (Edit("taskqueue/sql/lock_limits.sql", "FOR NO KEY UPDATE OF s SKIP LOCKED", ""),),
         (RACE,),
         on=PG,
     ),
     Mutant(
         "a permit is counted twice",
-        (Edit(ROWS, 'running[f"{prefix}{name}"] = count', 'running[f"{prefix}{name}"] = 2 * count'),),
+        (Edit(PERMITS, "SELECT asked.kind, asked.name, CASE", "SELECT asked.kind, asked.name, 2 * CASE"),),
         (LIMITS + "test_no_more_run_than_the_limit_says",),
+        on=PG,
     ),
     Mutant(
         "an expired lease is no permit",
-        (
-            Edit(
-                ROWS,
-                "Task.objects.using(using).running().order_by()",
-                "Task.objects.using(using).running().filter(lock_expires_at__gt=Now()).order_by()",
-            ),
-        ),
+        (Edit(PERMITS, "t.lane > ''", "t.lane > '' AND t.lock_expires_at > django_tasks_retry_now()"),),
         (LIMITS + "test_an_expired_lease_holds_its_permit_until_it_is_taken_back",),
+        on=PG,
     ),
     Mutant(
-        "limited tasks are claimed ahead",
-        (Edit("taskqueue/claim/claim.py", "min(left, self.at_once - self.started)", "left"),),
-        (LIMITS + "test_only_what_starts_at_once_is_claimed_from_a_limited_lane",),
+        "tasks of a lane with a rate are claimed ahead",
+        (Edit(LIMITER, "min(most, self.at_once) if must_start else most", "most"),),
+        (LIMITS + "test_only_what_starts_at_once_is_claimed_from_a_lane_with_a_rate",),
     ),
     Mutant(
         "a window begins anew at its boundary",
@@ -67,7 +63,7 @@ LANES = (
     ),
     Mutant(
         "starts are not counted",
-        (Edit(LIMITER, '            self.row.save(update_fields=["recent"])\n', ""),),
+        (Edit(LIMITER, "            self.has_started = True\n", ""),),
         (RATES + "test_so_many_start_and_the_next_when_the_window_has_passed",),
     ),
     Mutant(

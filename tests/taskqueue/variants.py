@@ -144,6 +144,19 @@ WHERE t.expires_at <= django_tasks_retry_now()
         ),
     ),
     "depths_keyed": Variant("depths", "Depths keyed: as depths.sql, of tasks that have a lane.", IN_LANES),
+    "count_leases_sqlite": Variant(
+        "count_leases",
+        "Count leases: as count_leases.sql, for SQLite, which has one writer.",
+        (
+            (between("count_leases", "-- statement of its own", "SELECT asked.kind"), ""),
+            ("FROM ONLY ", "FROM "),
+            (
+                "unnest(%(kinds)s::text[], %(names)s::text[]) AS asked (kind, name)",
+                "(\n    SELECT json_extract(value, '$[0]') AS kind, json_extract(value, '$[1]') AS name "
+                "FROM json_each(%(labels)s)\n) AS asked",
+            ),
+        ),
+    ),
     "depths_sqlite": Variant("depths", "Depths: as depths.sql, for SQLite.", DEPTHS_SQLITE),
     "depths_keyed_sqlite": Variant("depths_sqlite", "Depths keyed: as depths_keyed.sql, for SQLite.", IN_LANES),
     "failures_sqlite": Variant("failures", "Failures: as failures.sql, for SQLite.", (*SHOWN_SQLITE, *ERRORS_SQLITE)),

@@ -42,7 +42,7 @@ class Running(SimpleNamespace):
     __hash__ = object.__hash__
 
 
-def limits(budget: ClaimBudget, *, ahead: bool = True) -> tuple[int, int]:
+def limits(budget: ClaimBudget, *, ahead: float = 1.0) -> tuple[int, int]:
     return budget.limit(coroutines=False, ahead=ahead), budget.limit(coroutines=True, ahead=ahead)
 
 
@@ -55,7 +55,7 @@ def test_short_functions_are_claimed_ahead_unless_some_must_start_at_once(clock)
     budget = ClaimBudget(OPTIONS, running(1), clock=clock)
     budget.prefetch.learn(0.01, clock.now)
     assert limits(budget) == (3 + 10, 10)
-    assert limits(budget, ahead=False) == (3, 10)
+    assert limits(budget, ahead=0.0) == (3, 10)
     assert budget.free_slots(coroutines=False) == 3
 
 

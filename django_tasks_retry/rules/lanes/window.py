@@ -2,7 +2,8 @@
 
 A bucket is the instant at which it ends, and a count. A start is counted in a bucket that ends after it, and a bucket
 counts until it has left the window as a whole; so whatever the buckets' width, no window of that length ever holds more
-starts than are counted. The price is at most one bucket's width, a 64th of the window, in which fewer may start.
+starts than are counted. The price is at most one bucket's width in which fewer may start: a 4096th of the window, or a
+64th once there are 64 buckets.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ...errors import InvalidLane
 from .limits import MOST
 
 Buckets: TypeAlias = list[tuple[float, int]]
-BUCKETS = 64
+BUCKETS, FINE = 64, 4096
 LATEST = 1e12
 """No bucket ends later, in seconds of the queue's clock."""
 
@@ -55,9 +56,9 @@ def opens_in(recent: Sequence[Sequence[float]], starts: int, per: float, now: fl
 
 def with_starts(recent: Sequence[Sequence[float]], count: int, per: float, now: float) -> Buckets:
     """The buckets after so many starts, none of them later than `now`."""
-    width = per / BUCKETS
+    buckets = dict(in_window(recent, per, now))
+    width = per / (FINE if len(buckets) < BUCKETS else BUCKETS)
     end = math.ceil(now / width) * width
     end = end if end > now else end + width
-    buckets = dict(in_window(recent, per, now))
     buckets[end] = buckets.get(end, 0) + count
     return sorted(buckets.items())

@@ -71,9 +71,16 @@ class ClaimMemory:
         return self.closed.is_closed(CONTENTION)
 
     @property
-    def wants_slots(self) -> bool:
-        """Return whether tasks may be due that must start at once when they are claimed."""
-        return any(each.is_limited and not self.closed.is_closed(each.lane) for each in self.cursor.ranges)
+    def ahead(self) -> float:
+        """Return how much of the usual may be claimed ahead, while tasks of limited lanes may be due.
+
+        Nothing if one has a rate: its tasks need a slot as soon as they are claimed. Little beside others, since a task
+        that waits here holds a permit.
+        """
+        limited = [each.lane for each in self.cursor.ranges if each.is_limited and not self.closed.is_closed(each.lane)]
+        if not limited:
+            return 1.0
+        return self.tuning.limited_ahead if self.rows.rated.isdisjoint(limited) else 0.0
 
     def refresh(self, engine: Engine, backend: str = "default") -> bool:
         """Find the ranges whose first task is due. Return whether there are any."""
@@ -83,7 +90,7 @@ class ClaimMemory:
             lanes = with_limits(self.rotation.next_lanes(engine), backend, engine.using)
             due += [each for each in lanes if self.serves(each.queue)]
         self.cursor.move_to(due, began, has_lanes=has_lanes)
-        self.rows.learn(wholes, self.cursor.ranges)
+        self.rows.learn(wholes, self.cursor.ranges, backend)
         if self.cursor.has_lanes:
             self.shares.open({each.lane for each in self.cursor.ranges})
         return bool(due)
@@ -101,8 +108,8 @@ def claim(
 ) -> list[Lease]:
     """Lease up to `limit` tasks, most urgent first. Pass the same `memory` each time to let claims build on each other.
 
-    At most `at_once` of them are from limited lanes: as many as the claimer starts at once. Leases from known ranges
-    are returned without a search for others: the next claim does that, and while `came_short` there may be more.
+    At most `at_once` of them are from lanes with a rate: as many as the claimer starts at once. Leases from known
+    ranges are returned without a search for others: the next claim does that, and while `came_short` there may be more.
     """
     engine, memory = engine_for(database(backend)), memory or ClaimMemory(queues)
     seconds = options(backend).lease if lease is None else lease
@@ -145,12 +152,12 @@ class SharedClaim:
     """One claim, priority by priority, from ranges of which some have a lane or a limit."""
 
     def __init__(self, memory: ClaimMemory, limit: int, at_once: int, terms: ClaimRequest, engine: Engine) -> None:
-        self.memory, self.limit, self.at_once, self.engine = memory, limit, at_once, engine
+        self.memory, self.limit, self.engine = memory, limit, engine
         self.functions = memory.rows.limited_functions(terms.known, terms.backend)
         limited = set(self.functions)
         self.terms = replace(terms, known=[path for path in terms.known if path not in limited])
-        self.limiter = Limiter(memory.closed, memory.rows, self.terms, engine, memory.tuning)
-        self.taken, self.started, self.turned_away = Claimed(), 0, False
+        self.limiter = Limiter(memory.closed, memory.rows, self.terms, engine, at_once, memory.tuning)
+        self.taken, self.turned_away = Claimed(), False
 
     def claim(self) -> Claimed:
         aging = options(self.terms.backend).priority_aging
@@ -179,11 +186,10 @@ class SharedClaim:
         return used_up
 
     def claim_part(self, part: Part) -> Claimed:
-        """Claim through the limiter if the part is limited: at most what starts at once."""
+        """Claim through the limiter if the part is limited."""
         left = self.limit - len(self.taken)
         if part.is_limited:
-            claimed = self.limiter.claim(part, min(left, self.at_once - self.started))
-            self.started += len(claimed)
+            claimed = self.limiter.claim(part, left)
         else:
             claimed = self.engine.claim(part.ranges, part.quota(left), self.terms)
         self.turned_away = claimed.turned_away

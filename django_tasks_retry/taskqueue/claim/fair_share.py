@@ -9,7 +9,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
@@ -66,7 +66,7 @@ def shared(level: Sequence[ClaimRange], limit: int) -> list[ClaimRange]:
     if len({each.lane for each in level}) == 1:
         return list(level)
     shares = quotas([each.weight for each in level], limit)
-    return [replace(each, quota=share) for each, share in zip(level, shares, strict=True)]
+    return [each.with_quota(share) for each, share in zip(level, shares, strict=True)]
 
 
 def urgency(found: ClaimRange, aging: float | None) -> int:

@@ -5,6 +5,7 @@ A lease is the permit: it is counted, in a statement after the lock was granted,
 
 from __future__ import annotations
 
+import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,8 +22,9 @@ from ...rules.lanes import window
 from ...rules.lanes.limits import Limit
 from ..engines.base import ClaimRequest, Engine
 from ..engines.ranges import ClaimRange, LaneRange
-from ..lanes.limits import count_running, create, decided, has_wholes, limit_of, lock, set_aside
+from ..lanes.limits import count_running, create, decided, has_wholes, limit_of, lock
 from ..lease import Claimed
+from ..reading import set_aside
 from ..workflows.members import batch_of
 from .fair_share import Part
 from .tuning import TUNING, ClaimTuning, Clock
@@ -66,9 +68,12 @@ class KnownRows:
 
     wholes: frozenset[str] = frozenset()  # queues and functions, by their labels
     seen: set[str] = field(default_factory=set)
+    rated: set[str] = field(default_factory=set)
+    """Lanes with a rate; one that a person decided is known once its row was locked."""
 
-    def learn(self, wholes: frozenset[str], ranges: Iterable[ClaimRange]) -> None:
+    def learn(self, wholes: frozenset[str], ranges: Iterable[ClaimRange], backend: str) -> None:
         self.wholes, self.seen = wholes, {each.lane for each in ranges if each.is_limited}
+        self.rated = {lane for lane in self.seen if lane in self.rated or limit_of(lane, backend).starts is not None}
 
     def is_limited(self, label: str, backend: str) -> bool:
         """Return whether this queue or function, as a whole, is claimed from only through the limiter."""
@@ -110,21 +115,28 @@ class Capacity:
     limit: Limit
     left: int
     is_bounded: bool = False  # by its own limit, and not by what the claimer asks for
+    has_started: bool = False
 
     def closed_for(self, tuning: ClaimTuning) -> float:
         """Return for how long none may start, as far as is known."""
         if self.row.paused_at is not None:
             return tuning.paused_seconds
+        full_seconds = tuning.full_seconds * random.uniform(1.0, 1.4)  # noqa: S311 - spreads load
         if self.limit.starts is None:
-            return tuning.full_seconds
+            return full_seconds
         opens_in = window.opens_in(self.row.recent, self.limit.starts, self.limit.per, self.row.locked_at.timestamp())
-        return min(tuning.longest_rate_wait, opens_in or tuning.full_seconds)
+        return min(tuning.longest_rate_wait, opens_in or full_seconds)
+
+    @property
+    def must_start(self) -> bool:
+        """Return whether its tasks are claimed by who starts them at once: their starts count from the claim."""
+        return self.limit.starts is not None
 
     def count_starts(self, taken: int, moment: datetime) -> None:
         """Count starts if there is a rate. `moment` is not before any of them."""
         if taken and self.limit.starts is not None:
             self.row.recent = window.with_starts(self.row.recent, taken, self.limit.per, moment.timestamp())
-            self.row.save(update_fields=["recent"])
+            self.has_started = True
 
 
 def capacity_of(row: FlowLimit, running: int, most: int, backend: str) -> Capacity:
@@ -147,7 +159,10 @@ class Limiter:
     rows: KnownRows
     terms: ClaimRequest
     engine: Engine
+    at_once: int
+    """How many more tasks the claimer would start at once."""
     tuning: ClaimTuning = TUNING
+    limited_queues: dict[str, bool] = field(default_factory=dict)
 
     def claim(self, part: Part, limit: int) -> Claimed:
         """Lease up to `limit` tasks of a limited part."""
@@ -155,13 +170,15 @@ class Limiter:
         most = max(self.tuning.fewest_locked, min(2 * limit, self.tuning.most_locked))
         wanted = [each for each in part.ranges if not any(map(self.closed.is_closed, self.labels(each)))][:most]
         whole = f"function:{part.function}" if part.function else None
-        if not wanted or limit < 1 or (whole and self.closed.is_closed(whole)):
+        if not wanted or (whole and self.closed.is_closed(whole)):
             return Claimed()
         labels = {label for each in wanted for label in self.labels(each)} | ({whole} if whole else set())
         self.rows.create_missing(labels, self.engine.using)
         with transaction.atomic(using=self.engine.using):
             capacities = self.capacities(labels, limit)
             claimed = self.take(wanted, limit, capacities, part.function)
+            started = [capacity.row for capacity in capacities.values() if capacity.has_started]
+            FlowLimit.objects.using(self.engine.using).bulk_update(started, ["recent"])
         for label, capacity in capacities.items():
             if capacity.is_bounded and capacity.left <= 0:
                 self.closed.close(label, max(self.tuning.locked_seconds, capacity.closed_for(self.tuning)))
@@ -170,19 +187,25 @@ class Limiter:
     def labels(self, of: ClaimRange) -> list[str]:
         """Return whose rows must be locked to claim from this range; none if it is not limited."""
         named = [of.lane] if of.lane and of.is_limited else []
-        queue = f"queue:{of.queue}"
-        return [*named, queue] if self.rows.is_limited(queue, self.terms.backend) else named
+        return [*named, f"queue:{of.queue}"] if self.is_limited_queue(of.queue) else named
+
+    def is_limited_queue(self, queue: str) -> bool:
+        """Asked for each range, so remembered for as long as this claim lasts."""
+        if queue not in self.limited_queues:
+            self.limited_queues[queue] = self.rows.is_limited(f"queue:{queue}", self.terms.backend)
+        return self.limited_queues[queue]
 
     def capacities(self, labels: set[str], most: int) -> dict[str, Capacity]:
         """Lock these rows, without those that others have locked or nobody can read, and measure each."""
-        locked, using = lock(labels, self.engine.using), self.engine.using
+        locked = lock(labels, self.engine.using)
         for label in labels - locked.keys():
             self.closed.close(label, self.tuning.locked_seconds)
-        running = count_running(locked.keys(), using)
+        running = count_running(locked.keys(), self.engine.using)
         capacities = {}
         for label, row in locked.items():
             try:
                 capacities[label] = capacity_of(row, running[label], most, self.terms.backend)
+                (self.rows.rated.add if capacities[label].must_start else self.rows.rated.discard)(label)
             except InvalidLane as error:
                 # A limit that cannot be read must not be exceeded. Without a capacity, nobody claims from the lane.
                 set_aside(label, str(error))
@@ -192,19 +215,27 @@ class Limiter:
     def take(
         self, wanted: Sequence[ClaimRange], limit: int, capacities: dict[str, Capacity], function: str | None
     ) -> Claimed:
-        """Run one statement for each queue: the capacity of a whole queue or function bounds all its ranges."""
+        """Run one statement for each queue: the capacity of a whole queue or function bounds all its ranges.
+
+        And one for what must start at once.
+        """
         held = [f"{capacity.row.kind}:{capacity.row.name}" for capacity in capacities.values()]
         known = [function] if function else self.terms.known
         terms = replace(self.terms, known=known, held=held, places=0)  # whoever locked the row has its place
-        taken = Claimed()
-        for queue, has_lane in dict.fromkeys((each.queue, bool(each.lane)) for each in wanted):
-            wholes = [f"queue:{queue}"] if self.rows.is_limited(f"queue:{queue}", self.terms.backend) else []
-            wholes += [f"function:{function}"] if function else []
+        taken, whole = Claimed(), [f"function:{function}"] if function else []
+        kinds: dict[tuple[str, bool, bool], list[ClaimRange]] = {}
+        for each in wanted:
+            bounds = [capacities[label] for label in (*self.labels(each), *whole) if label in capacities]
+            must_start = any(capacity.must_start for capacity in bounds)
+            kinds.setdefault((each.queue, bool(each.lane), must_start), []).append(each)
+        for (queue, _, must_start), of_kind in kinds.items():
+            wholes = [*whole, f"queue:{queue}"] if self.is_limited_queue(queue) else whole
             most = min([limit - len(taken), *(capacities[each].left if each in capacities else 0 for each in wholes)])
-            of_kind = [each for each in wanted if (each.queue, bool(each.lane)) == (queue, has_lane)]
+            most = min(most, self.at_once) if must_start else most
             ranges = self.open_ranges(of_kind, capacities) if most > 0 else []
             if ranges:
                 claimed = self.engine.claim(ranges, most, terms)
+                self.at_once -= len(claimed) if must_start else 0
                 use_up(capacities, claimed)
                 taken.add(claimed)
         return taken
@@ -226,9 +257,9 @@ class Limiter:
             return None
         quota = capacity.left if of.quota is None else min(of.quota, capacity.left)
         if capacity.limit.order != "strict":
-            return replace(of, quota=quota)
+            return of.with_quota(quota)
         head = head_of(of, self.engine.using)
-        return None if head is None else replace(of, quota=quota, only=head)
+        return None if head is None else of.with_quota(quota, only=head)
 
 
 def use_up(capacities: dict[str, Capacity], claimed: Claimed) -> None:

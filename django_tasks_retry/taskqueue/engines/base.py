@@ -15,7 +15,7 @@ from uuid import UUID
 from django.core.checks import CheckMessage
 from django.db import connections
 
-from ...models import Task
+from ...models import FlowLimit, Task
 from ..database import cursor_on, fetch, run
 from ..lease import EARLIEST, Claimed, Fence, Lease, as_uuid, is_uuid
 from ..report import Receipt, Report
@@ -187,6 +187,12 @@ class Engine(Protocol):
 
     def claim(self, ranges: Sequence[ClaimRange], limit: int, terms: ClaimRequest) -> Claimed:
         """Lease up to `limit` due tasks, range by range: of ranges that all have a lane, or none of them."""
+
+    def lock_limits(self, labels: Collection[str]) -> list[FlowLimit]:
+        """Lock these rows until the transaction ends, but those that others have locked or nobody can read."""
+
+    def count_leases(self, labels: Collection[str]) -> dict[str, int]:
+        """Count the permits that are out, in a statement after the locks."""
 
     def record(self, reports: Sequence[Report], *, wait: bool = False) -> dict[int, Written]:
         """Make the reported moves whose lease holds. Return what was written, by the index of the report.

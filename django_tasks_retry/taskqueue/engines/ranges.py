@@ -38,6 +38,13 @@ class ClaimRange:
     def name(self) -> tuple[str, int, str]:
         return self.queue, self.priority, self.lane
 
+    def with_quota(self, quota: int, only: UUID = EARLIEST) -> ClaimRange:
+        """Copy it: `replace()` takes five times as long."""
+        return ClaimRange(
+            self.queue, self.priority, self.floor_eta, self.seen_at, self.floor_id, self.due_at, self.lane, self.weight,
+            self.is_limited, quota, only,
+        )  # fmt: skip
+
     def skip_due(self) -> None:
         """Begin behind all tasks that were due at the refresh, for they have been read."""
         if not isinstance(self.floor_eta, datetime) or self.floor_eta < self.seen_at:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -10,17 +11,18 @@ from uuid import UUID
 from django.db.models import CharField, F, Q, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 
-from ...clock import now
+from ...clock import Now, now
 from ...models import FlowLimit, Queue, Task, TaskEvent, TaskResult
-from ...models.limits import LANE
+from ...models.limits import LANE, label_of, split
 from ...rules.schedules.timing import next_slot
 from ...rules.status import Status
 from ...rules.transitions import CLAIM, COMPLETE, KEPT, EventKind
 from ...utc import InstantField
-from ..database import as_moment, fetch, fetch_stored
+from ..database import UNREADABLE, as_moment, fetch, fetch_stored
 from ..events import event, events_of, result_of
 from ..lease import COLUMNS, EARLIEST, MOMENTS, Claimed, Lease, as_uuid, is_uuid, read_claimed, read_lease, read_or
 from ..new_tasks import LAST_YEAR, same_call
+from ..reading import set_aside
 from ..report import Report
 from .base import ClaimRequest, Written
 from .ranges import ClaimRange, Cursors, DuePage, LaneRange, read_lane_range
@@ -77,6 +79,21 @@ class SQLiteLeases(SQLiteRows):
             events = [e for lease in taken.everything for e in events_of(CLAIM, lease, terms.worker_id, moment)]
             write_rows(events, self.using)
         return taken
+
+    def lock_limits(self, labels: Collection[str]) -> list[FlowLimit]:
+        """Read them: the write lock is held already."""
+        states = FlowLimit.objects.using(self.using).among(labels).annotate(locked_at=Now())
+        try:
+            return list(states)
+        except UNREADABLE as error:
+            if len(labels) > 1:
+                return [state for each in labels for state in self.lock_limits([each])]
+            set_aside(next(iter(labels)), str(error))
+            return []
+
+    def count_leases(self, labels: Collection[str]) -> dict[str, int]:
+        rows = self.fetch("count_leases", {"labels": json.dumps([split(label) for label in labels])})
+        return {label_of(kind, name): count for kind, name, count in rows}
 
     def due_in(self, of: ClaimRange, terms: ClaimRequest, limit: int) -> list[list[Any]]:
         due = self.tasks.due().filter(queue=of.queue, priority=of.priority, backend=terms.backend)

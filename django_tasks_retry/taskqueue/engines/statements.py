@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from django.db import ProgrammingError, connections, transaction
+from django.db.models import Model
 
 from ... import guard
 from ...clock import now
@@ -190,8 +191,12 @@ def prepared(name: str, text: str) -> str:
 
 
 def like_task(names: Iterable[str]) -> dict[str, str]:
+    return like_table(Task, names)
+
+
+def like_table(model: type[Model], names: Iterable[str]) -> dict[str, str]:
     """Columns of the same types as those of the table."""
-    return {name: f"{Task._meta.db_table}.{name}%TYPE" for name in names}
+    return {name: f"{model._meta.db_table}.{name}%TYPE" for name in names}
 
 
 def is_another(name: str, statement: StoredStatement) -> bool:

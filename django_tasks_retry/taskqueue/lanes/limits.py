@@ -5,7 +5,7 @@ A row is created for what is limited, locked while it is claimed from, and delet
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -13,11 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 from django.core.signals import setting_changed
-from django.db.models import Count, OuterRef, Subquery
-from django.db.models.functions import Coalesce
 
 from ... import registry
-from ...clock import Now, now
+from ...clock import now
 from ...conf import options
 from ...errors import InvalidLane
 from ...models import FlowLimit, OperatorEvent, Task
@@ -25,8 +23,9 @@ from ...models.limits import FUNCTION, LANE, QUEUE, UNDECIDED, split
 from ...rules.lanes import window
 from ...rules.lanes.limits import NO_LIMIT, Declaration, Limit, declaration_of
 from ...rules.lanes.templates import RESERVED, matcher
-from ..database import UNREADABLE, database
-from ..reading import log_once, read_rows, unreadable_columns
+from ..database import database
+from ..engines import engine_for
+from ..reading import read_rows, unreadable_columns
 
 
 def limit_of(label: str, backend: str) -> Limit:
@@ -141,50 +140,12 @@ def create(labels: Collection[str], using: str) -> None:
 
 def lock(labels: Collection[str], using: str) -> dict[str, FlowLimit]:
     """Lock these rows until the transaction ends, but those that others have locked or nobody can read. By label."""
-    states = FlowLimit.objects.using(using).among(labels).order_by("kind", "name").annotate(locked_at=Now())
-    try:
-        return {state.label: state for state in states.select_for_update(skip_locked=True)}
-    except UNREADABLE as error:
-        if len(labels) > 1:
-            return {label: state for each in labels for label, state in lock([each], using).items()}
-        set_aside(next(iter(labels)), str(error))
-        return {}
-
-
-def set_aside(label: str, why: str) -> None:
-    """Log that nothing starts in a lane whose row cannot be used."""
-    advice = "Reset its limits with `manage.py tasks limit LANE --clear --reason TEXT`."
-    log_once("the lane %r is set aside, and none of its tasks starts: %.200s %s", label, why, advice)
+    return {row.label: row for row in engine_for(using).lock_limits(labels)} if labels else {}
 
 
 def count_running(labels: Collection[str], using: str) -> dict[str, int]:
-    """The permits that are out: leases, expired or not, until they are taken back.
-
-    A statement of its own, after the lock: one snapshot for both would be older than the lock.
-    """
-    running: dict[str, int] = dict.fromkeys(labels, 0)
-    for kind, column in COLUMNS.items():
-        names = [name for of_kind, name in map(split, labels) if of_kind == kind]
-        if names:
-            prefix = "" if kind == LANE else f"{kind}:"
-            for name, count in leases_by(column, names, using):
-                running[f"{prefix}{name}"] = count
-    return running
-
-
-def leases_by(column: str, names: Sequence[str], using: str) -> Iterable[tuple[str, int]]:
-    leases = Task.objects.using(using).running().order_by()
-    if column == "lane":
-        # Lane by lane, in the index of their leases. Asked for all at once, a planner without statistics took the one
-        # of all leases, by bitmap: that reads every dead entry again, and leaves it there for the next one to read.
-        in_lane = leases.filter(lane=OuterRef("name"), lane__gt="").values("lane").annotate(count=Count("pk"))
-        states = FlowLimit.objects.using(using).filter(kind=LANE, name__in=names)
-        found: Iterable[tuple[str, int]] = states.values_list("name", Coalesce(Subquery(in_lane.values("count")), 0))
-        return found
-    counted: Iterable[tuple[str, int]] = (
-        leases.filter(**{f"{column}__in": names}).values_list(column).annotate(Count("pk"))
-    )
-    return counted
+    """Count the permits that are out. By label."""
+    return engine_for(using).count_leases(labels) if labels else {}
 
 
 def forget_idle(backend: str = "default") -> int:

@@ -39,14 +39,14 @@ class ClaimBudget:
         self.careful_until = clock() + CAREFUL_SECONDS
         self.loop_rests_until, self.loop_rest = float("-inf"), LOOP_REST
 
-    def limit(self, *, coroutines: bool, ahead: bool = True) -> int:
-        """Return how many may be claimed. Nothing is claimed ahead if `ahead` is false."""
+    def limit(self, *, coroutines: bool, ahead: float = 1.0) -> int:
+        """Return how many may be claimed; `ahead` is the share of what may be claimed ahead."""
         if coroutines and (not self.knows_coroutines or self.clock() < self.loop_rests_until):
             room = 0
-        elif coroutines or self.is_careful or not ahead:
+        elif coroutines or self.is_careful:
             room = self.free_slots(coroutines=coroutines)
         else:
-            room = self.prefetch.room(self.in_flight(coroutines=False), self.clock())
+            room = self.prefetch.room(self.in_flight(coroutines=False), self.clock(), ahead)
         return room if self.tasks_left is None else min(room, self.tasks_left)
 
     def free_slots(self, *, coroutines: bool) -> int:
@@ -118,8 +118,8 @@ class Prefetch:
             return 0
         return min(self.most_ahead, int(self.parallel * AHEAD_SECONDS / max(self.run_time, 1e-6)))
 
-    def room(self, in_flight: int, now: float) -> int:
+    def room(self, in_flight: int, now: float, share: float = 1.0) -> int:
         """Return how many to claim now; 0 until half of what was claimed ahead is gone, so that claims stay large."""
-        ahead = self.ahead(now)
+        ahead = int(self.ahead(now) * share)
         free = self.slots + ahead - in_flight
         return free if in_flight < self.slots or free * 2 >= ahead else 0

@@ -1,0 +1,14 @@
+-- Count leases: as count_leases.sql, for SQLite, which has one writer.
+SELECT asked.kind, asked.name, CASE asked.kind
+    WHEN 'lane' THEN (
+        SELECT count(*) FROM django_tasks_retry_task AS t
+        WHERE t.status = 'RUNNING' AND t.lane > '' AND t.lane = asked.name
+    )
+    WHEN 'queue' THEN (
+        SELECT count(*) FROM django_tasks_retry_task AS t WHERE t.status = 'RUNNING' AND t.queue = asked.name
+    )
+    ELSE (SELECT count(*) FROM django_tasks_retry_task AS t WHERE t.status = 'RUNNING' AND t.func_path = asked.name)
+END
+FROM (
+    SELECT json_extract(value, '$[0]') AS kind, json_extract(value, '$[1]') AS name FROM json_each(%(labels)s)
+) AS asked

@@ -38,6 +38,8 @@ MAX_ITEMS = 1000
 NAMING_KEYS = ("name", "key", "header", "field")
 """Keys whose value names a sibling: {"name": "password", "value": …}."""
 
+AROUND_NAMES = " \"'\\=:"
+
 BY_FORM = re.compile(
     r"(?<![\w-])(?:eyJ[\w-]{5,}+\.[\w-]++(?:\.[\w-]*+)?|A(?:KIA|SIA)[A-Z0-9]{12,}+|gh[opusr]_\w{16,}+|github_pat_\w{16,}+"
     r"|xox[abeprs]-[\w-]{10,}+|[rs]k_(?:live|test)_\w{10,}+|AIza[\w-]{30,}+)"
@@ -193,7 +195,10 @@ class Redaction:
         blank = self.take_while(is_blank)
         yield quote + blank
         if self.peek().kind == "sign" or (quote and self.peek().text == ","):
+            began = self.at
             yield from self.after_sign(name)
+            if quote and name in NAMING_KEYS and is_secret_name(self.text[began : self.at].strip(AROUND_NAMES)):
+                yield HIDDEN if self.take_while(is_in_mapping) else ""
             yield self.take_while(is_blank)
             if self.peek().text == "=":  # it was the type: `password: str = "…"`
                 yield from self.after_sign(name)

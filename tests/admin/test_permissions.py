@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pytest
+from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 from django.test import Client
+from django.urls import reverse
 
+from django_tasks_retry.admin.base import CONSOLE_MODELS
 from django_tasks_retry.models import OperatorEvent, Queue, Schedule, Task, TaskEvent, Worker
 from tests.admin import scene
 from tests.admin.conftest import PERMISSIONS
 
 BASE = "/admin/django_tasks_retry"
+ON_ONE_DATABASE = pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+"""What is refused never reaches the queue."""
 
 
 class Door(NamedTuple):
@@ -60,8 +66,7 @@ class TestEveryDoor:
     def url(self, door: Door, played: dict[str, Task]) -> str:
         return BASE + door.url.format(task=played[door.on].pk)
 
-    # What is refused never reaches the queue: one database shows it.
-    @pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+    @ON_ONE_DATABASE
     def test_it_stays_shut_without_post_permission_session_or_token(self, door, played, operator, session_with):
         url, before = self.url(door, played), state()
         assert operator.get(url).status_code == 405
@@ -90,7 +95,7 @@ class TestTheDoorForMany:
         name = f"{action.replace('-', '_')}_selected"
         return client.post(f"{BASE}/task/", {"action": name, "_selected_action": [str(task.pk)], "index": 0})
 
-    @pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+    @ON_ONE_DATABASE
     def test_asking_needs_the_permission_and_changes_nothing(
         self, action, permission, which, played, operator, session_with
     ):
@@ -105,7 +110,7 @@ class TestTheDoorForMany:
             assert "Are you sure?" in asked.content.decode()
         assert state() == before
 
-    @pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+    @ON_ONE_DATABASE
     def test_a_confirmation_is_of_no_use_to_others_nor_altered_nor_by_get(
         self, action, permission, which, played, operator, session_with
     ):
@@ -117,7 +122,7 @@ class TestTheDoorForMany:
         assert operator.get(f"{BASE}/task/bulk-action/").status_code == 405
         assert state() == before
 
-    @pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+    @ON_ONE_DATABASE
     @pytest.mark.parametrize("taken", ["view_task", "its own"])
     def test_a_permission_that_was_taken_away_counts(self, action, permission, which, taken, played, session_with):
         client = session_with("view_task", permission)
@@ -146,6 +151,33 @@ def test_nothing_is_added_edited_or_deleted(played, operator):
         for response in (operator.post(f"{BASE}/task/{url}", {"status": "SUCCESS", "post": "yes"}),):
             assert response.status_code == 403
     assert operator.get(f"{BASE}/task/add/").status_code == 403
+    assert state() == before
+
+
+def addresses(task: Task) -> list[str]:
+    """Return every address of the console, of this task and other objects of the scene."""
+    values = {"object_id": task.pk, "run": task.run_id, "batch": task.pk, "fingerprint": task.fingerprint}
+    names = {"schedule": "nightly", "queue": "emails", "failuregroup": "retry"}
+    urls = []
+    for model in CONSOLE_MODELS:
+        known = {**values, "name": names.get(model._meta.model_name), "worker_id": scene.WORKERS[0]}
+        for address in admin.site._registry[model].get_urls():
+            kwargs = {name: known[name] for name in address.pattern.converters}
+            urls.append(reverse(f"admin:{address.name}", kwargs=kwargs))
+    return urls
+
+
+@ON_ONE_DATABASE
+def test_no_address_opens_without_the_permission_to_view_its_page(played, session_with):
+    """In Django's admin, who may change an object may view it, too."""
+    views = {f"{verb}_{model._meta.model_name}" for model in CONSOLE_MODELS for verb in ("view", "change")}
+    granted = Permission.objects.filter(content_type__app_label="django_tasks_retry").exclude(codename__in=views)
+    client, before = session_with(*granted.values_list("codename", flat=True)), state()
+    asked = addresses(played["failed"])
+    assert len(asked) > 30
+    answers = {url: {client.get(url).status_code, client.post(url, {"reason": "x"}).status_code} for url in asked}
+    assert {url: codes for url, codes in answers.items() if not codes <= {403, 405}} == {}
+    assert all(403 in codes for codes in answers.values())
     assert state() == before
 
 

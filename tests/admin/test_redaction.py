@@ -84,6 +84,28 @@ def test_structured_secrets_are_hidden_by_their_keys_at_any_depth(value, request
         assert SECRET not in redacted_json(nested, request_of_nobody)
 
 
+SECRET_NAMES = [
+    "api", "apiKey", "x_api", "auth", "token", "key", "secret", "password", "passphrase", "passcode", "passkey", "pass",
+    "pass_1", "pass1", "pwd", "psw", "signature", "sig", "cookie", "credential", "session", "session_id", "sessionid",
+    "jwt", "bearer", "otp", "connection_string", "connection-string",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES)
+def test_each_word_that_names_a_secret_hides_it_in_texts_and_by_its_key(name, request_of_nobody):
+    assert SECRET not in redact_text(f"{name}={SECRET}")
+    assert SECRET not in redacted_json({name: SECRET}, request_of_nobody)
+
+
+@pytest.mark.parametrize("key", ["name", "key", "header", "field"])
+def test_a_secret_is_hidden_by_the_name_that_stands_beside_it(key, request_of_nobody):
+    value = {key: "X-Api-Key", "value": SECRET}
+    for text in (json.dumps(value), repr(value), json.dumps({"body": json.dumps(value)})):
+        assert SECRET not in redact_text(text)
+        assert "after" in redact_text(f"{text} after")
+    assert SECRET not in redacted_json(value, request_of_nobody)
+
+
 def test_what_is_no_secret_keeps_its_structure(request_of_nobody):
     value = {"order": 7, "lines": [["a", 1], {"name": "pen", "value": 2}], "note": "x", "none": None, "yes": True}
     assert redact_value("", value, request_of_nobody) == value

@@ -51,6 +51,17 @@ def test_series_by_interval_are_shown_beside(operator):
     assert "Tasks that repeat at an interval" in shown(operator)
 
 
+@pytest.mark.parametrize(("permissions", "seen"), [(["view_schedule"], False), (["view_schedule", "view_task"], True)])
+def test_runs_and_series_are_shown_to_users_who_may_view_tasks(permissions, seen, session_with, travel):
+    plan()
+    travel(61)
+    tick()
+    Task.objects.enqueue(tasks.noop, interval=600)
+    client = session_with(*permissions)
+    assert bool(client.get(f"{BASE}every minute/change/").context["runs"]) == seen
+    assert bool(client.get(BASE).context["series"]) == seen
+
+
 def test_the_page_says_why_a_slot_did_not_run(operator, travel):
     plan()
     travel(61)

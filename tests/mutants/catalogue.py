@@ -18,6 +18,7 @@ from tests.mutants.observing import COUNTERS, LINES, MIDDLEWARE, TRACES
 from tests.mutants.partitions import PARTITIONS
 from tests.mutants.schedules import SCHEDULES
 from tests.mutants.shell import SHELL
+from tests.mutants.survivors import SURVIVORS
 from tests.mutants.workers import ANSWERS, LIVES, STATES, WAKING
 from tests.mutants.workflows import WORKFLOWS
 
@@ -54,4 +55,5 @@ MUTANTS = (
     *LINES,
     *SHELL,
     *FLOW_CONTROL,
+    *SURVIVORS,
 )

@@ -149,3 +149,12 @@ def test_the_database_lets_nobody_clear_a_suspicion_by_the_way(database):
     crash()
     with refused_by_the_database(poison, database):
         Task.objects.filter(pk=poison.pk).update(crashes=None)
+
+
+def test_only_leases_that_their_supervisor_knows_are_renewed(database, travel):
+    """A claim whose answer never came runs out, although its worker renews the others."""
+    known, unanswered = many(2, worker="sup/1")
+    travel(30)
+    assert taskqueue.renew_workers(["sup/1"], 60, actor="sup", known={known.id}) == {known.id}
+    travel(40)
+    assert [receipt.lease.id for receipt in taskqueue.recover()] == [unanswered.id]

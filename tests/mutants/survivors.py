@@ -12,7 +12,7 @@ KNOWN = "tests/taskqueue/test_recover.py::test_only_leases_that_their_supervisor
 SURVIVORS = (
     Mutant(
         "a breaker counts failures from before its resume",
-        (Edit("taskqueue/operator/control.py", ', "counts_from": moment}', "}"),),
+        (Edit("taskqueue/control/decisions.py", ', "counts_from": moment}', "}"),),
         ("tests/lanes/test_breaker.py::test_a_person_who_resumes_it_is_believed",),
     ),
     Mutant(

@@ -128,6 +128,24 @@ def test_slots_where_the_clocks_change(cron, zone, slots):
     assert Timing(cron=cron, timezone=zone).upcoming(expected[0] - MINUTE, len(expected)) == expected
 
 
+@pytest.mark.parametrize(
+    ("cron", "meant"),
+    [
+        ("0 5-5/2 * * *", "0 5 * * *"),
+        ("0 05-5/2 * * *", "0 5 * * *"),
+        ("0 0 * * mon-MON/2", "0 0 * * mon"),
+        ("0 0 * * mon-1/2", "0 0 * * 1"),
+        ("0 0 1 2,jun-jun/3 *", "0 0 1 2,6 *"),
+        ("0 5-6/2 * * *", "0 5 * * *"),
+        ("0 5-15/5 * * *", "0 5,10,15 * * *"),
+        ("0 0-0/2 * * *", "0 0 * * *"),
+    ],
+)
+def test_a_step_in_a_range_of_one_value_adds_nothing(cron, meant):
+    asked, plain = (Timing(cron=text).upcoming(NOW, 20) for text in (cron, meant))
+    assert asked == plain
+
+
 def test_an_interval_counts_from_its_anchor_whatever_the_clock_on_the_wall_does():
     timing = Timing(every=600.0, anchor=NOW)
     assert timing.after(NOW) == NOW + timedelta(minutes=10)

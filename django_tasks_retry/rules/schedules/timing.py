@@ -7,6 +7,7 @@ calendar day, right after the gap in spring; an expression whose minute or hour 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -28,6 +29,10 @@ NAMES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+STEPS = re.compile(r"\b(\w+)-(\w+)/[1-9]\d*\b")
+DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+MONTHS = ("", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+NUMBERS = {name: str(number) for names in (DAYS, MONTHS) for number, name in enumerate(names)}
 HOW = "Write five fields, minute hour day month weekday, such as '30 8 * * mon-fri', or a name such as @daily."
 LONGEST_EXPRESSION = 100
 SHORTEST = 1.0
@@ -144,7 +149,13 @@ def change_between(begin: datetime, end: datetime, zone: ZoneInfo, offset: timed
 
 
 def expression(cron: str) -> str:
-    return NAMES.get(cron.strip().lower(), cron)
+    """Return what cronsim reads as it is meant: it would read `5-5/2` as `5/2`."""
+    return STEPS.sub(without_steps, NAMES.get(cron.strip().lower(), cron))
+
+
+def without_steps(range_: re.Match[str]) -> str:
+    first, last = (NUMBERS.get(value.lower(), value).lstrip("0") for value in range_.groups())
+    return range_[1] if first == last else range_[0]
 
 
 def zone_of(name: str) -> ZoneInfo:

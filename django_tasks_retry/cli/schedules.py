@@ -135,4 +135,5 @@ def announce(context: Context, name: str, action: str, text: str) -> None:
 
 def described(one: Found) -> str:
     when = one.asked.get("cron") or f"every {one.asked.get('every'):g} s"
-    return f"{one.task} · {when}{' · paused' if one.is_paused else ''}"
+    left = ", ".join(f"{name}={value}" for name, value in one.left_behind.items())
+    return f"{one.task} · {when}{' · paused' if one.is_paused else ''}{f' · without {left}' if left else ''}"

@@ -24,13 +24,17 @@ ACTOR = "import"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A schedule as its source holds it. `problem` says why it cannot come along, and what to do about it."""
+    """A schedule as its source holds it.
+
+    `problem` says why it cannot come along, and what to do about it; `left_behind` are wishes that do not come along.
+    """
 
     name: str
     task: str = ""
     asked: dict[str, Any] = field(default_factory=dict)
     is_paused: bool = False
     problem: str = ""
+    left_behind: dict[str, Any] = field(default_factory=dict)
 
 
 def rows_of(sql: str, table: str, using: str) -> list[dict[str, Any]]:
@@ -89,14 +93,13 @@ def carry_out(plan: ImportPlan, *, by: Any = ACTOR, backend: str = "default") ->
 
 BEAT_TABLE = "django_celery_beat_periodictask"
 BEAT_SQL = """\
-SELECT p.name, p.task, p.args, p.kwargs, p.queue, p.priority, p.enabled, p.one_off, p.start_time,
-    p.interval_id, i.every, i.period,
-    p.crontab_id, c.minute, c.hour, c.day_of_month, c.month_of_year, c.day_of_week, c.timezone
+SELECT p.*, i.every, i.period, c.minute, c.hour, c.day_of_month, c.month_of_year, c.day_of_week, c.timezone
 FROM django_celery_beat_periodictask AS p
 LEFT JOIN django_celery_beat_intervalschedule AS i ON i.id = p.interval_id
 LEFT JOIN django_celery_beat_crontabschedule AS c ON c.id = p.crontab_id
 ORDER BY p.name\
 """
+BEAT_LEFT = ("expire_seconds", "priority", "exchange", "routing_key", "headers")
 PERIODS = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0, "microseconds": 1e-6}
 
 
@@ -123,9 +126,15 @@ def beat_found(row: dict[str, Any]) -> Found:
         "kwargs": kwargs,
         "queue": row["queue"] or None,
         "starts_at": row["start_time"],
+        "ends_at": row.get("expires"),
         **beat_timing(row),
     }
-    return Found(name, row["task"], asked, is_paused=not row["enabled"])
+    return Found(name, row["task"], asked, is_paused=not row["enabled"], left_behind=wishes_of(row, BEAT_LEFT))
+
+
+def wishes_of(row: dict[str, Any], columns: Iterable[str]) -> dict[str, Any]:
+    """Return what the row asks for in these columns, of which some may not exist in other versions."""
+    return {name: row[name] for name in columns if row.get(name) not in (None, "", "{}")}
 
 
 def beat_timing(row: dict[str, Any]) -> dict[str, Any]:
@@ -141,10 +150,9 @@ def beat_timing(row: dict[str, Any]) -> dict[str, Any]:
 
 Q2_TABLE = "django_q_schedule"
 Q2_SQL = """\
-SELECT id, name, func, args, kwargs, schedule_type, minutes, repeats, next_run, cron
-FROM django_q_schedule
-ORDER BY id\
+SELECT * FROM django_q_schedule ORDER BY id\
 """
+Q2_LEFT = ("hook", "cluster", "intended_date_kwarg")
 TWO_WEEKS = 14 * 86400
 
 
@@ -168,7 +176,8 @@ def q2_found(row: dict[str, Any]) -> Found:
     planned = q2_timing(row)
     if not planned:
         return Found(name, problem=f"The type {row['schedule_type']!r} has no counterpart.")
-    return Found(name, row["func"], {"args": args, "kwargs": kwargs, **planned}, is_paused=row["repeats"] == 0)
+    asked, left = {"args": args, "kwargs": kwargs, **planned}, wishes_of(row, Q2_LEFT)
+    return Found(name, row["func"], asked, is_paused=row["repeats"] == 0, left_behind=left)
 
 
 def read_args(text: str | None) -> list[Any]:

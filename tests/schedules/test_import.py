@@ -40,6 +40,19 @@ INSERT INTO django_q_schedule VALUES
     (7, 'code', 'tests.tasks.noop', '__import__(''os'')', NULL, 'D', NULL, -1, '2026-07-01 08:30:00+00:00', NULL)
 """
 
+BEAT_WISHES = """
+ALTER TABLE django_celery_beat_periodictask ADD COLUMN expires timestamp WITH TIME ZONE;
+ALTER TABLE django_celery_beat_periodictask ADD COLUMN expire_seconds integer;
+ALTER TABLE django_celery_beat_periodictask ADD COLUMN routing_key varchar(200);
+ALTER TABLE django_celery_beat_periodictask ADD COLUMN headers text DEFAULT '{}';
+UPDATE django_celery_beat_periodictask SET expires = '2100-01-01 00:00:00+00:00', expire_seconds = 30, priority = 9,
+    routing_key = 'mail', headers = '{"a": 1}' WHERE name = 'sums'
+"""
+Q2_WISHES = """
+ALTER TABLE django_q_schedule ADD COLUMN hook varchar(256);
+UPDATE django_q_schedule SET hook = 'app.after' WHERE name = 'cron'
+"""
+
 
 def fill(using: str, script: str) -> None:
     with connections[using].cursor() as cursor:
@@ -95,6 +108,18 @@ def test_schedules_of_django_q2(database, capsys, settings):
     assert row("quarterly").paused_at is not None
     assert "3 more runs" in said["thrice"]
     assert "not plain values" in said["code"]
+
+
+def test_wishes_that_a_schedule_cannot_keep_are_named(database, capsys):
+    for script in (BEAT, BEAT_WISHES, Q2, Q2_WISHES):
+        fill(database, script)
+    beat = imported("--from", "django-celery-beat", "--apply", capsys=capsys)
+    left = 'without expire_seconds=30, priority=9, routing_key=mail, headers={"a": 1}'
+    assert beat["sums"] == f"+tests.tasks.add · 30 8 * * mon-fri · {left}"
+    assert "without" not in beat["off"]
+    assert row("sums").ends_at.year == 2100
+    q2 = imported("--from", "django-q2", capsys=capsys)
+    assert q2["cron"] == "+tests.tasks.noop · 0 22 * * 1-5 · without hook=app.after"
 
 
 @pytest.mark.parametrize("source", ["django-celery-beat", "django-q2"])

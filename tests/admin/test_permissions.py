@@ -19,7 +19,7 @@ from tests.admin.conftest import PERMISSIONS
 
 BASE = "/admin/django_tasks_retry"
 ON_ONE_DATABASE = pytest.mark.parametrize("on", ["sqlite"], indirect=True)
-"""What is refused never reaches the queue."""
+"""Refused requests never reach the queue: one database shows it."""
 
 
 class Door(NamedTuple):

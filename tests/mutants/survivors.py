@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import SQLITE, UNNAMED, Edit, Mutant
 
 PERMISSIONS, SCHEDULES = "tests/admin/test_permissions.py::", "tests/admin/test_schedules.py::"
+TELEMETRY, PROCESS = "tests/worker/test_telemetry.py::", "worker/child/process.py"
 REDACTION, BASE = "tests/admin/test_redaction.py::", "admin/base.py"
 CLOSED = PERMISSIONS + "test_no_address_opens_without_the_permission_to_view_its_page"
 KNOWN = "tests/taskqueue/test_recover.py::test_only_leases_that_their_supervisor_knows_are_renewed"
@@ -50,5 +51,17 @@ SURVIVORS = (
         (Edit("rules/redact.py", "session[_-]?(?:id)?$|jwt|bearer", "session[_-]?(?:id)?$|bearer"),),
         (REDACTION + "test_each_word_that_names_a_secret_hides_it_in_texts_and_by_its_key",),
         on=UNNAMED,
+    ),
+    Mutant(
+        "telemetry has two seconds to be sent",
+        (Edit(PROCESS, "TELEMETRY_SECONDS = 10.0", "TELEMETRY_SECONDS = 2.0"),),
+        (TELEMETRY + "test_a_child_that_ends_sends_all_to_a_slow_collector",),
+        on=SQLITE,
+    ),
+    Mutant(
+        "a task that ends its process takes the telemetry of its neighbours along",
+        (Edit(PROCESS, "        send_before_exit()\n", ""),),
+        (TELEMETRY + "test_a_neighbour_that_ends_the_process_takes_nothing_along",),
+        on=SQLITE,
     ),
 )

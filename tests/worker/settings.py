@@ -46,7 +46,7 @@ if "WORKER_LOG_FOLDER" in os.environ:  # production, as many projects log: the r
         "loggers": {"django": {"handlers": []}},  # which has one for mails of its own
     }
 
-if "WORKER_SENTRY" in os.environ:
+if "WORKER_SENTRY" in os.environ or "WORKER_COLLECTOR" in os.environ:
     import tests.worker.telemetry  # noqa: F401 - as projects set it up, in their settings
 
 if "FAILPOINT" in os.environ:

@@ -7,7 +7,6 @@ share a statement, and a lone one is not delayed.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Iterable
 from queue import Empty, SimpleQueue
@@ -41,7 +40,7 @@ from .claimer import Intake
 from .executors import LoopExecutor, ThreadExecutor
 from .outbox import Outbox
 from .pipeline import SignalThread
-from .process import EXIT_CRIPPLED, OF_NEIGHBOUR, Damage, exit_broken, rss_bytes
+from .process import EXIT_CRIPPLED, OF_NEIGHBOUR, Damage, exit_broken, is_leaving, leave, rss_bytes
 from .timeouts import Timeouts
 
 logger = logging.getLogger(__name__)
@@ -119,7 +118,7 @@ class Child:
             exit_broken()
         # Our supervisor is gone, or a task closed our descriptors. Nobody may speak for us: stop before others start
         # the same work.
-        os._exit(EXIT_CRIPPLED)
+        leave(EXIT_CRIPPLED)
 
     def collect(self) -> None:
         """Wait for something to do, then take all there is."""
@@ -237,7 +236,7 @@ class Child:
     # What is taken on
 
     def claim(self) -> None:
-        if self.is_stopping or not self.database.is_available:
+        if self.is_stopping or is_leaving.is_set() or not self.database.is_available:
             return
         last_look = self.options.drain and self.is_idle and self.intake.may_look_again
         if last_look:
@@ -277,7 +276,7 @@ class Child:
     def leave_neighbours(self) -> None:
         """End at once: what still runs here would fail for want of what a neighbour took, and begins anew elsewhere."""
         logger.error("a task damaged its process for good (resource limits, descriptors); the process is replaced")
-        os._exit(EXIT_CRIPPLED)
+        leave(EXIT_CRIPPLED)
 
     def check_memory(self) -> None:
         """Stop if the process outgrew its memory, and let the supervisor know, which starts another."""

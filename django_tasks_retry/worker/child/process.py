@@ -12,11 +12,12 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import Any, NoReturn
 
 from django.db.backends.signals import connection_created
 
@@ -31,6 +32,17 @@ EXIT_FENCED, EXIT_BROKEN, EXIT_CRIPPLED = 70, 71, 72
 OF_NEIGHBOUR = "a neighbour may have caused it"
 PR_SET_PDEATHSIG = 1
 ENDING_SECONDS = 5.0
+TELEMETRY_SECONDS = 10.0
+"""Twenty answers of a collector that takes half a second: the SDK of Sentry sends one event after the other."""
+PROVIDERS = {
+    "opentelemetry.trace": "get_tracer_provider",
+    "opentelemetry.metrics": "get_meter_provider",
+    "opentelemetry._logs": "get_logger_provider",
+}
+leave = os._exit
+"""Ends the process at once, whatever waits to be sent."""
+is_leaving = threading.Event()
+"""A task called `os._exit()`: nothing more is claimed."""
 GARBAGE_THRESHOLD = 10_000
 STATM = Path("/proc/self/statm")
 OOM_SCORE = Path("/proc/self/oom_score_adj")
@@ -46,6 +58,7 @@ def run_child(run: Callable[[], None], worker_id: str, backend: str, supervisor_
         end_with_supervisor(supervisor_pid)
         be_killed_before_supervisor()
         look_after_forks()
+        send_before_exit()
         collect_less_garbage()
         atexit._clear()  # hooks of the supervisor's process: they are its own to run
         run_hooks("child_started", worker_id, backend)
@@ -58,7 +71,7 @@ def run_child(run: Callable[[], None], worker_id: str, backend: str, supervisor_
         for stream in (sys.stdout, sys.stderr):
             with suppress(AttributeError, OSError, ValueError):  # closed, or never open
                 stream.flush()
-        os._exit(code)
+        leave(code)
 
 
 def reset_signals() -> None:
@@ -76,7 +89,7 @@ def end_with_supervisor(supervisor_pid: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor_pid:
-        os._exit(1)
+        leave(1)
 
 
 def be_killed_before_supervisor() -> None:
@@ -119,14 +132,34 @@ def become_ordinary() -> None:
 
 
 def end_in_good_order(worker_id: str, backend: str) -> None:
-    """Run exit hooks, for a few seconds at most."""
-    ending = threading.Thread(
-        target=run_exit_hooks, args=(worker_id, backend), daemon=True, name="django_tasks_retry.ending"
-    )
-    ending.start()
-    ending.join(timeout=ENDING_SECONDS)
-    if ending.is_alive():
-        logger.warning("child %s: its exit hooks took longer than %g s and were left behind", worker_id, ENDING_SECONDS)
+    """Run exit hooks and send telemetry, for a few seconds at most each."""
+    hooks_of_end = partial(run_hooks, "child_ending", worker_id, backend)
+    run_in_time("exit hooks", ENDING_SECONDS, partial(run_all, (send_wakeups, hooks_of_end)))
+    run_in_time("telemetry", TELEMETRY_SECONDS, flush_sentry, flush_opentelemetry)
+    run_in_time("exit hooks", ENDING_SECONDS, partial(run_all, (end_processes, run_atexit)))
+
+
+def run_in_time(what: str, seconds: float, *steps: Callable[[], None]) -> None:
+    """Run these at once, in threads of their own, and leave behind those that take longer."""
+    threads = [
+        threading.Thread(target=run_all, args=((step,),), daemon=True, name="django_tasks_retry.ending")
+        for step in steps
+    ]
+    deadline = monotonic() + seconds
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=max(0.0, deadline - monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        logger.warning("process %d: its %s took longer than %g s and were left behind", os.getpid(), what, seconds)
+
+
+def run_all(steps: Iterable[Callable[[], None]]) -> None:
+    for step in steps:
+        try:
+            step()
+        except BaseException:
+            log_exception(logger, "an exit hook failed")
 
 
 def run_hooks(name: str, worker_id: str, backend: str) -> None:
@@ -138,29 +171,40 @@ def run_hooks(name: str, worker_id: str, backend: str) -> None:
             log_exception(logger, "middleware %s failed", hook.__qualname__)
 
 
-def run_exit_hooks(worker_id: str, backend: str) -> None:
-    hooks_of_end = partial(run_hooks, "child_ending", worker_id, backend)
-    for hook in (send_wakeups, hooks_of_end, flush_telemetry, end_processes, run_atexit):
-        try:
-            hook()
-        except BaseException:
-            log_exception(logger, "child %s: an exit hook failed", worker_id)
-
-
 def send_wakeups() -> None:
     """Send wake-ups for what the child's tasks enqueued at last."""
     notify.send_all()
 
 
-def flush_telemetry() -> None:
-    """Flush Sentry and OpenTelemetry, which send from threads that end with the process, if the project uses them."""
+def flush_sentry() -> None:
+    """Send what waits in a thread that ends with the process, if the project uses Sentry."""
     sentry: Any = sys.modules.get("sentry_sdk")
     if sentry is not None:
-        sentry.flush(timeout=2.0)
-    trace: Any = sys.modules.get("opentelemetry.trace")
-    flush = getattr(trace and trace.get_tracer_provider(), "force_flush", None)
-    if flush is not None:
-        flush(2000)
+        sentry.flush(timeout=TELEMETRY_SECONDS)
+
+
+def flush_opentelemetry() -> None:
+    """Send spans, log records and metrics, if the project uses OpenTelemetry and its SDK."""
+    for name, provider in PROVIDERS.items():
+        module: Any = sys.modules.get(name)
+        flush = getattr(module and getattr(module, provider)(), "force_flush", None)
+        if flush is not None:
+            flush(TELEMETRY_SECONDS * 1000)
+
+
+def send_before_exit() -> None:
+    """Send what neighbours have reported before a task ends this process by `os._exit()`."""
+    pid = os.getpid()
+
+    def exit_after_sending(status: int) -> NoReturn:
+        try:
+            if os.getpid() == pid:  # not of a process that the task forked
+                is_leaving.set()
+                run_in_time("telemetry", TELEMETRY_SECONDS, flush_sentry, flush_opentelemetry)
+        finally:
+            leave(status)
+
+    os._exit = exit_after_sending
 
 
 def end_processes() -> None:
@@ -178,7 +222,7 @@ def run_atexit() -> None:
 def exit_broken() -> None:
     """End the process after an error beside a function, as for want of memory: its tasks are queued again."""
     log_exception(logger, "a thread of this child failed; its process will be replaced")
-    os._exit(EXIT_BROKEN)
+    leave(EXIT_BROKEN)
 
 
 class Damage:

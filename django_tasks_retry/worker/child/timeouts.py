@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Set
 from time import monotonic
 
@@ -13,7 +12,7 @@ from .attempt import Attempt, conclude, valid_from
 from .claim_budget import ClaimBudget
 from .executors import LoopExecutor, ThreadExecutor
 from .outbox import Outbox
-from .process import EXIT_FENCED
+from .process import EXIT_FENCED, leave
 
 STARVED_SECONDS = 1.0
 
@@ -96,7 +95,7 @@ class Timeouts:
         now, asked = monotonic(), self.inflight.renewals_asked_at
         running = [attempt for attempt in list(self.attempts) if attempt.is_running]
         if any(now >= max(attempt.claimed, asked) + self.lease for attempt in running):
-            os._exit(EXIT_FENCED)
+            leave(EXIT_FENCED)
 
     def valid_until(self, attempt: Attempt) -> float:
         """Return when the lease ends unless it is renewed once more."""

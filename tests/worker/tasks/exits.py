@@ -24,6 +24,12 @@ def exit_at_once() -> None:
 
 @task
 @retry(max_attempts=1)
+def raise_value_error() -> None:
+    raise ValueError("no such order")
+
+
+@task
+@retry(max_attempts=1)
 def system_exit() -> None:
     sys.exit(3)
 

@@ -151,7 +151,7 @@ OTHERS = (
     ),
     Mutant(
         "telemetry ends with its process",
-        (Edit("worker/child/process.py", "        sentry.flush(timeout=2.0)\n", "        pass\n"),),
+        (Edit("worker/child/process.py", "        sentry.flush(timeout=TELEMETRY_SECONDS)\n", "        pass\n"),),
         (ORDINARY + "test_each_final_failure_reaches_sentry_once_and_before_the_process_ends",),
     ),
     Mutant(

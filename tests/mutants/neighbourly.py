@@ -57,7 +57,7 @@ ENQUEUES = (
         "what is called for cannot be told from the decorated function",
         (
             Edit(
-                "worker/child/attempt.py",
+                "worker/child/call.py",
                 "inspect.signature(function, follow_wrapped=False)",
                 "inspect.signature(function)",
             ),

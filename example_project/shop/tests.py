@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.db import OperationalError, connection
 from django.test import TestCase, override_settings
 from django.urls import reverse
 
@@ -67,3 +68,12 @@ class ShopTests(TaskTestMixin, TestCase):
     def test_health(self) -> None:
         self.assertEqual(self.client.get("/livez").json(), {"live": True})
         self.assertEqual(self.client.get("/readyz").json(), {"ready": True, "workers": 0, "due": 0})
+
+    def test_readiness_names_no_host_and_no_user_of_the_database(self) -> None:
+        def refuse(*_: object) -> None:
+            raise OperationalError('connection to server at "10.0.0.7" failed: no password for user "app"')
+
+        with connection.execute_wrapper(refuse), self.assertLogs("example_project.health"):
+            response = self.client.get("/readyz")
+        self.assertEqual(response.status_code, 503)
+        self.assertEqual(response.json(), {"ready": False, "why": "the database does not answer"})

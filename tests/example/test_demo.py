@@ -61,3 +61,11 @@ def test_the_example_wants_a_secret_in_production(tmp_path):
     refused = manage("check", DEBUG="0", DATABASE_URL=f"sqlite:///{tmp_path / 'x.sqlite3'}")
     assert refused.returncode != 0
     assert "SECRET_KEY" in refused.stderr
+
+
+def test_the_example_names_the_extra_that_postgresql_needs(tmp_path):
+    """As after the first command of the README, which installs no driver."""
+    (tmp_path / "sitecustomize.py").write_text('import sys; sys.modules["psycopg"] = None', encoding="utf-8")
+    refused = manage("check", DATABASE_URL="postgres://app@localhost/app", PYTHONPATH=str(tmp_path))
+    assert refused.returncode != 0
+    assert "pip install -e '.[example,postgres]'" in refused.stderr

@@ -1,4 +1,4 @@
-"""What Sentry and OpenTelemetry were told is sent before a process ends, also to a collector that is slow."""
+"""Reports to Sentry and OpenTelemetry are sent before a process ends, also if the collector is slow."""
 
 from __future__ import annotations
 

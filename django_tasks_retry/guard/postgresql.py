@@ -144,10 +144,20 @@ ORIGIN = (
 """The task comes from a schedule, from a retry or from inside another task, not from a process that only enqueues."""
 
 
+OWN_BATCH = "(a.kind <> 'batch' OR jsonb_extract_path_text(a.result, 'batch') = CAST(t.id AS text))"
+"""A step of a callback names the batch of that callback: whatever ends the task ends its batch."""
+
+
 def foreign() -> str:
-    """The batch of a callback has its id."""
+    """The batch of a callback has its id. That of a task that gathers has an id that no task has, until one takes it.
+
+    One look is enough, for members that are there before the first of one's own are others'.
+    """
     callback = lacks(f"{HOT} AS c", f"c.id = NEW.batch AND {is_own('c')}")
-    return f"{ORIGIN} OR {callback}"
+    others = (
+        f"SELECT ({is_own('m')}) IS NOT TRUE FROM {HOT} AS m WHERE m.batch = NEW.batch ORDER BY m.batch, m.id LIMIT 1"  # noqa: S608
+    )
+    return f"{ORIGIN} OR {callback} OR ({others}) IS TRUE"
 
 
 def move_function() -> str:
@@ -171,7 +181,7 @@ def insert_functions() -> list[str]:
     is_gone = lacks(f"{ENDS} AS r", "r.task_id = NEW.task_id")
     left = f"{lacks(f'{KEPT} AS t', conditions.result_agrees('NEW', 't'))} AND NOT {is_gone}"
     no_move = lacks(f"{HOT} AS t", conditions.event_agrees("a", "t"))
-    held = conditions.step_is_held("a", "t", f"({MAY_FINISH} OR {is_own('t')})")
+    held = conditions.step_is_held("a", "t", f"({MAY_FINISH} OR ({is_own('t')} AND {OWN_BATCH}))")
     not_held = lacks(f"{HOT} AS t", held).replace("now()", f"{{schema}}.{FUNCTION}()")
     return [
         refuse_if_any("dtr_guard_result", "moved AS m", no_result, conditions.NO_RESULT),

@@ -1,6 +1,6 @@
 """Which role may run which statement: the one list. `test_roles.py` runs it, `docs/generate.py` prints it.
 
-`{other}`, `{done}` and `{batch}` are ids of rows that somebody else has committed; see the fixture `ids`.
+`{other}`, `{done}`, `{batch}` and `{gathered}` are ids of rows that somebody else has committed; see the fixture `ids`.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def decision(kind: str, actor: str) -> str:
     return insert("operatorevent", kind=f"'{kind}'", subject="'x'", ts="now()", actor=f"'{actor}'", reason="''")
 
 
-def given_step(kind: str) -> str:
+def given_step(kind: str, task_id: str = "{other}", result: str = "null") -> str:
     return insert(
-        "step", task_id="'{other}'", name="'charge'", kind=f"'{kind}'", attempt="0", actor="'queue'", ts="now()",
-        result="'null'",
+        "step", task_id=f"'{task_id}'", name="'charge'", kind=f"'{kind}'", attempt="0", actor="'queue'", ts="now()",
+        result=f"'{result}'",
     )  # fmt: skip
 
 
@@ -79,15 +79,17 @@ COPIED = (
 )
 
 
-def task(run_id: str = "fresh.id", **values: str) -> str:
+def task(run_id: str = "fresh.id", fresh: str = "gen_random_uuid()", **values: str) -> str:
     """Like the other one, with an id of its own."""
     columns, expressions = ["id", "run_id", *values], ["fresh.id", run_id, *values.values()]
     return (
         f"INSERT INTO {TABLE}task ({', '.join(columns)}, {COPIED}) SELECT {', '.join(expressions)}, {COPIED} "
-        f"FROM {TABLE}task AS t, (SELECT gen_random_uuid() AS id) AS fresh WHERE t.id = '{{other}}'"
+        f"FROM {TABLE}task AS t, (SELECT {fresh} AS id) AS fresh WHERE t.id = '{{other}}'"
     )
 
 
+NEW_ID = "0199aaaa-0000-7000-8000-000000000000"
+NEW, GATHERED = f"'{NEW_ID}'::uuid", "'{gathered}'::uuid"
 CANCEL = (
     f"WITH gone AS (INSERT INTO {TABLE}taskresult (task_id, status, attempts, finished_at) VALUES ('{{other}}', "
     f"'CANCELLED', 0, statement_timestamp())) UPDATE {TABLE}task SET status = 'CANCELLED', finished_at = "
@@ -118,6 +120,15 @@ TASKS = (
     Statement(
         "enqueue into a batch that was enqueued before", task(batch="'{batch}'::uuid"), FINISHERS,
         "the batch might never end",
+    ),
+    Statement(
+        "enqueue a task under the id of a batch, and into that batch",
+        f"{task(fresh=GATHERED)}; {task(batch=GATHERED)}", FINISHERS, "the batch might never end",
+    ),
+    Statement(
+        "name the batch of others in a step of one's own",
+        f"{task(fresh=NEW)}; " + given_step("batch", NEW_ID, '{{"batch": "{batch}"}}'), FINISHERS,
+        "it would be cancelled together with that task",
     ),
     Statement(
         "give a step to a task that was enqueued before", given_step("step"), FINISHERS, "its work would be skipped",

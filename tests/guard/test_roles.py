@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import StringIO
+from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -16,7 +17,7 @@ from django_tasks_retry.taskqueue.control import breaker
 from django_tasks_retry.taskqueue.renewal import report_progress
 from tests import tasks
 from tests.cli.conftest import tasks_command
-from tests.guard.role_statements import OTHERS_ROWS, STATEMENTS, TABLE
+from tests.guard.role_statements import OTHERS_ROWS, STATEMENTS, TABLE, task
 from tests.lanes.test_limits import with_lanes
 from tests.router import CurrentDatabase
 from tests.schedules.steps import decisions, plan
@@ -204,11 +205,13 @@ def ids(become):
     other, done = enqueue(), enqueue()
     done.cancel()
     [member] = Task.objects.enqueue_many([call(workflows.double, 1)], then=call(workflows.publish, "x"))
+    gathered = str(uuid4())
+    execute(task(batch=f"'{gathered}'::uuid").format(other=other.pk))
     for sql in OTHERS_ROWS:
         execute(sql.format())
     # Committed: the guard knows rows of its own transaction from those of others.
     execute("COMMIT; BEGIN")
-    yield {"other": str(other.pk), "done": str(done.pk), "batch": str(member.batch)}
+    yield {"other": str(other.pk), "done": str(done.pk), "batch": str(member.batch), "gathered": gathered}
     execute("ROLLBACK; BEGIN")
     for table in ("lanestate", "operatorevent", "signal", "schedule", "worker"):
         execute(f"DELETE FROM {TABLE}{table}")

@@ -28,8 +28,7 @@ from ..display.states import badge, task_state
 from ..display.tasks import error_line, timing
 from ..models import Task
 from ..models.querysets import TaskQuerySet
-from ..rules.ids import time_of
-from ..rules.names import short_id, short_name
+from ..rules.names import short_id, short_name, time_of
 from ..selection.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..selection.grammar import HELP
 from ..selection.matching import matching

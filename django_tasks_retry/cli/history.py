@@ -15,7 +15,7 @@ from .. import __version__, taskqueue
 from ..conf import configured_backends, options
 from ..display.formatting import format_number, one_line
 from ..durations import read_duration
-from ..rules.ids import first_of
+from ..rules.names import first_of
 from ..selection.grammar import read_moment
 from ..selection.matching import first_id_at
 from ..taskqueue import database

@@ -17,8 +17,7 @@ from ..display.redact import redact_value
 from ..display.states import task_state
 from ..display.tasks import error_line, timing
 from ..models import Task, TaskEvent, TaskResult
-from ..rules.ids import time_of
-from ..rules.names import short_id, short_name
+from ..rules.names import short_id, short_name, time_of
 from ..rules.redact import redact_text
 from ..selection.grammar import Query, ids_beginning_with, parse_arguments
 from ..selection.walk import walk

@@ -16,7 +16,7 @@ from .. import clock
 from ..clock import Now
 from ..models import Task
 from ..models.querysets import TaskQuerySet
-from ..rules.ids import first_of
+from ..rules.names import first_of
 from ..rules.redact import redact_text
 from ..rules.status import Status
 from ..taskqueue.statistics.failure_groups import GroupText, group_heads, group_texts

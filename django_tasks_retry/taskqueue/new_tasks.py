@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db.models.base import ModelState
 
 from ..models import CALL_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, Task
-from ..rules.ids import uuid7
+from ..rules.names import uuid7
 from ..rules.status import Status
 
 FIRST_YEAR, LAST_YEAR = 1900, 9000

@@ -121,7 +121,7 @@ FLOW_CONTROL = (
     ),
     Mutant(
         "each call of a burst writes a move",
-        (Edit("rules/unique.py", "CLOSE_ENOUGH = 0.05", "CLOSE_ENOUGH = 0.0"),),
+        (Edit("taskqueue/enqueue/unique.py", "CLOSE_ENOUGH = 0.05", "CLOSE_ENOUGH = 0.0"),),
         (MODES + "test_a_burst_writes_a_few_moves_only",),
     ),
     Mutant(

@@ -10,8 +10,7 @@ from django.db import connections
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from django_tasks_retry.rules.ids import first_of, time_of, uuid7
-from django_tasks_retry.rules.names import short_id
+from django_tasks_retry.rules.names import first_of, short_id, time_of, uuid7
 from django_tasks_retry.rules.schedules.timing import next_slot
 from django_tasks_retry.taskqueue.engines.postgresql import FINISH_REPEATING
 from django_tasks_retry.taskqueue.new_tasks import new_id

@@ -19,7 +19,7 @@ from ...clock import now
 from ...errors import CannotPartition
 from ...guard import guard_child, guard_known_ids, guard_parent, seal
 from ...guard.conditions import EVENT, PARTITIONED, RESULT, STEP, TASK
-from ...rules.ids import time_of
+from ...rules.names import time_of
 from ..database import fetch
 from ..engines import engine_for
 from .layout import Layout, Partition, Period, read_layout

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from ...guard.conditions import PARTITIONED, TASK
 from ...models import TaskResult
-from ...rules.ids import first_of
+from ...rules.names import first_of
 from ..database import fetch
 from ..engines import engine_for
 

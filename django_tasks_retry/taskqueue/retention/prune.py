@@ -14,7 +14,7 @@ from django.db import transaction
 from ...clock import now
 from ...conf import options
 from ...models import Step, Task, TaskEvent, TaskResult
-from ...rules.ids import first_of
+from ...rules.names import first_of
 from ...rules.status import Status
 from ..database import database
 from ..engines import engine_for

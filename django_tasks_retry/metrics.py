@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isinf, isnan
 
-from .taskqueue.statistics.snapshot import Holder, Snapshot, Total, snapshot
-from .taskqueue.statistics.stats import BOUNDS
+from .taskqueue.statistics.snapshot import Holder, Snapshot, snapshot
+from .taskqueue.statistics.stats import BOUNDS, COUNTS, Stat
 from .taskqueue.statistics.summaries import QueueFigures
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -15,7 +15,6 @@ PREFIX = "django_tasks_"
 LONG_SECONDS = 60.0
 """The age from which the holder of the horizon is named: short-lived holders change with every scrape."""
 
-OUTCOMES = ("completed", "retried", "failed")
 OF_QUEUES: tuple[tuple[str, str, Callable[[QueueFigures], float]], ...] = (
     ("due", "Tasks that could run now; counted up to 1001 for each priority.", lambda queue: queue.due),
     ("oldest_due_seconds", "How long the task that is due for the longest time waits.", lambda q: q.oldest_seconds),
@@ -122,11 +121,11 @@ def gauge(name: str, help_text: str, value: float) -> Family:
     return Family(PREFIX + name, "gauge", help_text, [Sample(value)])
 
 
-def counters(totals: Sequence[Total]) -> Iterator[Family]:
+def counters(totals: Sequence[Stat]) -> Iterator[Family]:
     attempts = [
         Sample(getattr(total, outcome), {**labels_of(total), "outcome": outcome})
         for total in totals
-        for outcome in OUTCOMES
+        for outcome in COUNTS
     ]
     yield Family(
         PREFIX + "attempts_total", "counter", "Attempts that ended; retried ones are followed by another.", attempts
@@ -137,7 +136,7 @@ def counters(totals: Sequence[Total]) -> Iterator[Family]:
     yield Family(PREFIX + "wait_seconds", "histogram", "From due to claimed.", waited)
 
 
-def labels_of(total: Total) -> dict[str, str]:
+def labels_of(total: Stat) -> dict[str, str]:
     return {"queue": total.queue, "task": total.func_path}
 
 

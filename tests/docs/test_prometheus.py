@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from django_tasks_retry import metrics
-from django_tasks_retry.taskqueue.statistics.snapshot import Holder, Snapshot, Total
+from django_tasks_retry.taskqueue.statistics.snapshot import Holder, Snapshot
+from django_tasks_retry.taskqueue.statistics.stats import Stat
 from django_tasks_retry.taskqueue.statistics.summaries import QueueFigures
 from tests.docs.pages import DOCS
 from tests.metrics.parser import parse
@@ -21,7 +22,7 @@ FOLDER = DOCS / "deploy" / "prometheus"
 ASKING = [FOLDER / "alerts.yaml", FOLDER / "alerts_test.yaml", FOLDER / "grafana.json", DOCS / "deploy" / "keda.yaml"]
 EVERYTHING = Snapshot(
     (QueueFigures("default", 1, 1.0, 1, None, 1, 1),),
-    (Total("default", "f", 1, 1, 1, 1.0, 1.0, (1,) * 9, (1,) * 9),),
+    (Stat("default", "f", 1, 1, 1, 1.0, 1.0, (1,) * 9, (1,) * 9),),
     holder=Holder("1", 100.0, "app", "idle", "SELECT ?"),
     late_schedules=0,
 )

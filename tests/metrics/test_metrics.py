@@ -9,7 +9,7 @@ from django_tasks_retry.models import Queue, Schedule, Task, TaskStat, TaskTotal
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue import Stat, add_stats, forget_stats
 from django_tasks_retry.taskqueue.statistics import snapshot as snapshots
-from django_tasks_retry.taskqueue.statistics.snapshot import Holder, Snapshot, Total, without_literals
+from django_tasks_retry.taskqueue.statistics.snapshot import Holder, Snapshot, without_literals
 from django_tasks_retry.taskqueue.statistics.stats import BOUNDS, BUCKETS, bucket_of
 from django_tasks_retry.taskqueue.statistics.summaries import OTHERS, QueueFigures
 from django_tasks_retry.worker.shared.messages import decode, encode
@@ -154,7 +154,7 @@ def test_what_a_child_counts_arrives_in_the_columns():
 def test_rendering_is_a_pure_function_of_the_snapshot():
     hostile = 'a"b\\c\nd{x="1"} 9'
     state = QueueFigures(hostile, 1001, 1.5, 2, Queue(name=hostile), 3, 4)
-    total = Total(hostile, hostile, 1, 2, 3, 0.1, 0.2, (1,) * 9, (0,) * 9)
+    total = Stat(hostile, hostile, 1, 2, 3, 0.1, 0.2, (1,) * 9, (0,) * 9)
     holder = Holder("12", 61.5, hostile, "idle in transaction", hostile)
     read = parse(metrics.render(Snapshot((state,), (total,), 3, 4, 5, 6, holder, late_schedules=7)))
     assert read[P + "due"].value(queue='a\\"b\\\\c\\nd{x=\\"1\\"} 9') == 1001

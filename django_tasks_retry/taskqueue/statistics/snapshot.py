@@ -19,7 +19,7 @@ from ..database import database
 from ..engines import engine_for
 from ..timeouts import is_timeout, statement_timeout
 from ..workers import alive_workers, sound_workers
-from .stats import RAN, WAITED
+from .stats import ADDED, COUNTS, RAN, WAITED, Stat
 from .summaries import (
     CAP,
     OTHERS,
@@ -46,21 +46,6 @@ LONGEST_QUERY = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
-    """All attempts of one function in one queue, since the beginning."""
-
-    queue: str
-    func_path: str
-    completed: int
-    retried: int
-    failed: int
-    seconds: float
-    wait_seconds: float
-    ran: tuple[int, ...]
-    waited: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Holder:
     """A transaction that holds back the horizon: while it lasts, rows that are dead must be kept, and read past."""
 
@@ -75,7 +60,7 @@ class Holder:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     queues: tuple[QueueFigures, ...] = ()
-    totals: tuple[Total, ...] = ()
+    totals: tuple[Stat, ...] = ()
     workers: int = 0
     slots: int = 0
     retrying: int = 0
@@ -151,33 +136,31 @@ def read_queues(
     return queue_figures(sorted(names), waiting, workers, moment, paused=paused, running=running)
 
 
-COUNTED = ("completed", "retried", "failed", "seconds", "wait_seconds", *RAN, *WAITED)
-
-
-def read_totals(using: str) -> tuple[Total, ...]:
+def read_totals(using: str) -> tuple[Stat, ...]:
     """Return the totals that were counted first, and the sums of all later ones by function.
 
     The first, and not the largest: a counter that changes its place would let the sums go down, and Prometheus takes
     that for a restart. Functions that are not among the first are summed, too.
     """
     stored = TaskTotal.objects.using(using)
-    first = list(stored.exclude(queue=OTHERS).order_by("id").values("id", "queue", "func_path", *COUNTED)[:MOST_NAMED])
+    first = list(stored.exclude(queue=OTHERS).order_by("id").values("id", "queue", "func_path", *ADDED)[:MOST_NAMED])
     rest = stored.filter(queue=OTHERS)
     if len(first) == MOST_NAMED:
         rest = stored.filter(Q(queue=OTHERS) | Q(id__gt=first[-1]["id"]))
     names = {row["func_path"] for row in first}
     label = Case(When(func_path__in=names, then=F("func_path")), default=Value(OTHERS))
-    sums: Any = rest.order_by().values(label=label).annotate(**{f"sum_{name}": Sum(name) for name in COUNTED})
+    sums: Any = rest.order_by().values(label=label).annotate(**{f"sum_{name}": Sum(name) for name in ADDED})
     return (
         *(total_of(row["queue"], row["func_path"], row) for row in first),
         *(total_of(OTHERS, row["label"], row, "sum_") for row in sums.order_by("label")),
     )
 
 
-def total_of(queue: str, func_path: str, row: dict[str, Any], prefix: str = "") -> Total:
-    plain = {name: row[prefix + name] for name in ("completed", "retried", "failed", "seconds", "wait_seconds")}
+def total_of(queue: str, func_path: str, row: dict[str, Any], prefix: str = "") -> Stat:
+    """Return all attempts of one function in one queue, since the beginning."""
+    plain = {name: row[prefix + name] for name in (*COUNTS, "seconds", "wait_seconds")}
     ran, waited = (tuple(row[prefix + name] for name in names) for names in (RAN, WAITED))
-    return Total(queue, func_path, **plain, ran=ran, waited=waited)
+    return Stat(queue, func_path, **plain, ran=ran, waited=waited)
 
 
 def holder_of(using: str) -> Holder | None:

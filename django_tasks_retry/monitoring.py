@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pkgutil import iter_modules
 from typing import Any
 
-from django.db import Error, connections
-from django.db.migrations.recorder import MigrationRecorder
+from django.db import Error
 from django.db.transaction import non_atomic_requests
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.crypto import constant_time_compare
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from . import guard, migrations
+from . import guard
 from .clock import Now
 from .compat import DEFAULT_TASK_BACKEND_ALIAS
 from .conf import configured_backends, options, queues
@@ -29,7 +27,6 @@ from .taskqueue.workers import ALIVE_SECONDS, sound_workers
 
 LONGEST_WITHIN = 86_400.0
 SCHEME = "bearer "
-APP = "django_tasks_retry"
 
 
 @non_atomic_requests
@@ -124,9 +121,7 @@ def problems(backend: str, within: float) -> list[str]:
 
 
 def wrong_schema(using: str) -> Iterator[str]:
-    wanted = {name for _, name, is_package in iter_modules(migrations.__path__) if not is_package}
-    applied = {name for app, name in MigrationRecorder(connections[using]).applied_migrations() if app == APP}
-    if missing := sorted(wanted - applied):
+    if missing := guard.missing_migrations(using):
         yield f"migrations are not applied: {', '.join(missing)}"
         return
     try:

@@ -14,37 +14,15 @@ from .installation import (
     install_after_migrate,
     is_migrated,
     missing,
+    missing_migrations,
     open_for_fixture,
     remove_before_migrate,
 )
-from .postgresql_install import (
-    guard_child,
-    guard_known_ids,
-    guard_parent,
-    postgresql_functions,
-    postgresql_seals,
-    postgresql_triggers,
-    seal,
-)
+from .postgresql_install import postgresql_functions, postgresql_seals, postgresql_triggers
 from .sqlite import register_on_sqlite, sqlite_statements
 
 __all__ = [
-    "close_after_fixture",
-    "ensure",
-    "guard_child",
-    "guard_known_ids",
-    "guard_parent",
-    "has_tables",
-    "install",
-    "install_after_migrate",
-    "is_migrated",
-    "missing",
-    "open_for_fixture",
-    "postgresql_functions",
-    "postgresql_seals",
-    "postgresql_triggers",
-    "register_on_sqlite",
-    "remove_before_migrate",
-    "seal",
-    "sqlite_statements",
-]
+    "close_after_fixture", "ensure", "has_tables", "install", "install_after_migrate", "is_migrated", "missing",
+    "missing_migrations", "open_for_fixture", "postgresql_functions", "postgresql_seals", "postgresql_triggers",
+    "register_on_sqlite", "remove_before_migrate", "sqlite_statements",
+]  # fmt: skip

@@ -92,16 +92,16 @@ def is_migrated(using: str) -> bool:
     """Return whether our tables are there, and of this version: another app may be migrated alone, or ours back."""
     if not router.allow_migrate_model(using, Task) or connections[using].vendor not in {"sqlite", "postgresql"}:
         return False
-    return has_tables(using) and has_columns(using) and has_migrations(using)
+    return has_tables(using) and has_columns(using) and not missing_migrations(using)
 
 
-def has_migrations(using: str) -> bool:
-    """Return whether no migration is left, which may add checks. Tables made without migrations are of this version."""
+def missing_migrations(using: str) -> list[str]:
+    """Return migrations that are not applied, which may add checks. Tables made without migrations lack none."""
     label = Task._meta.app_label
     applied = {name for app, name in MigrationRecorder(connections[using]).applied_migrations() if app == label}
     if not applied or label in settings.MIGRATION_MODULES:
-        return True
-    return applied >= {module.name for module in iter_modules(migrations.__path__)}
+        return []
+    return sorted({module.name for module in iter_modules(migrations.__path__)} - applied)
 
 
 def has_tables(using: str) -> bool:
@@ -133,26 +133,18 @@ def open_for_fixture(sender: type[Model], instance: Model, using: str, *, raw: b
             f"{sender.__name__} {instance.pk} exists: a fixture adds tasks, it changes none. Load it into an empty "
             "database, or leave the app out: dumpdata --exclude django_tasks_retry."
         )
-    let_pass(sender, connection)
+    switch_triggers(sender, connection, on=False)
 
 
 def close_after_fixture(sender: type[Model], using: str, *, raw: bool, **_: Any) -> None:
     """Receiver of `post_save`."""
     if raw:
-        guard_again(sender, connections[using])
+        switch_triggers(sender, connections[using], on=True)
 
 
-def let_pass(model: type[Model], connection: BaseDatabaseWrapper) -> None:
+def switch_triggers(model: type[Model], connection: BaseDatabaseWrapper, *, on: bool) -> None:
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute(f"ALTER TABLE {model._meta.db_table} DISABLE TRIGGER USER")
+            cursor.execute(f"ALTER TABLE {model._meta.db_table} {'ENABLE' if on else 'DISABLE'} TRIGGER USER")
     else:
-        remove_from_sqlite(connection)
-
-
-def guard_again(model: type[Model], connection: BaseDatabaseWrapper) -> None:
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute(f"ALTER TABLE {model._meta.db_table} ENABLE TRIGGER USER")
-    else:
-        install_on_sqlite(connection)
+        (install_on_sqlite if on else remove_from_sqlite)(connection)

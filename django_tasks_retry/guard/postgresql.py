@@ -243,21 +243,13 @@ IS_SAME_ROW = "CAST(t AS record) OPERATOR(pg_catalog.*=) CAST(a AS record)"
 """Bit by bit; the tables have the same columns in the same order."""
 
 ARCHIVED = {
-    "dtr_guard_archive": (
-        "AFTER INSERT ON {table} REFERENCING NEW TABLE AS added FOR EACH STATEMENT",
-        "dtr_guard_archive",
-    ),
-    "dtr_guard_archived": ("BEFORE UPDATE ON {table} FOR EACH ROW", "dtr_guard_archived"),
-    "dtr_guard_truncate": ("AFTER TRUNCATE ON {table} FOR EACH STATEMENT", "dtr_guard_truncate"),
+    "dtr_guard_archive": (ONCE_ADDED, "dtr_guard_archive"),
+    "dtr_guard_archived": (EACH_UPDATE, "dtr_guard_archived"),
+    "dtr_guard_truncate": (ONCE_TRUNCATED, "dtr_guard_truncate"),
 }
 """The triggers of each table of finished tasks: name → (when, function)."""
 
-KNOWN = {
-    "dtr_guard_known": (
-        "AFTER INSERT ON {table} REFERENCING NEW TABLE AS added FOR EACH STATEMENT",
-        "dtr_guard_known",
-    ),
-}
+KNOWN = {"dtr_guard_known": (ONCE_ADDED, "dtr_guard_known")}
 """The trigger of the table of tasks if such tables exist: its primary key does not cover their ids, but results do."""
 
 UNMOVED = "IllegalMove: history takes in a finished task as it is, and from the table of tasks alone"
@@ -265,5 +257,4 @@ UNMOVED = "IllegalMove: history takes in a finished task as it is, and from the 
 
 def unmoved() -> str:
     same = f"t.id OPERATOR(pg_catalog.=) a.id AND {IS_SAME_ROW}"
-    missing = f"(SELECT TRUE FROM ONLY {{schema}}.{TASK} AS t WHERE {same} LIMIT 1) IS NULL"  # noqa: S608
-    return f"EXISTS (SELECT 1 FROM added AS a WHERE {missing})"  # noqa: S608 - names of our own
+    return exists("added AS a", lacks(f"{HOT} AS t", same))

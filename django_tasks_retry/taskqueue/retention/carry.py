@@ -14,8 +14,8 @@ from uuid import UUID
 
 from django.db import OperationalError
 
-from ...guard import guard_child, seal
 from ...guard.conditions import EVENT, PARTITIONED, RESULT, TASK
+from ...guard.postgresql_install import guard_child, seal
 from ..database import fetch
 from .layout import CHILDREN, Partition, partition_named
 from .maintain import end_of_page

@@ -17,8 +17,8 @@ from django.db import OperationalError, connections
 
 from ...clock import now
 from ...errors import CannotPartition
-from ...guard import guard_child, guard_known_ids, guard_parent, seal
 from ...guard.conditions import EVENT, PARTITIONED, RESULT, STEP, TASK
+from ...guard.postgresql_install import guard_child, guard_known_ids, guard_parent, seal
 from ...rules.names import time_of
 from ..database import fetch
 from ..engines import engine_for

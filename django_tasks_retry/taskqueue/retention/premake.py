@@ -12,8 +12,8 @@ from uuid import UUID
 from django.db import DatabaseError, connections, transaction
 
 from ...clock import now
-from ...guard import guard_child, seal
 from ...guard.conditions import EVENT, PARTITIONED, RESULT, STEP, TASK
+from ...guard.postgresql_install import guard_child, seal
 from ..database import fetch
 from .layout import Layout, Partition, tables_of
 

@@ -119,27 +119,14 @@ def names(classes: ExceptionClasses) -> str:
 
 
 def make_policy(
-    *,
-    max_attempts: int | None = None,
-    backoff: BackoffLike | None = None,
-    timeout: float | timedelta | None = None,
-    retry_on: ExceptionClasses = (),
-    abort_on: ExceptionClasses = (),
-    atomic: bool = False,
+    *, backoff: BackoffLike | None = None, timeout: float | timedelta | None = None, **plain: Any
 ) -> RetryPolicy:
     """Read the keywords of `@retry(...)`."""
     function = backoff if callable(backoff) else None
     if function is not None:
         check_backoff_function(function)
-    return RetryPolicy(
-        max_attempts=max_attempts,
-        backoff=None if backoff is None else as_backoff(backoff),
-        backoff_function=function,
-        timeout=in_seconds(timeout),
-        retry_on=retry_on,
-        abort_on=abort_on,
-        atomic=atomic,
-    )
+    stored = None if backoff is None else as_backoff(backoff)
+    return RetryPolicy(backoff=stored, backoff_function=function, timeout=in_seconds(timeout), **plain)
 
 
 def retry(
@@ -158,14 +145,8 @@ def retry(
     attempt. With `retry_on`, nothing else is retried; `abort_on` is never retried. An `atomic` task commits its own
     writes together with its completion. Options left out are the backend's defaults.
     """
-    policy = make_policy(
-        max_attempts=max_attempts,
-        backoff=backoff,
-        timeout=timeout,
-        retry_on=retry_on,
-        abort_on=abort_on,
-        atomic=atomic,
-    )
+    given = {"max_attempts": max_attempts, "retry_on": retry_on, "abort_on": abort_on, "atomic": atomic}
+    policy = make_policy(backoff=backoff, timeout=timeout, **given)
 
     def decorate(function: F) -> F:
         attach(policy, function)

@@ -74,21 +74,23 @@ def notify_cancelled_on_commit(ids: Iterable[UUID], using: str) -> None:
 
 def notify_work(queues: Iterable[str], using: str) -> None:
     """Wake them at once and by this connection: for processes that start no thread."""
-    with left_to_polling():
-        engine_for(using).notify(CHANNEL, sorted(str(WakeUp(Kind.WORK, queue)) for queue in queues))
+    notify_now((WakeUp(Kind.WORK, queue) for queue in queues), using)
 
 
 def notify_cancelled(ids: Iterable[UUID], using: str) -> None:
     """Wake the workers that run these cancelled tasks, at once and by this connection."""
-    if texts := sorted(str(WakeUp(Kind.CANCELLED, str(task_id))) for task_id in ids):
-        with left_to_polling():
-            engine_for(using).notify(CHANNEL, texts)
+    notify_now((WakeUp(Kind.CANCELLED, str(task_id)) for task_id in ids), using)
 
 
 def notify_more(workers: int, queue: str, using: str) -> None:
     """Wake this many more workers, at once and by this connection: the first ones cannot take all the work."""
-    with left_to_polling():
-        engine_for(using).notify(CHANNEL, [str(WakeUp(Kind.MORE, f"{workers}:{queue}"))])
+    notify_now([WakeUp(Kind.MORE, f"{workers}:{queue}")], using)
+
+
+def notify_now(messages: Iterable[WakeUp], using: str) -> None:
+    if texts := sorted(map(str, messages)):
+        with left_to_polling():
+            engine_for(using).notify(CHANNEL, texts)
 
 
 def notify_on_commit(messages: Iterable[WakeUp], using: str) -> None:

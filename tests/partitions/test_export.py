@@ -90,7 +90,7 @@ KILLED = """
 import os, signal, django
 django.setup()
 from django_tasks_retry import taskqueue
-from django_tasks_retry.taskqueue.operator import export
+from django_tasks_retry.taskqueue.retention import export
 export.PAGE = 1
 pages = taskqueue.prune_pages()
 next(pages)

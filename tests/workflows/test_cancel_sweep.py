@@ -14,7 +14,6 @@ from django.db import connections
 from django_tasks_retry import call, taskqueue
 from django_tasks_retry.models import Task, TaskEvent
 from django_tasks_retry.taskqueue import CancelSweep
-from django_tasks_retry.taskqueue.control import task_actions
 from django_tasks_retry.taskqueue.workflows import cancel as cancel_sweep
 from django_tasks_retry.testing import Tasks
 from django_tasks_retry.testing.crash import Killed
@@ -36,7 +35,7 @@ def dies_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(*_: Any) -> None:
         raise Killed
 
-    monkeypatch.setattr(task_actions, "cancel_below", dies)
+    monkeypatch.setattr(cancel_sweep, "cancel_below", dies)
 
 
 @pytest.fixture

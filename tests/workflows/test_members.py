@@ -10,7 +10,7 @@ import pytest
 
 from django_tasks_retry import call, taskqueue
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.control import task_actions
+from django_tasks_retry.taskqueue.workflows import cancel as cancelling
 from django_tasks_retry.testing.inline import run_inline
 from tests.steps import claim_one, now_of
 from tests.workflows import tasks
@@ -88,7 +88,7 @@ def test_members_added_while_their_batch_is_cancelled_are_cancelled_as_well(harn
     task = Task.objects.enqueue(tasks.grow, [3])
     run_one(harness)
     lease = claim_one(harness.worker_id)
-    listed, add = task_actions.unfinished_below, partial(run_inline, lease)
+    listed, add = cancelling.unfinished_below, partial(run_inline, lease)
 
     def unfinished_below(ids: Any, using: str) -> Any:
         found = listed(ids, using)
@@ -96,7 +96,7 @@ def test_members_added_while_their_batch_is_cancelled_are_cancelled_as_well(harn
             add()
         return found
 
-    monkeypatch.setattr(task_actions, "unfinished_below", unfinished_below)
+    monkeypatch.setattr(cancelling, "unfinished_below", unfinished_below)
     now_of(task).cancel(reason="enough")
     assert len(members()) == 2
     assert [member.status for member in members()] == ["SUCCESS", "CANCELLED"]

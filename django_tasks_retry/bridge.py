@@ -124,17 +124,13 @@ def new_result(
         args=[],
         kwargs={},
         backend=of.backend,
-        errors=list(errors_of(events)) if events else [],
-        worker_ids=workers_of(events) if events else [],
+        errors=list(errors_of(events)),
+        worker_ids=[event.actor for event in events if event.kind == EventKind.RUNNING],
     )
     # Set after the fact: the framework would normalise once more what is canonical already.
     object.__setattr__(result, "args", of.args)
     object.__setattr__(result, "kwargs", of.kwargs)
     return result
-
-
-def workers_of(events: Iterable[TaskEvent]) -> list[str]:
-    return [event.actor for event in events if event.kind == EventKind.RUNNING]
 
 
 def errors_of(events: Iterable[TaskEvent]) -> Iterable[TaskError]:
@@ -156,15 +152,13 @@ def task_error(exception: str, traceback: str) -> TaskError:
 
 def running_result(lease: Lease, task: AnyTask, *, with_history: bool = True) -> AnyResult:
     """Return the result that signals and the context see. Asks the database only about earlier attempts."""
-    earlier = earlier_events(lease) if with_history and lease.attempts > 1 else ()
+    earlier: Sequence[TaskEvent] = ()
+    if with_history and lease.attempts > 1:
+        events = TaskEvent.objects.using(database(lease.backend)).filter(task_id=lease.id, attempt__lt=lease.attempts)
+        earlier = list(events.filter(kind__in=SHOWN_IN_RESULTS))
     result = new_result(lease, task, TaskResultStatus.RUNNING, earlier)
     result.worker_ids.append(lease.locked_by)
     return result
-
-
-def earlier_events(lease: Lease) -> list[TaskEvent]:
-    events = TaskEvent.objects.using(database(lease.backend)).filter(task_id=lease.id, attempt__lt=lease.attempts)
-    return list(events.filter(kind__in=SHOWN_IN_RESULTS))
 
 
 def failed_result(lease: Lease, error: BaseException) -> AnyResult:

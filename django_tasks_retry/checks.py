@@ -72,7 +72,15 @@ def check_guard(alias: str) -> list[CheckMessage]:
         return []  # which installs it, and would not begin
     try:
         if not guard.has_tables(alias):
-            return [not_migrated(alias)]
+            # A warning: a new project is checked before it is migrated.
+            return [
+                checks.Warning(
+                    f"Database {alias!r} does not have the tables of the task queue, so nothing can be enqueued "
+                    "or run.",
+                    hint="Run manage.py migrate.",
+                    id="django_tasks_retry.W010",
+                )
+            ]
         absent = guard.missing(alias)
     except DatabaseError:
         return []
@@ -99,15 +107,6 @@ def check_partitions(alias: str) -> list[CheckMessage]:
         )
         for problem in problems
     ]
-
-
-def not_migrated(alias: str) -> CheckMessage:
-    """A warning: a new project is checked before it is migrated."""
-    return checks.Warning(
-        f"Database {alias!r} does not have the tables of the task queue, so nothing can be enqueued or run.",
-        hint="Run manage.py migrate.",
-        id="django_tasks_retry.W010",
-    )
 
 
 @register(Tags.models)
@@ -232,15 +231,10 @@ def check_known_tasks(**_: Any) -> list[CheckMessage]:
     ]
 
 
-def import_views() -> None:
-    """And whatever they import: checks run in no order, and Django's own of the URLs may come later."""
-    with suppress(Exception):
-        _ = get_resolver().url_patterns
-
-
 @register(Tags.models)
-def check_undiscovered_tasks(**_: Any) -> list[CheckMessage]:
-    import_views()
+def check_undiscovered_tasks(**__: Any) -> list[CheckMessage]:
+    with suppress(Exception):  # views import tasks: checks run in no order, and Django's own of the URLs may come later
+        _ = get_resolver().url_patterns
     modules = {task.func.__module__ for task in registry.registered() if not discovery.will_be_found(task.func)}
     return [
         checks.Warning(

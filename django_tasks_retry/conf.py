@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.core.signals import setting_changed
@@ -23,6 +23,24 @@ from .rules.lanes.templates import RESERVED
 from .rules.names import path_of
 from .rules.policy import check_max_attempts, check_timeout
 from .rules.queues import read_backlogs
+
+T = TypeVar("T", bound=Callable[..., Any])
+_caches: list[Any] = []
+
+
+def forgotten(cached: T) -> T:
+    """Decorate a cached function of the settings: it forgets its answers if TASKS or DATABASES change, as in tests."""
+    _caches.append(cached)
+    return cached
+
+
+def forget(*, setting: str, **_: Any) -> None:
+    if setting in {"TASKS", "DATABASES"}:
+        for cached in _caches:
+            cached.cache_clear()
+
+
+setting_changed.connect(forget, dispatch_uid="django_tasks_retry.conf")
 
 DAY = 86400.0
 MAX_RELEASE = 100
@@ -200,6 +218,7 @@ def backend_settings(alias: str) -> Mapping[str, Any]:
     return backends.get(alias, {})
 
 
+@forgotten
 @cache
 def configured_backends() -> tuple[str, ...]:
     """The backends of TASKS that are ours or inherit from ours, by their aliases."""
@@ -234,6 +253,7 @@ def known_backends(ours: tuple[str, ...]) -> str:
     return f"Tasks are kept by {', '.join(map(repr, ours))}."
 
 
+@forgotten
 @cache
 def options(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> QueueOptions:
     """Return the options of a backend. Backends of other packages have the defaults."""
@@ -241,6 +261,7 @@ def options(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> QueueOptions:
     return read_options(entry.get("OPTIONS", {}), alias) if is_ours(entry.get("BACKEND", OURS)) else DEFAULTS
 
 
+@forgotten
 @cache
 def backlogs(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> dict[str, int]:
     """Return how many tasks may be pending, by pattern. Not to be changed."""
@@ -256,6 +277,7 @@ def task_modules() -> list[str]:
     return list(named)
 
 
+@forgotten
 @cache
 def queues(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> tuple[str, ...]:
     """The queues that tasks may be sent to; none listed means any."""
@@ -274,12 +296,3 @@ def check_queue(queue: str, alias: str) -> str:
 def suggestion(wrong: str, known: Any) -> str:
     close = difflib.get_close_matches(str(wrong), list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
-
-
-def forget(*, setting: str, **_: Any) -> None:
-    if setting in {"TASKS", "DATABASES"}:
-        for cached in (options, backlogs, queues, configured_backends):
-            cached.cache_clear()
-
-
-setting_changed.connect(forget, dispatch_uid="django_tasks_retry.conf")

@@ -58,11 +58,7 @@ def scrape(backend: str = "default") -> str:
 
 def render(taken: Snapshot) -> str:
     """A snapshot in the text format."""
-    return written(metrics_of(taken))
-
-
-def written(metrics: Iterable[Family]) -> str:
-    return "".join(f"{line}\n" for family in metrics if family.samples for line in lines_of(family))
+    return "".join(f"{line}\n" for family in metrics_of(taken) if family.samples for line in lines_of(family))
 
 
 def lines_of(family: Family) -> Iterator[str]:

@@ -11,10 +11,9 @@ from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
-from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from .conf import options
+from .conf import forgotten, options
 from .errors import InvalidOptions
 from .rules.status import Status
 
@@ -186,6 +185,7 @@ class Layers(Generic[T]):
         logger.error("middleware %s failed and was skipped: %r", hook.__qualname__, error, exc_info=error)
 
 
+@forgotten
 @cache
 def installed(alias: str) -> tuple[Middleware, ...]:
     """Return the backend's middleware, the outermost first. Raises InvalidOptions if one cannot be made."""
@@ -204,17 +204,9 @@ def make(path: str, alias: str) -> Middleware:
     return made
 
 
+@forgotten
 @cache
 def hooks(alias: str, name: str) -> tuple[Callable[..., Any], ...]:
     """The methods of this name, of those that override it: without any nothing is made, entered or called."""
     plain = getattr(Middleware, name)
     return tuple(getattr(each, name) for each in installed(alias) if getattr(type(each), name) is not plain)
-
-
-def forget(*, setting: str, **_: Any) -> None:
-    if setting == "TASKS":
-        installed.cache_clear()
-        hooks.cache_clear()
-
-
-setting_changed.connect(forget, dispatch_uid="django_tasks_retry.middleware")

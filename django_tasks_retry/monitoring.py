@@ -96,18 +96,14 @@ def may_read(request: HttpRequest, backend: str) -> bool:
     chosen = options(backend)
     if chosen.metrics_token and constant_time_compare(given_token(request), chosen.metrics_token):
         return True
-    return bool(chosen.metrics_permission and has_permission(request, chosen.metrics_permission))
+    user: Any = getattr(request, "user", None)
+    return bool(chosen.metrics_permission and user and user.is_active and user.has_perm(chosen.metrics_permission))
 
 
 def given_token(request: HttpRequest) -> str:
     """Return the token of `Authorization: Bearer …`; never of the address, which servers log."""
     header = request.headers.get("Authorization", "")
     return header[len(SCHEME) :].strip() if header.lower().startswith(SCHEME) else ""
-
-
-def has_permission(request: HttpRequest, permission: str) -> bool:
-    user: Any = getattr(request, "user", None)
-    return user is not None and user.is_active and user.has_perm(permission)
 
 
 def problems(backend: str, within: float) -> list[str]:

@@ -9,7 +9,7 @@ from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
-from django.apps import AppConfig, apps
+from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
 from .compat import Task as DjangoTask
@@ -62,7 +62,8 @@ def discover() -> None:
         for name in task_modules():
             register_all(module_of(name))
         for config in apps.get_app_configs():
-            register_all(tasks_module_of(config))
+            if config.module is not None and module_has_submodule(config.module, "tasks"):
+                register_all(module_of(f"{config.name}.tasks"))
     finally:
         _discovering.clear()
 
@@ -71,13 +72,6 @@ def register_all(namespace: dict[str, Any]) -> None:
     for value in list(namespace.values()):
         if isinstance(value, DjangoTask):
             register(value)
-
-
-def tasks_module_of(config: AppConfig) -> dict[str, Any]:
-    """Return the names in an app's `tasks` module. Empty if it has none, or one that cannot be imported."""
-    if config.module is None or not module_has_submodule(config.module, "tasks"):
-        return {}
-    return module_of(f"{config.name}.tasks")
 
 
 def module_of(name: str) -> dict[str, Any]:

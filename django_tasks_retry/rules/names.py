@@ -42,6 +42,9 @@ NAME = type.__dict__["__name__"]
 
 # Ids. Time and chance are arguments.
 
+NIL = UUID(int=0)
+"""Sorts before every other id."""
+
 LATEST = 253_402_300_799_000
 """The last millisecond that a datetime can hold; ids of other kinds may claim a later one."""
 

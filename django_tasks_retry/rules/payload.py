@@ -308,6 +308,12 @@ def check_size(text: str, limit: int, where: str) -> str:
     return text
 
 
+def encoded(value: Any, what: str, limit: int) -> tuple[Any, str]:
+    """Return the value as it will be read, and its text. InvalidPayload if it cannot be stored in so many bytes."""
+    stored = canonical(value, what, Budget(limit, what))
+    return stored, check_size(dump(stored), limit, what)
+
+
 def storable(text: str) -> str:
     """Escape what a database cannot store; nothing is lost."""
     return UNSTORABLE.sub(lambda bad: f"\\u{ord(bad.group()):04x}", text)

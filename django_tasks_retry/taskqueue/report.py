@@ -14,7 +14,7 @@ from ..conf import options
 from ..errors import InvalidPayload, InvalidPolicy, LostReason, Snooze, Suspend
 from ..rules.backoff import Backoff, Custom, bounded_delay, from_json
 from ..rules.failure import LOST, Code, Failure, capture, fingerprint
-from ..rules.payload import Budget, canonical, check_size, dump, noted
+from ..rules.payload import encoded, noted
 from ..rules.policy import delay_before_next, seconds_of
 from ..rules.status import Status
 from ..rules.transitions import COMPLETE, GIVE_UP, RELEASE, REQUEUE, EventKind, Move
@@ -24,6 +24,7 @@ from .typed import function_of, write_returned
 
 logger = logging.getLogger("django_tasks_retry")
 DEEPEST_GROUP = 10
+RETURNED = "The return value"
 LOST_FINGERPRINT = fingerprint(LOST.exception, LOST.code, LOST.message, LOST.traceback)
 
 
@@ -169,20 +170,12 @@ def snoozed(outcome: Failed) -> Report:
 
 def completed(outcome: Completed) -> Report:
     lease = outcome.lease
-    budget = Budget(options(lease.backend).max_result_size, "The return value")
     try:
-        value = write_returned(function_of(lease.func_path), outcome.result, budget.what)
-        result = dump(canonical(value, budget.what, budget))
-        check_size(result, budget.limit, budget.what)
+        value = write_returned(function_of(lease.func_path), outcome.result, RETURNED)
+        _, result = encoded(value, RETURNED, options(lease.backend).max_result_size)
     except InvalidPayload as error:
         return failed(Failed(lease, capture(error, Code.RESULT_NOT_SERIALIZABLE), outcome.actor))
-    return Report(
-        lease,
-        COMPLETE,
-        **signed(outcome),
-        result=result,
-        next_id=new_id() if lease.interval else None,
-    )
+    return Report(lease, COMPLETE, **signed(outcome), result=result, next_id=new_id() if lease.interval else None)
 
 
 def released(outcome: Released) -> Report:

@@ -47,7 +47,7 @@ def until_free(tasks: TaskQuerySet, ids: Sequence[UUID], act: Act) -> list[UUID]
     for pk in list(tasks.filter(pk__in=ids).order_by("pk").values_list("pk", flat=True)):
         left = give_up_at - time.monotonic()
         if left > 0:
-            done += within(left, using, partial(act, [pk], wait=True))
+            done += with_lock_timeout(left, using, partial(act, [pk], wait=True))
     return done
 
 
@@ -57,7 +57,7 @@ def locked(tasks: TaskQuerySet, ids: Sequence[UUID], *, wait: bool) -> list[UUID
     return list(free.values_list("pk", flat=True))
 
 
-def within(seconds: float, using: str, act: Callable[[], list[UUID]]) -> list[UUID]:
+def with_lock_timeout(seconds: float, using: str, act: Callable[[], list[UUID]]) -> list[UUID]:
     """Return the tasks that were acted on; none if a lock could not be taken in this time."""
     try:
         with transaction.atomic(using=using):

@@ -21,7 +21,7 @@ from ...rules.payload import noted
 from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ..database import database
-from ..enqueue.checks import checked_delay, checked_eta, checked_priority, checked_queue
+from ..enqueue.checks import checked_delay, checked_instant, checked_priority, checked_queue
 from ..enqueue.insert import insert_with_middleware
 from ..enqueue.notify import notify_work_on_commit, send_enqueued
 from ..events import RESCHEDULED, actor_of, event, write_events, write_rescheduled
@@ -70,7 +70,7 @@ def retry(  # noqa: PLR0913 - each is a wish of its own
 def due_times(eta: datetime | None, step: timedelta) -> Iterator[dict[str, Any]]:
     """The place in line of one retry after another."""
     for n in count():
-        yield {} if eta is None else {"eta": checked_eta(eta + n * step)}
+        yield {} if eta is None else {"eta": checked_instant("eta", eta + n * step)}
 
 
 ONCE: dict[str, Any] = {"interval": 0, "slot": None}
@@ -140,7 +140,7 @@ def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | 
     if isinstance(eta, timedelta):
         wishes["eta"] = Now() + timedelta(seconds=checked_delay(eta))
     elif eta is not None:
-        wishes["eta"] = checked_eta(eta)
+        wishes["eta"] = checked_instant("eta", eta)
     elif not wishes:
         wishes["eta"] = Now()
     # A new time is a decision: what it waited for must not overrule it. It looks again when it runs.

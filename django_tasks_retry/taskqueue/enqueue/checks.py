@@ -23,7 +23,7 @@ from ...errors import InvalidCall, InvalidPayload, WrongArguments
 from ...models import MAX_LENGTHS, Task
 from ...rules.backoff import as_backoff, default_max_attempts, to_json
 from ...rules.names import path_of
-from ...rules.payload import Budget, canonical, check_size, checked_name, dump
+from ...rules.payload import Budget, canonical, check_size, checked_name, dump, encoded
 from ...rules.policy import RetryPolicy, check_max_attempts, check_timeout
 from ...utc import as_instant
 from ..new_tasks import FIRST_YEAR, LAST_YEAR
@@ -179,9 +179,7 @@ def canonical_metadata(metadata: object, backend: str) -> dict[str, Any]:
         raise InvalidPayload(f"metadata={metadata!r}: give a dictionary.")
     if not metadata:
         return {}
-    budget = Budget(backend_options(backend).max_args_size, "metadata")
-    stored: dict[str, Any] = canonical(metadata, "metadata", budget)
-    check_size(dump(stored), budget.limit, budget.what)
+    stored: dict[str, Any] = encoded(metadata, "metadata", backend_options(backend).max_args_size)[0]
     return stored
 
 
@@ -211,10 +209,6 @@ def checked_priority(priority: int) -> int:
     return priority
 
 
-def checked_eta(eta: datetime) -> datetime:
-    return checked_instant("eta", eta)
-
-
 def checked_delay(delay: timedelta) -> float:
     wrong = InvalidCall(f"eta={delay!r}: give a timedelta from zero to ten years, counted from now.")
     return checked_seconds(delay, wrong)
@@ -238,7 +232,7 @@ def set_eta(task: Task, eta: Any) -> None:
     if isinstance(eta, timedelta):
         task.due_in = checked_delay(eta)
     else:
-        task.eta = checked_eta(eta)
+        task.eta = checked_instant("eta", eta)
 
 
 def set_expiry(task: Task, expires: Any) -> None:

@@ -12,11 +12,9 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-from django.core.signals import setting_changed
-
 from ... import registry
 from ...clock import now
-from ...conf import options
+from ...conf import forgotten, options
 from ...errors import InvalidLane
 from ...models import FlowLimit, OperatorEvent, Task
 from ...models.limits import FUNCTION, LANE, QUEUE, UNDECIDED, split
@@ -33,6 +31,7 @@ def limit_of(label: str, backend: str) -> Limit:
     return known_limit(label, backend, registry.size())
 
 
+@forgotten
 @lru_cache(maxsize=10_000)
 def known_limit(label: str, backend: str, _registered: int) -> Limit:
     """Remembered until more functions are registered."""
@@ -53,6 +52,7 @@ def kind_of(label: str) -> str:
     return next((kind for kind in RESERVED if label.startswith(kind)), "")
 
 
+@forgotten
 @lru_cache(maxsize=100)
 def has_wholes(backend: str) -> bool:
     """Return whether the settings limit whole queues or functions."""
@@ -68,6 +68,7 @@ def has_breakers(backend: str) -> bool:
     return knows_breakers(backend, registry.size())
 
 
+@forgotten
 @lru_cache(maxsize=100)
 def knows_breakers(backend: str, _registered: int) -> bool:
     limits = [*options(backend).limits.values(), *(declared.limit for declared in declarations())]
@@ -113,16 +114,6 @@ def largest_limit(lane: str, backend: str) -> Limit:
         changed.discard("concurrency")
     lifted: dict[str, Any] = dict.fromkeys(changed & {"concurrency", "rate"})
     return replace(limit, **lifted)
-
-
-def forget(*, setting: str, **_: Any) -> None:
-    if setting == "TASKS":
-        known_limit.cache_clear()
-        has_wholes.cache_clear()
-        knows_breakers.cache_clear()
-
-
-setting_changed.connect(forget, dispatch_uid="django_tasks_retry.lanes")
 
 
 KEEP = timedelta(days=31)

@@ -16,6 +16,7 @@ from django.db import OperationalError
 
 from ...guard.conditions import EVENT, PARTITIONED, RESULT, TASK
 from ...guard.postgresql_install import guard_child, seal
+from ...rules.names import NIL
 from ..database import fetch
 from .layout import CHILDREN, Partition, partition_named
 from .maintain import end_of_page
@@ -25,7 +26,6 @@ CARRIED_AT_ONCE = 5_000
 """Tasks whose history is copied while nobody can write: 0.3 s on two busy cores."""
 
 PAGE = 1000
-NIL = UUID(int=0)
 UNARCHIVED = f"""
 SELECT count(*) FROM (SELECT FROM ONLY {TASK} WHERE id >= %(first)s AND id < %(end)s LIMIT %(most)s) AS t
 """
@@ -61,10 +61,6 @@ class Copy:
 
     oid: int
     """The table of results. It tells whether somebody else has dropped this copy and begun another."""
-
-
-def archive_of(partition: Partition) -> str:
-    return f"{TASK}_{partition.name}"
 
 
 def kept_name(table: str, partition: Partition) -> str:
@@ -117,7 +113,7 @@ def begin_copy(partition: Partition, using: str) -> Copy:
 
 def lock_archive(cursor: Any, partition: Partition) -> None:
     """Keep out other droppers, and tasks on their way into the archive. Fails if the period was dropped."""
-    cursor.execute(f"LOCK TABLE {archive_of(partition)} IN SHARE ROW EXCLUSIVE MODE")
+    cursor.execute(f"LOCK TABLE {partition.archive} IN SHARE ROW EXCLUSIVE MODE")
 
 
 def oid_of(cursor: Any, partition: Partition) -> int | None:

@@ -8,7 +8,7 @@ switch then takes a moment, under locks for which nobody waits long. Each step c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -181,14 +181,16 @@ def create_parents(cursor: Any, layout: Layout, first: Partition | None) -> None
     for table in PARTITIONED:
         before = f"{table}_before"
         rename_table(cursor, table, before)
-        create_parent(cursor, table, before)
+        create_table(cursor, table, before, "PARTITION BY RANGE (task_id)")
         if first is None:
             cursor.execute(f"DROP TABLE {before}")
         else:
             cursor.execute(f"ALTER TABLE {table} ATTACH PARTITION {before} FOR VALUES {bounds(None, first.first_id)}")
         create_like(cursor, table, f"{table}_kept")
         cursor.execute(f"ALTER TABLE {table} ATTACH PARTITION {table}_kept DEFAULT")
-        guard_all(cursor, table, [f"{table}_kept"] + ([before] if first else []))
+        guard_parent(cursor, table)
+        for child in [f"{table}_kept"] + ([before] if first else []):
+            guard_child(cursor, table, child)
     guard_known_ids(cursor)
     cursor.execute(f"COMMENT ON TABLE {RESULT} IS '{layout.mark}'")
     seal(cursor, current_schema(cursor))
@@ -205,10 +207,10 @@ def rename_table(cursor: Any, table: str, away: str) -> None:
         cursor.execute(f"ALTER INDEX {name} RENAME TO {name}{away.removeprefix(table)}")
 
 
-def create_parent(cursor: Any, table: str, away: str) -> None:
+def create_table(cursor: Any, table: str, away: str, kind: str) -> None:
+    """Create a table like the one that gave it its name, with its key, grants and numbers."""
     cursor.execute(
-        f"CREATE TABLE {table} (LIKE {away} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE) "
-        "PARTITION BY RANGE (task_id)"
+        f"CREATE TABLE {table} (LIKE {away} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE) {kind}"
     )
     cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {BOUND}")
     cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {' '.join(KEYS[table])}")
@@ -232,18 +234,16 @@ def move_sequence(cursor: Any, table: str, away: str) -> None:
     cursor.execute(f"ALTER TABLE {away} ALTER id DROP IDENTITY")
 
 
-def guard_all(cursor: Any, table: str, children: Iterable[str]) -> None:
-    guard_parent(cursor, table)
-    for child in children:
-        guard_child(cursor, table, child)
-
-
 def restore_tables(cursor: Any) -> None:
     """Copy all rows back into whole tables. Blocks everybody for as long as that takes."""
     for table in PARTITIONED:
         away = f"{table}_parts"
         rename_table(cursor, table, away)
-        create_whole(cursor, table, away)
+        create_table(cursor, table, away, "WITH (autovacuum_vacuum_scale_factor = 0.02)")
+        if table == STEP:
+            cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {table}_pkey PRIMARY KEY (id)")
+        if table == EVENT:
+            cursor.execute(FEED.format(name="dtr_event_feed", table=table))
         cursor.execute(f"INSERT INTO {table} SELECT * FROM {away}")
         cursor.execute(f"DROP TABLE {away}")
         guard_parent(cursor, table)
@@ -257,21 +257,6 @@ def drop_unfinished_copies(cursor: Any) -> None:
     cursor.execute(COPIES, [[f"{table}_kept_p%" for table in PARTITIONED]])
     for (name,) in cursor.fetchall():
         cursor.execute(f"DROP TABLE {name}")
-
-
-def create_whole(cursor: Any, table: str, away: str) -> None:
-    cursor.execute(
-        f"CREATE TABLE {table} (LIKE {away} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE) "
-        "WITH (autovacuum_vacuum_scale_factor = 0.02)"
-    )
-    cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {' '.join(KEYS[table])}")
-    if table == STEP:
-        cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {table}_pkey PRIMARY KEY (id)")
-    if table == EVENT:
-        cursor.execute(FEED.format(name="dtr_event_feed", table=table))
-    copy_grants(cursor, away, table)
-    if table in NUMBERED:
-        move_sequence(cursor, table, away)
 
 
 def restore_tasks(cursor: Any) -> None:

@@ -19,12 +19,12 @@ from django.db import DatabaseError
 from ...clock import now
 from ...conf import configured_backends, options
 from ...guard.conditions import PARTITIONED, RESULT, TASK
+from ...rules.names import NIL
 from ...rules.status import Status
 from ..database import fetch
 from ..engines.statements import read_sql
 from .carry import (
     Copy,
-    archive_of,
     attach_copy,
     carry_over,
     catch_up,
@@ -50,7 +50,6 @@ SELECT COALESCE(sum(pg_total_relation_size(oid)), 0)::bigint,
 FROM pg_class
 WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relname = ANY (%(tables)s)
 """
-NIL = UUID(int=0)
 Page = list[tuple[UUID, str, datetime]]
 
 
@@ -121,13 +120,13 @@ def export_whole(export: PeriodExport) -> Iterator[int]:
 
 def needed_member(partition: Partition, using: str) -> UUID | None:
     """Return a member of a batch whose result an unfinished task may still read."""
-    found: list[tuple[UUID]] = fetch(NEEDED.format(archive=archive_of(partition)), {}, using)
+    found: list[tuple[UUID]] = fetch(NEEDED.format(archive=partition.archive), {}, using)
     return found[0][0] if found else None
 
 
 def drop(partition: Partition, using: str, export: PeriodExport | None = None, copy: Copy | None = None) -> int:
     """Drop the tables of a period. A copy takes their place; without one, few tasks are carried over."""
-    [[held]] = fetch(ESTIMATE, {"table": archive_of(partition)}, using)
+    [[held]] = fetch(ESTIMATE, {"table": partition.archive}, using)
     with short_locks(using) as cursor:
         lock_archive(cursor, partition)
         if export is not None and (rows := export.count()) != export.rows:
@@ -163,7 +162,7 @@ def walk_tables(partitions: list[Partition], before: datetime, size: int, using:
     yield from walk(f"ONLY {TASK}", size, using)
     for partition in partitions:
         if partition.start < before:
-            yield from walk(f"{TASK}_{partition.name}", size, using)
+            yield from walk(partition.archive, size, using)
 
 
 def pruned_by_rows(
@@ -189,7 +188,7 @@ def summarize(using: str) -> list[dict[str, Any]]:
 
 
 def summary(partition: Partition, layout: Layout, using: str) -> dict[str, Any]:
-    asked = {"archive": f"{TASK}_{partition.name}", "tables": list(tables_of(partition))}
+    asked = {"archive": partition.archive, "tables": list(tables_of(partition))}
     [[size, tasks]] = fetch(SIZES, asked, using)
     kept = longest_retention(layout)
     return {

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from ...clock import now
 from ...conf import options
-from ...guard.conditions import TASK
+from ...rules.names import NIL
 from ..database import fetch_any
 from ..engines import engine_for
 from ..engines.statements import read_sql
@@ -25,7 +25,6 @@ from ..new_tasks import new_id
 from .layout import Partition, read_layout
 
 PAGE = 1000
-NIL = UUID(int=0)
 BY_PARTITION = read_sql("export_partition")
 
 
@@ -79,10 +78,6 @@ class PeriodExport:
     is_over: bool = False
     """Whether no task of the period could end after it was written."""
 
-    @property
-    def archive(self) -> str:
-        return f"{TASK}_{self.partition.name}"
-
     def pages(self) -> Iterator[int]:
         """Write the file, and yield the size of each page. An empty partition leaves no file."""
         self.is_over = now(self.using) >= self.partition.end + self.partition.period.length
@@ -118,7 +113,7 @@ class PeriodExport:
         return self.folder / f"{start}{new_id()}.part"
 
     def read_pages(self) -> Iterator[list[tuple[UUID, str]]]:
-        sql, after = BY_PARTITION.format(archive=self.archive), NIL
+        sql, after = BY_PARTITION.format(archive=self.partition.archive), NIL
         while page := fetch_any(sql, {"after": after, "size": PAGE}, self.using):
             yield page
             after = page[-1][0]
@@ -127,9 +122,9 @@ class PeriodExport:
         """Flush the file, name it, and say then that it is whole. No earlier file is replaced."""
         sync(part)
         self.path = next(path for path in self.paths() if not path.exists())
-        said = {**self.origin(), "rows": self.rows, "is_over": self.is_over, "sha256": digest(part)}
+        record = {**self.origin(), "rows": self.rows, "is_over": self.is_over, "sha256": digest(part)}
         part.rename(self.path)
-        part.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         sync(part)
         part.rename(beside(self.path))
         sync(self.folder)
@@ -156,7 +151,7 @@ class PeriodExport:
         return any(holds(path, wanted) for path in takewhile(Path.exists, self.paths()))
 
     def count(self) -> int:
-        return int(fetch_any(f"SELECT count(*) FROM {self.archive}", {}, self.using)[0][0])
+        return int(fetch_any(f"SELECT count(*) FROM {self.partition.archive}", {}, self.using)[0][0])
 
 
 def beside(path: Path) -> Path:

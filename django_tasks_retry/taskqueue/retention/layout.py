@@ -53,6 +53,11 @@ class Partition:
         return self.start.strftime("p%Y%m%d_%H" if self.period is Period.HOUR else "p%Y%m%d")
 
     @property
+    def archive(self) -> str:
+        """The table of its tasks that succeeded."""
+        return f"{TASK}_{self.name}"
+
+    @property
     def next(self) -> Partition:
         return Partition(self.end, self.period)
 

@@ -11,6 +11,7 @@ from django.db import DatabaseError, transaction
 
 from ...clock import now
 from ...guard.conditions import TASK
+from ...rules.names import NIL
 from ..database import cursor_on, database, fetch
 from ..engines import engine_for
 from ..engines.statements import read_sql
@@ -32,7 +33,6 @@ FROM (
 ORDER BY page.id DESC
 LIMIT 1
 """
-NIL = UUID(int=0)
 ARCHIVE, DELETE_ARCHIVED = read_sql("archive"), read_sql("delete_archived")
 
 
@@ -91,7 +91,7 @@ def archive_page(partition: Partition, page: tuple[UUID, UUID], backends: Sequen
         "late": partition.end + partition.period.length,
         "backends": list(backends),
     }
-    archive = f"{TASK}_{partition.name}"
+    archive = partition.archive
     with transaction.atomic(using=using), cursor_on(using) as cursor:
         cursor.execute(ARCHIVE.format(archive=archive), asked)
         moved: int = cursor.rowcount

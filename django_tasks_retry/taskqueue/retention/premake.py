@@ -134,7 +134,7 @@ def create_bare(cursor: Any, table: str, name: str) -> None:
 
 
 def create_archive(cursor: Any, partition: Partition) -> None:
-    name = f"{TASK}_{partition.name}"
+    name = partition.archive
     made_in = f"id >= '{partition.first_id}' AND id < '{partition.end_id}'"
     cursor.execute(
         f"CREATE TABLE {name} (PRIMARY KEY (id), CONSTRAINT {name}_history CHECK ({IS_HISTORY} AND {made_in})) "

@@ -21,7 +21,7 @@ from ...rules.payload import checked_name, storable
 from ...rules.schedules.declarations import Declaration, check_keys
 from ...rules.schedules.timing import Timing, check_timing
 from ..database import database
-from ..enqueue.checks import checked_eta
+from ..enqueue.checks import checked_instant
 from ..enqueue.enqueue import prepare
 from ..enqueue.options import EnqueueOptions
 from ..events import actor_of, write_operator_event
@@ -190,9 +190,9 @@ def seconds_of(field: str, value: float | timedelta) -> float:
 
 def instant_of(field: str, value: datetime | None) -> datetime | None:
     try:
-        return None if value is None else checked_eta(value)
+        return None if value is None else checked_instant(field, value)
     except InvalidCall as error:
-        raise InvalidSchedule(str(error).replace("eta=", f"{field}=").replace(", or a timedelta", "")) from None
+        raise InvalidSchedule(str(error).replace(", or a timedelta", "")) from None
 
 
 def planned(definition: Mapping[str, Any], moment: datetime) -> dict[str, Any]:

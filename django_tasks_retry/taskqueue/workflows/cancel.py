@@ -17,6 +17,7 @@ from uuid import UUID
 from django.db.models.fields.json import KeyTextTransform
 
 from ...models import Step, Task, TaskEvent
+from ...rules.names import NIL
 from ...rules.payload import noted
 from ...rules.status import Status
 from ...rules.transitions import EventKind
@@ -36,7 +37,6 @@ PAGE = 200
 MOST = 500
 """Members of one batch that one sweep cancels: on SQLite others wait for it, and a supervisor has other work."""
 
-FIRST = UUID(int=0)
 
 CHUNK = 1000
 
@@ -119,7 +119,7 @@ class CancelSweep:
     """Cancels members of cancelled tasks, a page of batches in each call."""
 
     backend: str = "default"
-    after: UUID = FIRST
+    after: UUID = NIL
     is_behind: bool = False
     """Whether the page may hold more to cancel, which the next call goes on with."""
 
@@ -137,13 +137,13 @@ class CancelSweep:
                 self.is_behind |= len(ended) >= MOST
                 cancelled += ended
         if not self.is_behind:
-            self.after = page[-1][0] if page else FIRST
+            self.after = page[-1][0] if page else NIL
         return cancelled
 
     def next_page(self, using: str) -> list[tuple[UUID, UUID | None]]:
         """Return the next open batches, each with the parent of its first member; from the start after the last."""
         batches = engine_for(using).open_batches
-        return batches(self.after, PAGE) or (batches(FIRST, PAGE) if self.after != FIRST else [])
+        return batches(self.after, PAGE) or (batches(NIL, PAGE) if self.after != NIL else [])
 
 
 def unfinished_batches(ids: Sequence[UUID], using: str) -> dict[UUID | None, UUID | None]:

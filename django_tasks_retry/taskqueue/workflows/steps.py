@@ -16,7 +16,7 @@ from ...conf import options
 from ...errors import InvalidCall, InvalidPayload, UnstorableResult
 from ...models import Step
 from ...models.results import MAX_NAME
-from ...rules.payload import Budget, canonical, check_size, checked_name, dump
+from ...rules.payload import checked_name, encoded
 from ..database import database
 from ..engines import engine_for
 from ..lease import Lease
@@ -98,10 +98,9 @@ class StepStore:
 
 
 def save_step(lease: Lease, name: str, kind: Kind, result: Any, function: Callable[..., Any] | None) -> Any:
-    budget = Budget(options(lease.backend).max_result_size, f"The result of step {name!r}")
+    what = f"The result of step {name!r}"
     try:
-        stored = canonical(write_returned(function, result, budget.what), budget.what, budget)
-        text = check_size(dump(stored), budget.limit, budget.what)
+        stored, text = encoded(write_returned(function, result, what), what, options(lease.backend).max_result_size)
     except InvalidPayload as unfit:
         raise UnstorableResult(str(unfit)) from unfit
     remember = partial(engine_for(database(lease.backend)).remember, lease, name, kind, text)

@@ -22,7 +22,7 @@ from ...clock import Now
 from ...conf import options
 from ...models import Signal, Task
 from ...models.results import MAX_NAME
-from ...rules.payload import Budget, canonical, check_size, checked_name, dump
+from ...rules.payload import checked_name, encoded
 from ..database import database
 from ..engines import engine_for
 from ..engines.base import Suspended
@@ -219,10 +219,10 @@ class Received(NamedTuple):
 
 def signal(name: str, payload: Any = None, *, by: Any = None, backend: str = "default") -> bool:
     """Wake tasks that wait for this name, now or later, in the caller's transaction. False if it was sent before."""
-    using, budget = database(backend), Budget(options(backend).max_args_size, f"The payload of signal {name!r}")
-    stored = canonical(payload, budget.what, budget)
-    text = None if stored is None else check_size(dump(stored), budget.limit, budget.what)
-    is_first = engine_for(using).add_signal(checked_name(name, "name", MAX_NAME), text, actor_of(by))
+    using = database(backend)
+    stored, text = encoded(payload, f"The payload of signal {name!r}", options(backend).max_args_size)
+    name = checked_name(name, "name", MAX_NAME)
+    is_first = engine_for(using).add_signal(name, None if stored is None else text, actor_of(by))
     # Also if it was sent before: its sender may have died before the wake.
     wake_later([signal_key(name)], using)
     return is_first

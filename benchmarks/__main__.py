@@ -9,10 +9,14 @@ from pathlib import Path
 
 from . import __doc__ as about
 from .contenders import PEERS
-from .measures import MEASURES, Bench, Figure
+from .measures import MEASURES as OF_QUEUES
+from .measures import Bench, Figure
 from .pictures import chart, curves
+from .real import ORDINARY
 from .report import read, table, verdicts, write
 from .server import Server
+
+MEASURES = OF_QUEUES | ORDINARY
 
 
 def arguments() -> argparse.Namespace:

@@ -32,3 +32,10 @@ async def coroutine() -> None: ...
 def nap() -> None:
     """As long as a short query elsewhere."""
     time.sleep(0.01)
+
+
+@task
+def real(number: int) -> None:
+    import real_body
+
+    real_body.run(number)

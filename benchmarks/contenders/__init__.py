@@ -108,6 +108,7 @@ OURS = Contender(
     knows_sqlite=True,
 )
 CEILING = Contender("ceiling", "task WHERE status IN ('PENDING', 'RUNNING')")
+NO_QUEUE = Contender("no-queue", "")
 PEERS = [
     Contender(
         "django-tasks-db",

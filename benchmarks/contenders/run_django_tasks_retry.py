@@ -45,6 +45,16 @@ def fill(kind: str, count: int, queues: int) -> None:
         Task.objects.enqueue_many(calls)
 
 
+def real(count: int) -> None:
+    import real_body
+
+    from benchmarks import tasks
+    from django_tasks_retry.models import Task
+
+    real_body.create()
+    Task.objects.enqueue_many({"func": tasks.real, "args": [n]} for n in range(count))
+
+
 def keyed(count: int, keys: int, prefix: str) -> None:
     """Tasks dealt out over so many lanes; without a lane if that is 0."""
     from benchmarks import tasks
@@ -194,6 +204,7 @@ if __name__ == "__main__":
             "one": enqueue_one_by_one,
             "bulk": enqueue_at_once,
             "fill": fill,
+            "real": real,
             "keyed": keyed,
             "lone": lone,
             "looks": looks,

@@ -70,7 +70,7 @@ CHILDREN = (
     ),
     Mutant(
         "a session is given on as it is",
-        (Edit("worker/child/connections.py", '            session.execute("DISCARD ALL")\n', ""),),
+        (Edit("worker/child/connections.py", "session.pgconn.send_query(self.statement)", "pass"),),
         (PROCESSES + "test_what_a_task_leaves_in_its_session_ends_with_it_seen_by_django_or_not",),
         on=PG,
     ),

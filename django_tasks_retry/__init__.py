@@ -1,7 +1,9 @@
 """A task queue for Django that lives in your database, retries by written rules and survives crashes."""
 
 # Imports nothing of Django, so that liveness probes start in milliseconds.
-from .api import chain, signal
+from typing import TYPE_CHECKING, Any
+
+from .api import asignal, chain, signal, task
 from .errors import Abort, LeaseLost, MembersFailed, MembersGone, Retry, Snooze, TaskCancelled, TaskTimeout
 from .rules.backoff import Exponential
 from .rules.calls import Call, call
@@ -9,11 +11,15 @@ from .rules.lanes.limits import Limit, lane
 from .rules.policy import RetryPolicy, retry
 from .rules.schedules.declarations import schedule
 
+if TYPE_CHECKING:
+    from .bridge import Context
+
 __version__ = "0.1.0"
 
 __all__ = [
     "Abort",
     "Call",
+    "Context",
     "Exponential",
     "LeaseLost",
     "Limit",
@@ -24,10 +30,21 @@ __all__ = [
     "Snooze",
     "TaskCancelled",
     "TaskTimeout",
+    "asignal",
     "call",
     "chain",
     "lane",
     "retry",
     "schedule",
     "signal",
+    "task",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `Context`, an annotation for tasks that take it, when it is asked for: it needs Django."""
+    if name == "Context":
+        from .bridge import Context
+
+        return Context
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

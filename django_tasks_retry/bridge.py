@@ -41,6 +41,10 @@ from .taskqueue.workflows.steps import StepStore
 from .utc import in_project_time
 
 AnyResult: TypeAlias = "TaskResult[Any, Any]"
+if TYPE_CHECKING:
+    AnyContext = TaskContext[Any, Any]
+else:
+    AnyContext = TaskContext
 
 IN_DJANGO = {
     Status.PENDING: TaskResultStatus.READY,
@@ -225,7 +229,7 @@ def stand_in_for(path: str) -> Callable[[str], Exception]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context(Workflow, TaskContext[Any, Any] if TYPE_CHECKING else TaskContext):  # type: ignore[misc]
+class Context(Workflow, AnyContext):  # type: ignore[misc]
     """The context of a task: the framework's own, and the queue's additions."""
 
     lease: Lease

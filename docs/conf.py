@@ -47,5 +47,9 @@ nitpick_ignore_regex = [
     ("py:class", r"(collections|datetime|django|django_tasks|uuid)\..*|datetime|timedelta"),  # documented elsewhere
     ("py:class", r"django_tasks_retry\.(api|errors|rules|taskqueue|testing)\..*"),  # users do not make them themselves
     ("py:class", r"AnyResult|AnyTask|BackoffLike|Observe"),  # aliases of types
+    (
+        "py:class",
+        r"[A-DPR]|R_co|T_contra|RetryTask|TaskOf|TaskOptions|CallOptions|Link|Unpack.*|.*\.bridge\.Context",
+    ),  # for type checkers
 ]
 suppress_warnings = []

@@ -81,7 +81,7 @@ def newest_times(using: str, func_path: str) -> Times:
     floor = summaries.newest_before(summaries.LOOK_BACK, using) or UUID(int=0)
     tasks = Task.objects.using(using).finished().filter(pk__gte=floor, func_path=func_path)
     ended = tasks.filter(last_attempt_at__isnull=False, finished_at__isnull=False).order_by("-pk")
-    rows = list(ended.values_list("eta", "last_attempt_at", "finished_at")[:SAMPLE])
+    rows: list[Any] = list(ended.values_list("eta", "last_attempt_at", "finished_at")[:SAMPLE])
     waits = [max(0.0, (began - due).total_seconds()) for due, began, _end in rows]
     runs = [max(0.0, (end - began).total_seconds()) for _due, began, end in rows]
     return Times(len(rows), percentiles(waits), percentiles(runs))

@@ -6,15 +6,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
 from django.db import transaction
 from django.db.models import BooleanField, Exists, F, Manager, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
 from ..clock import Now
+from ..rules.calls import CallOptions, TaskOf
 from ..rules.status import FINISHED, UNFINISHED, Status
 from ..rules.transitions import POISON_AFTER
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from . import Queue, Schedule, Task  # noqa: F401 - named as a text below
 
 CHUNK = 500
@@ -114,7 +118,16 @@ class QueueQuerySet(QuerySet["Queue"]):
         return self.filter(paused_at__isnull=False)
 
 
-class QueueManager(Manager.from_queryset(QueueQuerySet)):  # type: ignore[misc]
+if TYPE_CHECKING:
+
+    class QueueBase(QueueQuerySet, Manager["Queue"]):  # type: ignore[misc]
+        """The questions, for type checkers that do not run Django's plugin."""
+
+else:
+    QueueBase = Manager.from_queryset(QueueQuerySet)
+
+
+class QueueManager(QueueBase):
     """`Queue.objects`."""
 
 
@@ -147,19 +160,37 @@ class ScheduleQuerySet(QuerySet["Schedule"]):
         return create_schedule(name=name, **given, **fresh), True
 
 
-class ScheduleManager(Manager.from_queryset(ScheduleQuerySet)):  # type: ignore[misc]
+if TYPE_CHECKING:
+
+    class ScheduleBase(ScheduleQuerySet, Manager["Schedule"]):  # type: ignore[misc]
+        """The questions, for type checkers that do not run Django's plugin."""
+
+else:
+    ScheduleBase = Manager.from_queryset(ScheduleQuerySet)
+
+
+class ScheduleManager(ScheduleBase):
     """`Schedule.objects`: the named questions, and the door to the service layer."""
 
 
-class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]
+if TYPE_CHECKING:
+
+    class TaskBase(TaskQuerySet, Manager["Task"]):  # type: ignore[misc]
+        """The questions, for type checkers that do not run Django's plugin."""
+
+else:
+    TaskBase = Manager.from_queryset(TaskQuerySet)
+
+
+class TaskManager(TaskBase):
     """`Task.objects`: the named questions, and the door to the service layer."""
 
     def enqueue(
         self,
-        func: Callable[..., Any],
+        func: Callable[..., Any] | TaskOf[..., Any],
         args: Iterable[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        **options: Any,
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
     ) -> Task:
         """Enqueue one call. `options` are the fields of `taskqueue.EnqueueOptions`: eta, queue, priority, …
 
@@ -168,6 +199,16 @@ class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]
         from ..taskqueue import EnqueueOptions, enqueue
 
         return enqueue(EnqueueOptions.with_options(func, args=args, kwargs=kwargs or {}, **options))
+
+    async def aenqueue(
+        self,
+        func: Callable[..., Any] | TaskOf[..., Any],
+        args: Iterable[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Task:
+        """See enqueue()."""
+        return await sync_to_async(self.enqueue)(func, args, kwargs, **options)
 
     @overload
     def enqueue_many(self, requests: Iterable[Any], *, then: Any = None) -> list[Task]: ...
@@ -189,3 +230,7 @@ class TaskManager(Manager.from_queryset(TaskQuerySet)):  # type: ignore[misc]
         if then is not None:
             return enqueue_batch(requests, then=then)
         return enqueue_many(requests) if returning else enqueue_stream(requests)
+
+    async def aenqueue_many(self, requests: Iterable[Any], **options: Any) -> Any:
+        """See enqueue_many()."""
+        return await sync_to_async(self.enqueue_many)(requests, **options)

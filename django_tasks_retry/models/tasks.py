@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Length
@@ -292,3 +293,11 @@ class Task(models.Model):
         from ..taskqueue import retry_one
 
         return retry_one(self, by=by, reason=reason, resume=resume)
+
+    async def acancel(self, *, by: Any = None, reason: str = "") -> None:
+        """See cancel()."""
+        await sync_to_async(self.cancel)(by=by, reason=reason)
+
+    async def aretry(self, *, by: Any = None, reason: str = "", resume: bool = False) -> Task:
+        """See retry()."""
+        return await sync_to_async(self.retry)(by=by, reason=reason, resume=resume)

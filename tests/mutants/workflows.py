@@ -87,7 +87,7 @@ WORKFLOWS = (
     ),
     Mutant(
         "results that are gone are counted as none",
-        (Edit("taskqueue/workflows/context.py", "if stored < count:", "if stored < 0:"),),
+        (Edit("taskqueue/workflows/results.py", "if stored < count:", "if stored < 0:"),),
         (MEMBERS + "test_a_resumed_task_whose_members_were_pruned_says_so_instead_of_counting_none",),
     ),
     Mutant(

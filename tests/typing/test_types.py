@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -94,6 +95,64 @@ def test_a_wrong_call_is_an_error(complaints: dict[str, str], mistake: str) -> N
 
 def test_right_calls_are_not(complaints: dict[str, str]) -> None:
     assert set(complaints) <= set(MISTAKES)
+
+
+EXAMPLE = (Path(__file__).parent / "example.py").read_text(encoding="utf-8").splitlines()
+WRONG = [
+    'price.enqueue("x")',
+    "price.enqueue()",
+    'price.using(unique_key="a", prioritty=1)',
+    "price.using(unique_key=1)",
+    "Task.objects.enqueue(send_receipt, args=[1], prioritty=5)",
+    'Task.objects.enqueue(send_receipt, args=[1], priority="high")',
+    'Task.objects.enqueue("send_receipt")',
+    'call(price, "x")',
+    "call(price, 1, 2)",
+    "call(split, 1)",
+    "call(price, 1).using(unknown='a')",
+    "chain(call(price, 1), call(price))",
+    'chain(call(price, 1), call(announce, until="today"))',
+    "chain(call(announce, until=date.today()))",
+    "Task.objects.faild()",
+    "def f(context: Context) -> None: context.step('s', split, 'x', 3)",
+    "def f(context: Context) -> None: context.step('s', split)",
+    "def f(context: Context) -> None: context.stpe('s', split)",
+    "def f(context: Context) -> None: context.call('c', price, 'x')",
+    "def f(context: Context) -> None: context.gather('g', [call(announce, until=date.today())])",
+    "def f(context: Context) -> str: return context.call('c', price, 1)",
+    "async def f(context: Context) -> None: await context.astep('s', fetch, 1)",
+    "async def f(context: Context) -> None: await context.acall('c', price, 'x')",
+    "async def f() -> None: await Task.objects.aenqueue(price, [1], que='a')",
+    "async def f() -> None: await asignal(1)",
+    "task(takes_context=True)(split)",
+]
+
+
+@pytest.fixture(scope="module")
+def example_complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return complaints_about([*EXAMPLE, *WRONG], tmp_path_factory.mktemp("example"))
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_mypy_refuses_a_wrong_call(example_complaints: dict[str, str], wrong: str) -> None:
+    assert wrong in example_complaints
+
+
+def test_mypy_accepts_the_example(example_complaints: dict[str, str]) -> None:
+    assert set(example_complaints) <= set(WRONG)
+
+
+def test_pyright_agrees(tmp_path: Path) -> None:
+    pytest.importorskip("pyright")
+    lines = [*EXAMPLE, *WRONG]
+    (tmp_path / "user.py").write_text("\n".join(lines) + "\n")
+    settings = {"extraPaths": [str(ROOT)], "typeCheckingMode": "strict", "reportMissingModuleSource": False}
+    settings |= {"reportRedeclaration": False, "reportUnusedCoroutine": False, "reportUnusedCallResult": False}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", "user.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    assert {lines[each["range"]["start"]["line"]] for each in found if each["severity"] == "error"} == set(WRONG), found
 
 
 @pytest.mark.skipif(CORE_HAS_TASKS, reason="the backport is for Django 5.2")

@@ -59,7 +59,7 @@ class EnqueueOptions(NamedTuple):
     debounce_max: float | timedelta | None = None
 
     @classmethod
-    def with_options(cls, func: Callable[..., Any], **options: Any) -> EnqueueOptions:
+    def with_options(cls, func: Any, **options: Any) -> EnqueueOptions:
         """Accept the names of `django.tasks`, too. UnknownOption says what another name is called here."""
         given = without_aliases(options)
         for name in given:

@@ -129,10 +129,10 @@ def group_texts(heads: Sequence[Head], using: str) -> Iterator[GroupText]:
     """Yield texts of groups in no order. Nothing is counted."""
     fingerprints = {head.sample: head.fingerprint for head in heads}
     samples = list(fingerprints)
-    columns = ("func_path", "queue", *(KT(f"last_error__{name}") for name in ("exception", "code", "message")))
+    error: list[Any] = [KT(f"last_error__{name}") for name in ("exception", "code", "message")]
     for start in range(0, len(samples), CHUNK):
         tasks = Task.objects.using(using).filter(pk__in=samples[start : start + CHUNK])
-        for sample, *texts in tasks.values_list("pk", *columns):
+        for sample, *texts in tasks.values_list("pk", "func_path", "queue", *error):
             yield GroupText(fingerprints[sample], *(str(text or "") for text in texts))
 
 

@@ -110,7 +110,7 @@ def newest_before(limit: int, using: str, below: UUID | None = None) -> UUID | N
     tasks = Task.objects.using(using).order_by("-pk")
     if below is not None:
         tasks = tasks.filter(pk__lt=below)
-    found: Sequence[UUID] = tasks.values_list("pk", flat=True)[limit : limit + 1]
+    found = tasks.values_list("pk", flat=True)[limit : limit + 1]
     return found[0] if found else None
 
 
@@ -119,7 +119,7 @@ def id_after(limit: int, using: str, above: UUID | None = None) -> UUID | None:
     tasks = Task.objects.using(using).order_by("pk")
     if above is not None:
         tasks = tasks.filter(pk__gt=above)
-    found: Sequence[UUID] = tasks.values_list("pk", flat=True)[limit - 1 : limit]
+    found = tasks.values_list("pk", flat=True)[limit - 1 : limit]
     return found[0] if found else None
 
 

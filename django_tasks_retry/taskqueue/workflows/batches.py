@@ -83,7 +83,7 @@ def checked_callback(then: Any) -> Task:
     return callback
 
 
-def enqueue_chain(calls: Sequence[Call], options: Mapping[str, Any]) -> Task:
+def enqueue_chain(calls: Sequence[Call[Any]], options: Mapping[str, Any]) -> Task:
     """Enqueue one task for the whole chain, in the queue of its first call. All of its calls are checked now."""
     if not calls or not all(isinstance(each, Call) for each in calls):
         raise InvalidCall("chain(): give one call(…) or more.")
@@ -95,21 +95,21 @@ def enqueue_chain(calls: Sequence[Call], options: Mapping[str, Any]) -> Task:
     return enqueue(EnqueueOptions.with_options(run_chain.func, args=[specs], **place | dict(options)))
 
 
-def link_of(each: Call) -> Task:
+def link_of(each: Call[Any]) -> Task:
     """Prepare a later call of a chain. None stands for the result before, by which its lane may be named."""
     before = () if each.is_immutable else (None,)
     asked = EnqueueOptions.read(each._replace(args=(*before, *each.args)))
     return checked_member(prepare(asked if asked.lane else asked._replace(lane="")))
 
 
-def spec_of(each: Call, prepared: Task) -> dict[str, Any]:
+def spec_of(each: Call[Any], prepared: Task) -> dict[str, Any]:
     """Return the call as plain values, with the path under which its function is registered."""
     args = prepared.args[len(prepared.args) - len(each.args) :]
     spec = {"func": prepared.func_path, "args": args, "kwargs": prepared.kwargs, "options": dict(each.options)}
     return spec | {"immutable": True} if each.is_immutable else spec
 
 
-def call_of(spec: Mapping[str, Any], before: tuple[Any, ...]) -> Call:
+def call_of(spec: Mapping[str, Any], before: tuple[Any, ...]) -> Call[Any]:
     task = registry.find(spec["func"])
     if task is None:
         raise UnregisteredTask(f"The chain calls {spec['func']}, which this worker does not know.")

@@ -81,7 +81,7 @@ def wake(keys: Sequence[str], using: str) -> list[UUID]:
     return reschedule_ready(list(waiting.values_list("pk", "waits_for")[:MOST]), using)
 
 
-def reschedule_ready(waiting: Sequence[tuple[UUID, str]], using: str) -> list[UUID]:
+def reschedule_ready(waiting: Sequence[tuple[UUID, Any]], using: str) -> list[UUID]:
     ready = {key for key in {key for _, key in waiting} if has_come(key, using)}
     ids = [pk for pk, key in waiting if key in ready]
     return make_due(ids, ready, using) if ids else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import CheckConstraint, Model
@@ -12,24 +13,34 @@ from .conditions import guarded
 SHORT: dict[tuple[str, str], str] = import_module("django_tasks_retry.migrations.0016_short_checks").SHORT
 """Checks that PostgreSQL has in fewer words than the models."""
 
+ONE: Any = import_module("django_tasks_retry.migrations.0021_one_check")
+"""The one check of tasks on PostgreSQL, and its function, which names the check of the model that a row breaks."""
+
 ON_POSTGRESQL = """
 SELECT c.relname, k.conname
 FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid
 WHERE k.contype = 'c' AND c.relnamespace = quote_ident(current_schema())::regnamespace
+"""
+SOURCE = """
+SELECT prosrc FROM pg_proc WHERE pronamespace = quote_ident(current_schema())::regnamespace AND proname = %s
 """
 ON_SQLITE = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
 
 Checks = dict[tuple[str, str], tuple[type[Model], CheckConstraint]]
 
 
-def declared() -> Checks:
-    """Table and name → model and constraint."""
-    return {
+def declared(vendor: str) -> Checks:
+    """Table and name → model and constraint. On PostgreSQL tasks have one for all of theirs."""
+    checks = {
         (model._meta.db_table, check.name): (model, check)
         for model in guarded()
         for check in model._meta.constraints
         if isinstance(check, CheckConstraint)
     }
+    if vendor == "sqlite":
+        return checks
+    [one, *_] = [value for (table, _), value in checks.items() if table == ONE.TASK]
+    return {key: value for key, value in checks.items() if key[0] != ONE.TASK} | {(ONE.TASK, ONE.NAME): one}
 
 
 def dropped(connection: BaseDatabaseWrapper) -> Checks:
@@ -38,11 +49,14 @@ def dropped(connection: BaseDatabaseWrapper) -> Checks:
         if connection.vendor == "sqlite":
             cursor.execute(ON_SQLITE)
             tables = dict(cursor.fetchall())
-            found = {(table, name) for table, name in declared() if f'"{name}" CHECK' in tables.get(table, "")}
+            found = {key for key in declared("sqlite") if f'"{key[1]}" CHECK' in tables.get(key[0], "")}
         else:
             cursor.execute(ON_POSTGRESQL)
             found = set(cursor.fetchall())
-    return {key: value for key, value in declared().items() if key not in found}
+            cursor.execute(SOURCE, [ONE.NAME])
+            if cursor.fetchall() != [(ONE.SOURCE,)]:
+                found.discard((ONE.TASK, ONE.NAME))
+    return {key: value for key, value in declared(connection.vendor).items() if key not in found}
 
 
 def restore(connection: BaseDatabaseWrapper) -> None:
@@ -54,6 +68,10 @@ def restore(connection: BaseDatabaseWrapper) -> None:
         for (table, name), (model, check) in absent.items():
             if connection.vendor == "sqlite":
                 editor.add_constraint(model, check)
+            elif name == ONE.NAME:
+                editor.execute(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {name}", params=None)
+                for sql in ONE.ADD:
+                    editor.execute(sql, params=None)
             else:
                 # Rows that were written meanwhile must not keep `migrate` from ending: it holds for those to come.
                 short = SHORT.get((table, name))

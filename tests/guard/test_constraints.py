@@ -63,6 +63,10 @@ FURTHER = [
 ]
 
 
+TASK = Task._meta.db_table
+ONE = import_module("django_tasks_retry.migrations.0021_one_check")
+
+
 def constraints(model) -> dict[str, models.BaseConstraint]:
     return {constraint.name: constraint for constraint in model._meta.constraints}
 
@@ -104,6 +108,49 @@ def test_a_violation_is_refused_by_name(unguarded, name, changes):
 def words_of(name, using):
     # SQLite names the columns of a unique index.
     return {"dtr_unique_key": "unique_key", "dtr_slots": "slot"}.get(name, name)
+
+
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+def test_the_table_of_tasks_has_one_check_whatever_its_model_says(database):
+    """Each is read anew for every statement."""
+    with connections[database].cursor() as cursor:
+        cursor.execute("SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid = %s::regclass", [TASK])
+        assert cursor.fetchall() == [(ONE.NAME,)]
+    on_tasks = {name for name, each in constraints(Task).items() if isinstance(each, models.CheckConstraint)}
+    assert set(ONE.CHECKS) == on_tasks | {f"{TASK}_crashes_check"}
+
+
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("name", [name for name in VIOLATIONS if name in ONE.CHECKS])
+def test_a_violation_is_refused_even_to_who_replicates(database, name):
+    """Triggers are not fired then."""
+    with connections[database].cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+    with pytest.raises(IntegrityError, match=name), transaction.atomic(using=database):
+        insert(name, VIOLATIONS[name])
+
+
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+def test_operators_of_a_session_do_not_loosen_the_check(unguarded):
+    with connections[unguarded].cursor() as cursor:
+        cursor.execute("CREATE SCHEMA odd")
+        cursor.execute("CREATE FUNCTION odd.yes(int, int) RETURNS boolean LANGUAGE sql AS 'SELECT TRUE'")
+        for operator in ("<", "<=", ">=", "="):
+            cursor.execute(f"CREATE OPERATOR odd.{operator} (FUNCTION = odd.yes, LEFTARG = int, RIGHTARG = int)")
+        cursor.execute("SET LOCAL search_path = odd, pg_catalog, public")
+    with pytest.raises(IntegrityError, match="dtr_refunds_within_attempts"), transaction.atomic(using=unguarded):
+        insert("", VIOLATIONS["dtr_refunds_within_attempts"])
+
+
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+def test_a_check_that_was_loosened_is_missed_and_put_back(database):
+    with connections[database].cursor() as cursor:
+        cursor.execute(ONE.CREATE.replace("IS NOT FALSE", "IS NOT NULL"))
+    assert guard.missing(database) == {ONE.NAME}
+    guard.install_after_migrate(database)
+    assert guard.missing(database) == set()
+    with pytest.raises(IntegrityError), transaction.atomic(using=database):
+        insert("", VIOLATIONS["dtr_priority_in_range"])
 
 
 @pytest.mark.parametrize(("name", "healthy"), [("dtr_unique_key", {}), ("dtr_result_is_final", {"status": "SUCCESS"})])

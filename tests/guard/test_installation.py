@@ -90,8 +90,9 @@ def test_each_dropped_trigger_is_missed_and_put_back(database):
 @pytest.mark.plain_layout
 def test_each_dropped_check_is_missed_and_put_back(database):
     before = checks_of(database)
-    assert len(declared()) > 20
-    for table, name in declared():
+    checks = declared(connections[database].vendor)
+    assert len(checks) > 10
+    for table, name in checks:
         execute(database, f"ALTER TABLE {table} DROP CONSTRAINT {name}")
         is_missed(database, name)
         guard.install_after_migrate(database)
@@ -123,7 +124,7 @@ def test_a_check_comes_back_beside_a_row_that_breaks_it(database):
 @pytest.mark.parametrize("on", ["sqlite"], indirect=True)
 def test_a_dropped_check_is_put_back_by_remaking_the_table(committed, monkeypatch):
     """On SQLite a constraint is a part of its table."""
-    [check] = [check for (_, name), (_, check) in declared().items() if name == "dtr_running_has_lease"]
+    [check] = [check for (_, name), (_, check) in declared("sqlite").items() if name == "dtr_running_has_lease"]
     task = Task.objects.enqueue(tasks.noop)
     connection = connections[committed]
     guard.remove_before_migrate(committed, [(SimpleNamespace(app_label="django_tasks_retry"), False)])

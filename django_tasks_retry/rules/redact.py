@@ -42,11 +42,13 @@ AROUND_NAMES = " \"'\\=:"
 
 BY_FORM = re.compile(
     r"(?<![\w-])(?:eyJ[\w-]{5,}+\.[\w-]++(?:\.[\w-]*+)?|A(?:KIA|SIA)[A-Z0-9]{12,}+|gh[opusr]_\w{16,}+|github_pat_\w{16,}+"
-    r"|xox[abeprs]-[\w-]{10,}+|[rs]k_(?:live|test)_\w{10,}+|AIza[\w-]{30,}+)"
+    r"|xox[abeprs]-[\w-]{10,}+|[rs]k_(?:live|test)_\w{10,}+|AIza[\w-]{30,}+|sk-(?:proj|ant)-[\w-]{16,}+|ya29\.[\w-]{16,}+"
+    r"|(?:glpat-|npm_|hf_|dop_v1_|whsec_|pypi-)[\w-]{16,}+|SG\.[\w-]{16,}+\.[\w-]{16,}+)"
+    r"|(?<=hooks\.slack\.com/services/)[\w/-]++"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
-"""Secrets that need no name: JWTs, keys of AWS, GitHub, Slack, Stripe and Google, private keys."""
+"""Secrets that need no name: JWTs, private keys, and keys that begin as those of common services do."""
 
 TRIGGER = re.compile(
     r"(?i)api|auth|token|key|secret|pass|pwd|psw|signature|sig|cookie|credential|session|jwt|bearer|basic|otp"
@@ -65,8 +67,14 @@ WORD_CHARACTER = re.compile(r"[\w-]")
 BYTES_PREFIX = re.compile(r"(?i)[bruf]{1,2}")
 SCHEME = re.compile(r"(?i)bearer|basic")
 ESCAPED_BLANKS = {"n", "r", "t"}
+BLANK, BLANK_OR_LINE, QUOTING = {"space"}, {"space", "line"}, {"quote", "backslashes"}
 ENDS_PLAIN = {"stop", "close", "quote"}
 CREDENTIAL = re.compile(r"(?=.*\d)[\w.~+/=-]{6,}|[\w.~+/=-]{16,}")
+MIXED = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.~+/=!@#$^*-]{6,}")
+"""Letters and digits: a secret that a sentence ends with, and not the next word of a sentence."""
+
+PERCENT_SIGN = re.compile(r"(?i)(?:25)*(?:3[ad]|2[27])")
+""" = : \" and ' as they are written in URLs, behind the percent sign."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -174,45 +182,60 @@ class Redaction:
             taken.append(self.take().text)
         return "".join(taken)
 
+    def take_kinds(self, kinds: set[str]) -> str:
+        return self.take_while(lambda token: token.kind in kinds)
+
     # What may follow a name
 
     def after_word(self, word: str) -> Iterator[str]:
-        if SCHEME.fullmatch(word):
-            yield from self.after_scheme()
+        if SCHEME.fullmatch(word) and (blank := self.take_kinds(BLANK)):
+            # The token of `Bearer eyJ…` without a name before it, but not "Basic authentication".
+            yield blank + self.credential(CREDENTIAL, is_hidden_if_cut=True)
         elif is_secret_name(word):
             yield from self.after_name(word)
 
-    def after_scheme(self) -> Iterator[str]:
-        """Hide the token of `Bearer eyJ…` without a name before it, but not "Basic authentication"."""
-        yield self.take_while(is_blank)
+    def credential(self, form: re.Pattern[str], *, is_hidden_if_cut: bool = False) -> str:
+        """Return stars for a value of that form. Any other is read like the rest of the text, once more."""
+        began = self.at
         value = self.pass_plain()
-        is_cut = value and self.peek() is END
-        yield HIDDEN if is_cut or CREDENTIAL.fullmatch(value) else value
+        if form.fullmatch(value) or (is_hidden_if_cut and value and self.peek() is END):
+            return HIDDEN
+        self.at = began
+        self.upcoming.clear()
+        return ""
 
     def after_name(self, name: str) -> Iterator[str]:
-        """Hide the value of `name=…`, `"name": …`, `('name', …)`, `--name …`, `name '…'`."""
-        quote = self.take_while(is_quoting)
-        blank = self.take_while(is_blank)
+        """Hide the value of `name=…`, `"name": …`, `('name', …)`, `--name …`, `name '…'`, `name is …`, `<name>…`."""
+        quote = self.take_kinds(QUOTING)
+        blank = self.take_kinds(BLANK)
         yield quote + blank
         if self.peek().kind == "sign" or (quote and self.peek().text == ","):
             began = self.at
             yield from self.after_sign(name)
             if quote and name in NAMING_KEYS and is_secret_name(self.text[began : self.at].strip(AROUND_NAMES)):
-                yield HIDDEN if self.take_while(is_in_mapping) else ""
-            yield self.take_while(is_blank)
+                yield HIDDEN if self.take_while(lambda token: token.text != "}") else ""
+            yield self.take_kinds(BLANK)
             if self.peek().text == "=":  # it was the type: `password: str = "…"`
                 yield from self.after_sign(name)
             elif self.peek().kind == "sign":  # it was the next key: `{"header": "X-Api-Key", "value": "…"}`
                 yield self.take().text
-                yield HIDDEN if self.take_while(is_in_mapping) else ""
-        elif blank and (name.startswith("-") or (DESCRIBES_SECRET.fullmatch(name) and is_quoting(self.peek()))):
+                yield HIDDEN if self.take_while(lambda token: token.text != "}") else ""
+        elif blank and (name.startswith("-") or (DESCRIBES_SECRET.fullmatch(name) and self.peek().kind in QUOTING)):
             yield self.value_of(name)
+        elif blank and DESCRIBES_SECRET.fullmatch(name):
+            yield self.take().text + self.take_kinds(BLANK) if self.peek().text in {"is", "was"} else ""
+            yield self.credential(MIXED)
+        elif self.peek().text == "%" and PERCENT_SIGN.match(self.peek(1).text):
+            yield HIDDEN if self.pass_plain() else ""
+        elif self.text.startswith(f"<{name}>", self.at - len(name) - 1):
+            yield self.take().text
+            yield HIDDEN if self.take_while(lambda token: token.text != "<" and is_on_line(token)) else ""
 
     def after_sign(self, name: str) -> Iterator[str]:
         yield self.take_while(is_sign_or_comma)
-        yield self.take_while(is_blank_or_line)
+        yield self.take_kinds(BLANK_OR_LINE)
         while self.peek().kind == "backslashes" and self.peek(1).text in ESCAPED_BLANKS:
-            yield self.take().text + self.take().text + self.take_while(is_blank_or_line)
+            yield self.take().text + self.take().text + self.take_kinds(BLANK_OR_LINE)
         yield self.value_of(name)
 
     def after_slashes(self) -> Iterator[str]:
@@ -279,28 +302,12 @@ def closes(slashes: int, depth: int) -> bool:
     return slashes <= depth
 
 
-def is_blank(token: Token) -> bool:
-    return token.kind == "space"
-
-
-def is_blank_or_line(token: Token) -> bool:
-    return token.kind in {"space", "line"}
-
-
 def is_on_line(token: Token) -> bool:
     return token.kind not in {"line", "end"}
 
 
-def is_quoting(token: Token) -> bool:
-    return token.kind in {"quote", "backslashes"}
-
-
 def is_sign_or_comma(token: Token) -> bool:
     return token.kind == "sign" or token.text == ","
-
-
-def is_in_mapping(token: Token) -> bool:
-    return token.text != "}"
 
 
 def is_plain(token: Token) -> bool:

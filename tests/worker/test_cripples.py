@@ -65,7 +65,8 @@ def test_tasks_whose_process_died_twice_run_alone_and_what_kills_that_too_ends(s
         effects.wait_for("begin b", times)
         effects.wait_for("begin a", times)
         tasks.gate(f"a{times}").touch()
-    for name in ("b", "a3"):  # by now one after the other: one process has one place for a task alone
+    wait_for(lambda: effects.count("begin a") + effects.count("begin b") > 4, "one that runs alone")
+    for name in ("b", "a3"):  # one after the other: beside one process there is one place for a task alone
         tasks.gate(name).touch()
     assert wait_until_finished(culprit).last_error["code"] == "CRASHED"
     neighbour = wait_until_finished(neighbour)

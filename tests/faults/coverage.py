@@ -49,6 +49,7 @@ FAULTS = (
     "error_codes",  # the server reports an error that may pass
     "black_hole",  # packets vanish and no connection breaks
     "row_locked_by_vanished_client",
+    "rows_beside_locked",  # of workers, queues, lanes, statistics; or the table of events
     "session_state_left_by_tasks",
     "pinned_horizon",  # an old transaction keeps vacuum from dead rows
     "stale_statistics",  # the planner's
@@ -222,6 +223,7 @@ ON_POSTGRESQL_ALONE = {
     ),
     "pool_of_one_connection": "pools are PostgreSQL's",
     "error_codes": "codes of PostgreSQL; SQLite's one trouble is database_file_locked",
+    "rows_beside_locked": "SQLite locks the file, not the row: database_file_locked",
     "row_locked_by_vanished_client": "SQLite locks the file, not the row: database_file_locked",
     "pinned_horizon": "SQLite has no vacuum horizon",
     "stale_statistics": "SQLite's planner is told by hand: tests/plans/test_sqlite.py",

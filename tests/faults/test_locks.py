@@ -10,7 +10,8 @@ import psycopg
 import pytest
 from django.db import connections
 
-from django_tasks_retry.models import Task
+from django_tasks_retry import taskqueue
+from django_tasks_retry.models import Task, TaskTotal
 from tests.worker import tasks
 from tests.worker.harness import story, wait_for, wait_until_finished
 from tests.worker.trouble import ALIAS, Server
@@ -36,6 +37,53 @@ def test_a_row_that_a_vanished_client_keeps_locked_holds_up_no_other(start, serv
         effects.wait_for("end a")
     assert wait_until_finished(task).status == "SUCCESS"
     assert story(task).count("completed") == 1
+
+
+BESIDE = {
+    "workers": "SELECT 1 FROM django_tasks_retry_worker FOR UPDATE",
+    "queues": "SELECT 1 FROM django_tasks_retry_queue FOR UPDATE",
+    "lanes": "SELECT 1 FROM django_tasks_retry_lanestate FOR UPDATE",
+    "totals": "SELECT 1 FROM django_tasks_retry_tasktotal FOR UPDATE",
+    "statistics": "SELECT 1 FROM django_tasks_retry_taskstat FOR UPDATE",
+}
+
+
+def renewed_often(task: Task) -> None:
+    """Return once the lease was renewed three times."""
+    seen = {task.lock_expires_at}
+    wait_for(lambda: seen.add(Task.objects.get(pk=task.pk).lock_expires_at) or len(seen) > 3, "three renewals")
+
+
+@pytest.mark.fault("rows_beside_locked")
+@pytest.mark.parametrize("beside", BESIDE)
+def test_rows_beside_that_somebody_keeps_locked_hold_up_no_task(start, server, effects, beside):
+    taskqueue.pause("emails", by="tests")
+    taskqueue.limit_lane("stripe", concurrency=1, by="tests")
+    start(lease=4.0)
+    assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
+    wait_for(TaskTotal.objects.exists, "statistics")
+    task = Task.objects.enqueue(tasks.wait_at, ["a"])
+    effects.wait_for("begin a")
+    with locked(server, BESIDE[beside]):
+        renewed_often(Task.objects.get(pk=task.pk))
+        assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
+    tasks.gate("a").touch()
+    wait_until_finished(task)
+    assert story(task) == ["running", "completed"]
+
+
+@pytest.mark.fault("rows_beside_locked")
+def test_a_lock_that_keeps_all_events_out_costs_no_lease(start, server, effects):
+    task = Task.objects.enqueue(tasks.wait_at, ["a"])
+    start(lease=4.0)
+    effects.wait_for("begin a")
+    with locked(server, "LOCK TABLE django_tasks_retry_taskevent IN SHARE ROW EXCLUSIVE MODE"):
+        renewed_often(Task.objects.get(pk=task.pk))
+        tasks.gate("a").touch()
+        effects.wait_for("end a")
+    wait_until_finished(task)
+    assert story(task) == ["running", "completed"]
+    assert wait_until_finished(Task.objects.enqueue(tasks.canary)).status == "SUCCESS"
 
 
 @pytest.mark.fault("statement_timeout")

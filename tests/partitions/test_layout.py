@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
 import pytest
 from django.core.management import call_command
 from django.db import connections
@@ -138,6 +142,46 @@ def test_a_partitioning_that_nobody_completes_is_taken_back_before_it_refuses_ro
     travel(2 * 86_400)
     list(taskqueue.maintain_partitions())
     assert bound_until(whole) is None
+
+
+class Killed(BaseException):
+    """Ends a process before one of its statements, as far as the database can tell."""
+
+
+def killed_before(nth: int, verb: Callable[[], Any], using: str) -> bool:
+    """Do it, but lose the connection instead of the nth statement. Return whether there was such a statement."""
+    statements = count(1)
+
+    def kill(execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
+        if next(statements) < nth:
+            return execute(sql, params, many, context)
+        connections[using].connection.close()
+        raise Killed
+
+    try:
+        with connections[using].execute_wrapper(kill):
+            verb()
+    except Killed:
+        connections[using].close()
+        return True
+    return False
+
+
+@pytest.mark.long
+@pytest.mark.fault("partition_change_interrupted")
+def test_a_change_that_is_killed_before_any_statement_loses_nothing_and_is_completed_by_the_next(whole):
+    made = done(3)
+    changes = [lambda: partition_history(whole, Period.DAY, ["default"]), lambda: undo_partitioning(whole)]
+    for change in changes:
+        nth = 1
+        while killed_before(nth, change, whole):
+            made += done(1)
+            change()
+            assert is_kept(whole)
+            (undo_partitioning if read_layout(whole) else lambda using: changes[0]())(whole)
+            nth += max(1, nth // 2)
+        made += done(1)
+    assert TaskResult.objects.filter(task_id__in=[task.pk for task in made]).count() == len(made)
 
 
 def test_it_is_brought_back_as_it_was(whole, travel):

@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from tests.soak.database import children_of
 ROOT = Path(__file__).parents[2]
 SKEWS = (-3600, 3600, 0)
 PIPE_BYTES = 4096
+STEP = struct.Struct("@l")
 die_with_parent = partial(pg.die_with_parent, signal.SIGKILL)
 
 
@@ -68,8 +70,20 @@ class Supervisor:
 
     def clock(self) -> dict[str, str]:
         """An hour behind, an hour ahead, or right."""
+        if not self.shim:
+            return {}
+        self.step_clock(0)
         seconds = SKEWS[(self.number + self.starts - 1) % len(SKEWS)]
-        return {"LD_PRELOAD": str(self.shim), "SKEW_SECONDS": str(seconds)} if self.shim and seconds else {}
+        return {"LD_PRELOAD": str(self.shim), "SKEW_SECONDS": str(seconds), "SKEW_FILE": str(self.steps)}
+
+    @property
+    def steps(self) -> Path:
+        return self.folder / f"{self.name}.steps"
+
+    def step_clock(self, seconds: int) -> None:
+        """Let the clock of this host jump to so many seconds beside where it began, for all its processes."""
+        with self.steps.open("r+b" if self.steps.exists() else "wb") as file:  # in place: it is mapped
+            file.write(STEP.pack(seconds))
 
     @property
     def output(self) -> Path:

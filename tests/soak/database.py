@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +41,23 @@ class PostgreSQL:
         """For the soak itself, which waits for nobody: it may have to wake up the one it would wait for."""
         place = self.place()
         return place | {"OPTIONS": place["OPTIONS"] | {"options": "-c statement_timeout=5s -c lock_timeout=300ms"}}
+
+    def freeze(self, seconds: float) -> Callable[[], None]:
+        """Stop all its processes, which go on by themselves after so many seconds: whoever asks meanwhile must wait."""
+        server = self.cluster.process
+        assert server is not None
+        pids = [server.pid, *children_of(server.pid)]
+
+        def thaw() -> None:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        threading.Timer(seconds, thaw).start()
+        return thaw
 
     def restart_hard(self) -> None:
         """As after a power cut: all its processes are gone at once, and the log is replayed."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.soak.crew import Network, PipedSupervisor, Supervisor
 from tests.soak.database import PostgreSQL, tried
-from tests.soak.locks import RowLocks
+from tests.soak.locks import BESIDE, EVENTS, RowLocks
 
 Deed = Callable[[], str | None]
 TAKE_OVER_SECONDS = 2.0  # past the lease, until others have what a lost supervisor's children held
@@ -81,6 +81,9 @@ class Nemesis:
             (8.0, self.kill_backend),
             (20.0, self.restart_server),
             (2.0, self.lock_row),
+            (6.0, self.lock_beside),
+            (12.0, self.freeze_server),
+            (3.0, self.step_clock),
         ]
 
     def plan(self, habit: Habit) -> None:
@@ -239,6 +242,29 @@ class Nemesis:
             return None
         self.later(seconds, transaction.close)
         return f"for {seconds:.1f}s"
+
+    def lock_beside(self) -> str | None:
+        """Nobody can write while all events are locked; rows of workers, queues, lanes and totals hold up no task."""
+        assert self.locks is not None
+        sql, seconds = self.chance.choice(BESIDE), self.past_the_lease()
+        transaction = self.locks.hold_beside(sql)
+        if transaction is None:
+            return None
+        self.later(seconds, transaction.close, "" if sql == EVENTS else None)
+        return f"for {seconds:.1f}s: {sql}"
+
+    def freeze_server(self) -> str:
+        """As a host that is paused: connections stay open, and nobody answers."""
+        assert self.server is not None
+        seconds = self.past_the_lease()
+        self.later(seconds, self.server.freeze(seconds), "")
+        return f"for {seconds:.1f}s"
+
+    def step_clock(self) -> str:
+        supervisor = self.chance.choice(self.crew)
+        seconds = self.chance.randint(-3600, 3600)
+        supervisor.step_clock(seconds)
+        return f"{supervisor.name} to {seconds}s"
 
     def restart_server(self) -> str:
         assert self.server is not None

@@ -26,6 +26,9 @@ BROKEN = {
     "kill_backend": "server crashes by a killed backend",
     "restart_server": "hard restarts of the server",
     "lock_row": "times running rows locked for 2 to 5 leases",
+    "lock_beside": "times events, or rows beside the tasks, locked past the lease",
+    "freeze_server": "times the server frozen past the lease",
+    "step_clock": "steps of one host's clock",
     "leave_log_unread": "times a log left unread",
 }
 

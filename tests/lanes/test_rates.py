@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connections
 
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.taskqueue import ClaimMemory, Released
@@ -40,6 +41,21 @@ def test_a_claimer_knows_when_the_window_opens(enqueue):
     assert taskqueue.claim("worker/1", limit=10, memory=memory) == []
     assert memory.closed.is_closed("api-a")
     assert memory.ahead == 1.0
+
+
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+def test_a_lane_is_closed_as_of_its_lock_however_long_the_claim_took(enqueue, database):
+    enqueue(tasks.call_api, 6, "a")
+    seconds = Clock()
+    memory = ClaimMemory(clock=seconds)
+
+    def slowly(execute, sql, params, many, context):
+        seconds.advance(2 if "Claim keyed" in sql else 0)
+        return execute(sql, params, many, context)
+
+    with connections[database].execute_wrapper(slowly):
+        assert len(taskqueue.claim("worker/1", limit=10, memory=memory)) == 5
+    assert memory.closed.opens_at == memory.tuning.longest_rate_wait
 
 
 def test_starts_spread_over_time_never_exceed_the_rate_in_any_window(claim, enqueue, database):

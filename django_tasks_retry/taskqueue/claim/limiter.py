@@ -162,6 +162,7 @@ class Limiter:
     at_once: int
     """How many more tasks the claimer would start at once."""
     tuning: ClaimTuning = TUNING
+    locked_at: float = 0.0
     limited_queues: dict[str, bool] = field(default_factory=dict)
 
     def claim(self, part: Part, limit: int) -> Claimed:
@@ -181,7 +182,9 @@ class Limiter:
             FlowLimit.objects.using(self.engine.using).bulk_update(started, ["recent"])
         for label, capacity in capacities.items():
             if capacity.is_bounded and capacity.left <= 0:
-                self.closed.close(label, max(self.tuning.locked_seconds, capacity.closed_for(self.tuning)))
+                # As of the lock, by whose time the window was measured: the claim and its commit took a while.
+                since_lock = self.closed.clock() - self.locked_at
+                self.closed.close(label, max(self.tuning.locked_seconds, capacity.closed_for(self.tuning) - since_lock))
         return claimed
 
     def labels(self, of: ClaimRange) -> list[str]:
@@ -200,6 +203,7 @@ class Limiter:
         locked = lock(labels, self.engine.using)
         for label in labels - locked.keys():
             self.closed.close(label, self.tuning.locked_seconds)
+        self.locked_at = self.closed.clock()
         running = count_running(locked.keys(), self.engine.using)
         capacities = {}
         for label, row in locked.items():

@@ -11,9 +11,9 @@ import pytest
 from django.db import connections
 
 from django_tasks_retry import call, guard, taskqueue
-from django_tasks_retry.admin.overview import setup_problems
 from django_tasks_retry.checks import check_partitions
 from django_tasks_retry.cli.history import shortest_retention
+from django_tasks_retry.display.problems import setup_problems
 from django_tasks_retry.models import Step, Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue.retention import drop as retention

@@ -37,6 +37,7 @@ INSERT INTO django_q_schedule VALUES
     (4, 'cron', 'tests.tasks.noop', NULL, NULL, 'C', NULL, -1, '2026-07-01 08:30:00+00:00', '0 22 * * 1-5'),
     (5, 'once', 'tests.tasks.noop', NULL, NULL, 'O', NULL, -1, '2026-07-01 08:30:00+00:00', NULL),
     (6, 'thrice', 'tests.tasks.noop', NULL, NULL, 'D', NULL, 3, '2026-07-01 08:30:00+00:00', NULL),
+    (8, 'odd', 'tests.tasks.noop', NULL, NULL, 'X', NULL, -1, '2026-07-01 08:30:00+00:00', NULL),
     (7, 'code', 'tests.tasks.noop', '__import__(''os'')', NULL, 'D', NULL, -1, '2026-07-01 08:30:00+00:00', NULL)
 """
 
@@ -108,6 +109,7 @@ def test_schedules_of_django_q2(database, capsys, settings):
     assert row("quarterly").paused_at is not None
     assert "3 more runs" in said["thrice"]
     assert "not plain values" in said["code"]
+    assert "'X' has no counterpart" in said["odd"]
 
 
 def test_wishes_that_a_schedule_cannot_keep_are_named(database, capsys):

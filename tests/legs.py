@@ -123,6 +123,7 @@ FULL = [
     Leg(
         "soak", ("tests.soak", "--tasks", "20000", "--laned", "1000", "--workflows", "200", "--seed", "1", "--untimed")
     ),
+    Leg("packages of others", ("tests.clients",)),
     Leg("failover lab", ("tests.lab",)),
 ]
 

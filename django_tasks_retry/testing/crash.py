@@ -126,7 +126,7 @@ def claim_it(tasks: Tasks, task_id: Any) -> Lease:
 
 def lose_the_worker(tasks: Tasks) -> None:
     """Nobody renews the lease, it expires, and the task is taken back."""
-    tasks.advance(timedelta(seconds=options(tasks.backend).lease + 1))
+    tasks.travel_to(tasks.travelled + timedelta(seconds=options(tasks.backend).lease + 1))
     recover(backend=tasks.backend)
 
 

@@ -22,7 +22,18 @@ from ..rules.backoff import MAX_DELAY
 from ..rules.failure import Code
 from ..rules.queues import serves
 from ..rules.transitions import EventKind
-from ..taskqueue import Lease, Sweep, claim, database
+from ..taskqueue import (
+    Lease,
+    Sweep,
+    claim,
+    database,
+    expire,
+    listed_names,
+    next_due_in,
+    run_schedule_now,
+    sync_schedules,
+    tick,
+)
 from ..worker.child.attempt import Attempt
 from ..worker.options import new_worker_id
 from .calls import Expected, expected_call, listing, rendered
@@ -37,6 +48,7 @@ else:
 
 
 LIMIT = 1000
+MAX_SLOTS = 100
 ENDLESS = timedelta(seconds=MAX_DELAY / 2)
 
 ENDS = {
@@ -75,7 +87,12 @@ class Tasks:
         return done
 
     def claim_due(self, queues: Sequence[str] = ("*",)) -> list[Lease]:
-        """Claim what is due. Sweeps for signals: they wake tasks on commit, and a test's transaction never commits."""
+        """Cancel what has expired and claim what is due.
+
+        Sweeps for signals: they wake tasks on commit, and a test's transaction never commits.
+        """
+        while expire(backend=self.backend, actor=self.worker_id):
+            pass
         leases = claim(self.worker_id, queues, backend=self.backend)
         if not leases and Sweep(self.backend).everything():
             leases = claim(self.worker_id, queues, backend=self.backend)
@@ -95,10 +112,10 @@ class Tasks:
         return done
 
     def advance_to_next(self, queues: Sequence[str] = ("*",)) -> bool:
-        """Travel to the next eta. Returns False if nothing waits for a time."""
+        """Travel to the next eta, past no slot of a schedule. Returns False if nothing waits for a time."""
         wait = self._next_wait(queues)
         if wait is not None:
-            self.advance(wait)
+            self.travel_to(self.travelled + wait)
         return wait is not None
 
     def _next_wait(self, queues: Sequence[str]) -> timedelta | None:
@@ -112,12 +129,41 @@ class Tasks:
         return max(timedelta(0), etas[0] - moment) if etas else None
 
     def advance(self, delta: timedelta = timedelta(0), **units: float) -> None:
-        """Move the queue's clock forward: `advance(minutes=5)`, or by a timedelta. Not `timezone.now()`."""
+        """Move the queue's clock forward: `advance(minutes=5)`, or by a timedelta. Not `timezone.now()`.
+
+        Schedules enqueue their slots on the way, as workers would: one by one up to MAX_SLOTS, the rest at the end.
+        """
         step = delta + timedelta(**units)
         if step < timedelta(0):
             raise ValueError(f"advance({step!r}): the queue's clock only moves forward.")
-        self.travelled += step
-        clock.shift(self.travelled, self.using)
+        listed, end = self._sync_schedules(), self.travelled + step
+        for _slot in range(MAX_SLOTS):
+            wait = next_due_in(backend=self.backend, listed=listed)
+            if wait is None or self.travelled + timedelta(seconds=wait) > end:
+                break
+            self._tick_at(self.travelled + max(timedelta(0), timedelta(seconds=wait)), listed)
+        self._tick_at(end, listed)
+
+    def run_schedule(self, name: str) -> AnyResult:
+        """Enqueue the call of a schedule now and run what is due. Return the call's result.
+
+        A schedule in code without a name of its own has the path of its function.
+        """
+        self._sync_schedules()
+        task = run_schedule_now(name, by=self.worker_id, backend=self.backend)
+        self.run_due()
+        return read_result(str(task.pk), self.backend)
+
+    def _sync_schedules(self) -> list[str]:
+        """Store the schedules of code and settings, as a worker does when it starts. Return their names."""
+        listed = listed_names(self.backend)
+        if listed:
+            sync_schedules(backend=self.backend)
+        return listed
+
+    def _tick_at(self, travelled: timedelta, listed: Sequence[str]) -> None:
+        self.travel_to(travelled)
+        tick(backend=self.backend, actor=self.worker_id, listed=listed)
 
     def travel_to(self, travelled: timedelta) -> None:
         """Set the queue's clock this far from real time, also back."""

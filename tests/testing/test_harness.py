@@ -8,7 +8,9 @@ from django.contrib.auth.models import Group
 
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.compat import TaskResultStatus
+from django_tasks_retry.errors import TaskQueueError
 from django_tasks_retry.models import Task
+from django_tasks_retry.rules.schedules.declarations import SCHEDULES_ATTRIBUTE, Declaration
 from django_tasks_retry.testing import Tasks
 from tests import tasks as plain
 from tests.backend import samples
@@ -52,6 +54,62 @@ def test_a_snoozed_attempt_is_told_as_released(database, tasks):
     samples.snooze_once.enqueue()
     tasks.run_until_idle()
     assert tasks.history(samples.snooze_once) == ["released", "successful"]
+
+
+def test_a_task_that_was_not_started_in_time_is_cancelled(database, tasks):
+    late = plain.noop.using(expires=timedelta(minutes=5)).enqueue()
+    tasks.advance(minutes=5, seconds=1)
+    assert tasks.run_due() == []
+    assert Task.objects.get(pk=late.id).status == "CANCELLED"
+    assert tasks.history(late) == ["cancelled"]
+
+
+@pytest.fixture
+def nightly(monkeypatch):
+    """A schedule in code, for as long as the test."""
+
+    def declare(**asked) -> str:
+        declared = (Declaration(kwargs={"n": 7}, name="nightly", **asked),)
+        monkeypatch.setattr(plain.noop.func, SCHEDULES_ATTRIBUTE, declared, raising=False)
+        return "nightly"
+
+    return declare
+
+
+def test_schedules_enqueue_their_slots_while_the_clock_moves(database, tasks, nightly):
+    nightly(cron="30 2 * * *", timezone="UTC")
+    tasks.advance(days=1)
+    [result] = tasks.run_due()
+    assert (result.task.name, result.kwargs) == ("noop", {"n": 7})
+    tasks.advance(days=1)
+    assert len(tasks.run_due()) == 1
+    assert tasks.run_due() == []
+
+
+def test_each_slot_has_its_task_if_runs_may_overlap(database, tasks, nightly):
+    nightly(every=timedelta(minutes=10), overlap="allow")
+    tasks.advance(hours=1)
+    assert len(tasks.run_due()) == 6
+
+
+def test_a_slot_is_skipped_while_the_run_before_it_waits(database, tasks, nightly):
+    nightly(every=timedelta(minutes=10), overlap="skip")
+    tasks.advance(hours=1)
+    assert len(tasks.run_due()) == 1
+
+
+def test_more_slots_than_are_walked_one_by_one_end_on_the_last(database, tasks, nightly):
+    nightly(every=timedelta(minutes=1), overlap="allow")
+    tasks.advance(hours=3)
+    assert len(tasks.run_due()) == 101
+
+
+def test_a_schedule_is_run_by_name(database, tasks, nightly):
+    result = tasks.run_schedule(nightly(cron="30 2 * * *", timezone="UTC"))
+    assert (result.status, result.kwargs) == (TaskResultStatus.SUCCESSFUL, {"n": 7})
+    assert tasks.run_due() == []
+    with pytest.raises(TaskQueueError, match="no schedule"):
+        tasks.run_schedule("nghtly")
 
 
 def test_run_until_idle_does_not_wait_for_the_next_occurrence(database, tasks):

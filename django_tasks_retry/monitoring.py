@@ -20,8 +20,8 @@ from .conf import configured_backends, options, queues
 from .errors import GuardMissing, NotMigrated
 from .metrics import CONTENT_TYPE, scrape
 from .models import Worker
-from .taskqueue import database
-from .taskqueue.statistics.summaries import depths, paused_queues, serving
+from .taskqueue import alive_workers, database
+from .taskqueue.statistics.summaries import depths, paused_queues, serving, unknown_functions
 from .taskqueue.timeouts import statement_timeout
 from .taskqueue.workers import ALIVE_SECONDS, sound_workers
 
@@ -58,7 +58,8 @@ def ready(request: HttpRequest) -> HttpResponse:
     backend = backend_of(request)
     wrong = problems(backend, within_of(request))
     if not wrong:
-        return plain("ready\n")
+        named = unknown_tasks(backend) if may_read(request, backend) else []
+        return plain("ready\n" + "".join(f"{each}\n" for each in named))
     details = "".join(f"{each}\n" for each in wrong) if may_read(request, backend) else ""
     answer = plain(f"not ready\n{details}", 503)
     answer._has_been_logged = True  # type: ignore[attr-defined] # by Django, as an error that it mails: at each probe
@@ -114,6 +115,13 @@ def problems(backend: str, within: float) -> list[str]:
             return [*wrong_schema(using)] or [*unserved_queues(backend, using, within)]
     except Error as error:
         return [f"the database {using!r} does not answer: {type(error).__name__}"]
+
+
+def unknown_tasks(backend: str) -> list[str]:
+    """Name functions of due tasks that no worker knows. They do not make a site unready: a deploy may be under way."""
+    using = database(backend)
+    unknown = unknown_functions(depths(using), sound_workers(alive_workers(backend)))
+    return [f"no worker knows {path!r}, which due tasks of the queue {queue!r} call" for path, queue in unknown.items()]
 
 
 def wrong_schema(using: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from ..display.problems import Problem, find_problems
 from ..display.scope import Standing, current_scope, read_standing
 from ..models import Overview, Task, Worker
 from ..registry import is_coroutine
+from ..rules.names import worker_of
 from ..taskqueue.statistics import failure_groups, summaries
 from .base import TaskPermissionMixin
 from .failures import failure_rows
@@ -49,6 +50,8 @@ class OverviewAdmin(TaskPermissionMixin):
             "groups": failure_rows(groups, scope, can_see_payload=visible, with_locations=False),
             "failures_url": self.url("changelist", model="failuregroup"),
             "queues_url": self.url("changelist", model="queue"),
+            "can_pause": self.has_perm(request, "control_lane") and self.has_perm(request, "view_flowlimit"),
+            "pause_url": self.url("pause", model="flowlimit"),
             "can_resume": self.has_perm(request, "pause_queue") and self.has_perm(request, "view_queue"),
             "live": True,
         }
@@ -56,7 +59,7 @@ class OverviewAdmin(TaskPermissionMixin):
 
     def task_cards(self, standing: Standing) -> list[Card]:
         tasks, most = Task.objects.using(standing.scope.using), summaries.CAP + 1
-        running = list(tasks.running().order_by("locked_by").values_list("func_path", flat=True)[:most])
+        running = list(tasks.running().order_by("locked_by").values_list("func_path", "locked_by")[:most])
         retrying = len(tasks.retrying().values_list("pk", flat=True)[:most])
         oldest = standing.oldest_seconds
         wait = format_duration(oldest) if oldest else _("none")
@@ -88,18 +91,28 @@ class OverviewAdmin(TaskPermissionMixin):
         return self.url("resume", problem.resume, model="queue") if problem.resume else ""
 
 
-def slots_note(running: Sequence[str], workers: Sequence[Worker]) -> str:
-    """Count threads and coroutines apart: free coroutines do not help when all threads are busy."""
+def slots_note(running: Sequence[tuple[str, str | None]], workers: Sequence[Worker]) -> str:
+    """Say how many slots are busy: threads and coroutines apart, for free coroutines do not help busy threads.
+
+    Tasks that were claimed ahead, and those of workers that are gone, hold no slot.
+    """
     threads, slots = sum(worker.threads for worker in workers), sum(worker.slots for worker in workers)
+    alive = {worker.pk for worker in workers}
+    held = [path for path, owner in running if worker_of(owner) in alive]
     if not threads:
         return _("of %(count)s slots") % {"count": format_number(slots)}
-    coroutines = sum(is_coroutine(path) for path in running)
+    coroutines = sum(is_coroutine(path) for path in held)
+    busy = min(len(held) - coroutines, threads), min(coroutines, slots - threads)
     values = {
-        "busy": format_number(len(running) - coroutines),
+        "busy": format_number(busy[0]),
         "threads": format_number(threads),
-        "coroutines": format_number(coroutines),
+        "coroutines": format_number(busy[1]),
         "slots": format_number(slots - threads),
     }
-    if slots == threads:
-        return _("%(busy)s of %(threads)s threads") % values
-    return _("%(busy)s of %(threads)s threads, %(coroutines)s of %(slots)s async") % values
+    text = _("%(busy)s of %(threads)s threads, %(coroutines)s of %(slots)s async")
+    parts = [(_("%(busy)s of %(threads)s threads") if slots == threads else text) % values]
+    if ahead := len(held) - sum(busy):
+        parts.append(_("%(count)s claimed ahead") % {"count": format_number(ahead)})
+    if lost := len(running) - len(held):
+        parts.append(_("%(count)s of workers that are gone") % {"count": format_number(lost)})
+    return ", ".join(parts)

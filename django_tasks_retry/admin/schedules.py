@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, cast
@@ -20,7 +21,7 @@ from django.utils.translation import gettext_lazy
 
 from .. import registry, taskqueue
 from ..display.events import latest_operator_events, operator_event_rows
-from ..display.explain_schedule import explain_schedule
+from ..display.explain_schedule import explain_schedule, missed_of, missed_slots
 from ..display.formatting import format_duration, one_line
 from ..display.redact import redact_value, redacted_arguments
 from ..display.scope import console_backend, console_database, current_scope
@@ -30,7 +31,7 @@ from ..models.schedules import OVERLAPS
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
 from ..taskqueue.schedules.edit import declaration, define, planned
 from .base import ConsoleAdmin, Verb, log_action, reason_of
-from .parts.schedule_rows import RUNS, instants, interval_series, run_of, runs_of, schedule_row
+from .parts.schedule_rows import RUNS, instants, interval_series, run_of, runs_of, schedule_row, slot_of
 
 TIMED = ("cron", "every", "timezone", "starts_at", "ends_at")
 MOMENT = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
@@ -141,9 +142,11 @@ class ScheduleAdmin(ConsoleAdmin):
         rows = Schedule.objects.using(scope.using).filter(backend=scope.backend).order_by("name")
         page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
         shown: list[Schedule] = read_rows(cast("QuerySet[Schedule]", page.object_list))
-        visible = self.has_payload_permission(request)
+        visible, missed = self.has_payload_permission(request), missed_slots(scope)
         context = {
-            "schedules": [(schedule_row(one, scope), self.url("change", one.name)) for one in shown],
+            "schedules": [
+                (schedule_row(one, scope), self.url("change", one.name), missed.get(one.name)) for one in shown
+            ],
             "page": page,
             "series": interval_series(scope) if self.has_perm(request, "view_task") else [],
             "add_url": self.url("add") if self.has_perm(request, "add_schedule") else "",
@@ -153,7 +156,8 @@ class ScheduleAdmin(ConsoleAdmin):
 
     def detail_page(self, request: HttpRequest, name: str) -> HttpResponse:
         schedule, scope, visible = self.found(name), current_scope(), self.has_payload_permission(request)
-        events = OperatorEvent.objects.using(scope.using).filter(subject=name, kind__startswith="schedule.")
+        stored = OperatorEvent.objects.using(scope.using).filter(subject=name, kind__startswith="schedule.")
+        events = read_rows(stored.order_by("-id")[:MAX_EVENTS])
         runs = sorted([*runs_of(name, scope, "-slot"), *runs_of(name, scope, "-id")], key=lambda task: task.pk)[::-1]
         call = Task(func_path=schedule.func_path, args=schedule.args, kwargs=schedule.kwargs)
         context = {
@@ -162,10 +166,10 @@ class ScheduleAdmin(ConsoleAdmin):
             "explanation": explain_schedule(schedule, scope, can_see_payload=visible),
             "actions": self.actions_for(request, schedule),
             "edit_url": self.url("edit", name) if self.may_edit(request, schedule) else "",
-            "runs": [run_of(task, scope.now) for task in runs[:RUNS]] if self.has_perm(request, "view_task") else [],
+            "runs": rows_of(runs[:RUNS], events, scope.now) if self.has_perm(request, "view_task") else [],
             "facts": facts_of(schedule),
             "arguments": redacted_arguments(call, request) if visible else [],
-            "events": operator_event_rows(read_rows(events.order_by("-id")[:MAX_EVENTS]), can_see_payload=visible),
+            "events": operator_event_rows(events, can_see_payload=visible),
         }
         return self.render_page(request, "schedule", one_line(name, 128), context)
 
@@ -258,6 +262,14 @@ class ScheduleAdmin(ConsoleAdmin):
         if schedule is None:
             raise Http404
         return schedule
+
+
+def rows_of(runs: Sequence[Task], events: Sequence[OperatorEvent], now: datetime) -> list[dict[str, Any]]:
+    """Return the runs, and between them the slots that did not run, as far back as the runs go."""
+    oldest = min(task.slot or task.created_at for task in runs) if len(runs) == RUNS else None
+    missed = [slot_of(each) for each in filter(None, map(missed_of, events)) if not oldest or each.last > oldest]
+    rows = [*(run_of(task, now) for task in runs), *missed]
+    return sorted(rows, key=lambda row: row["slot"] or row["enqueued"], reverse=True)
 
 
 def facts_of(schedule: Schedule) -> list[tuple[str, Any]]:

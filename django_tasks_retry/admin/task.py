@@ -29,7 +29,7 @@ from ..display.states import badge, task_state
 from ..display.tasks import task_facts
 from ..errors import IllegalMove
 from ..models import Step, Task, TaskEvent, TaskResult
-from ..rules.names import short_id
+from ..rules.names import short_id, worker_of
 from ..rules.redact import redact_text
 from ..rules.status import Status
 from ..rules.transitions import EventKind
@@ -203,7 +203,7 @@ def event_rows(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool
 def task_links(task: Task, site: str) -> dict[str, str]:
     """Map the names of facts to the pages of this admin site that show more."""
     url = partial(reverse, current_app=site)
-    worker = (task.locked_by or "").rpartition("/")[0] or task.locked_by or ""
+    worker = worker_of(task.locked_by)
     return {
         "queue": f"{url('admin:django_tasks_retry_task_changelist')}?{urlencode({'queue': task.queue})}",
         "worker": f"{url('admin:django_tasks_retry_worker_changelist')}#worker-{quote(worker, safe='')}",

@@ -20,7 +20,7 @@ from ..display.scope import current_scope
 from ..display.states import badge, worker_state
 from ..models import Task, Worker
 from ..registry import is_coroutine
-from ..rules.names import short_name
+from ..rules.names import short_name, worker_of
 from ..taskqueue.reading import read_rows
 from .base import ConsoleAdmin
 
@@ -92,7 +92,7 @@ def running_by_worker(tasks: Sequence[Task], now: datetime) -> dict[str, list[di
         age = format_elapsed(task.last_attempt_at or now, now)
         name, is_async = one_line(short_name(task.func_path), 60), is_coroutine(task.func_path)
         running = {"pk": task.pk, "name": name, "age": age, "is_async": is_async}
-        found[(task.locked_by or "").rpartition("/")[0] or task.locked_by or ""].append(running)
+        found[worker_of(task.locked_by)].append(running)
     return found
 
 

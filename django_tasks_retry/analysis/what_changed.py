@@ -15,6 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from ..models import OperatorEvent, Task, TaskEvent, Worker
 from ..models.querysets import TaskQuerySet
+from ..rules.names import worker_of
 from ..rules.transitions import EventKind
 from ..selection.payload import COLUMNS, visible_arguments
 from ..taskqueue.reading import read_row, read_rows
@@ -100,9 +101,7 @@ def end_of(task: Task, kind: EventKind, using: str) -> End:
     event = TaskEvent.objects.using(using).filter(task_id=task.pk, kind=kind).order_by("id").only("ts", "actor").first()
     if event is None:
         return End(task.pk, task.finished_at or task.updated_at)
-    # A child's name begins with its worker's.
-    name = event.actor.rpartition("/")[0] or event.actor
-    worker = read_row(Worker.objects.using(using), name)
+    worker = read_row(Worker.objects.using(using), worker_of(event.actor))
     if worker is None:
         return End(task.pk, event.ts, event.actor)
     return End(task.pk, event.ts, event.actor, worker.host, worker.release, worker.versions or {})

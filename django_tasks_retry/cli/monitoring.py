@@ -48,7 +48,7 @@ from .subcommand import Context, Exit, checked, command, option
 from .workers import NO_WORKER, worker_row
 
 DURATION = checked(read_duration)
-OPTIONAL = {"paused", "full", "failing"}
+OPTIONAL = {"paused", "full", "failing", "failing_function", "paused_lane", "gone_worker"}
 """Problems that are not findings of the check: operators chose them, or its options ask for them."""
 
 STATS = ("TASK", "QUEUE", "ATTEMPTS", "COMPLETED", "RETRIED", "FAILED", "FAILING", "PER MINUTE", "MEAN")
@@ -91,8 +91,9 @@ def findings(context: Context, standing: Standing) -> Iterator[Problem]:
     alive, wanted = len(standing.workers), context["workers"]
     if alive < wanted:
         yield Problem("workers", f"{counted(alive, 'worker')} alive, {wanted} wanted.")
+    left_out = OPTIONAL if context["max_failing"] is None else OPTIONAL - {"failing_function"}
     for problem in find_problems(standing, can_see_payload=True):
-        if problem.kind not in OPTIONAL and (not problem.queue or matches(problem.queue, context["queues"])):
+        if problem.kind not in left_out and (not problem.queue or matches(problem.queue, context["queues"])):
             yield problem
     for queue in standing.queues:
         yield from queue_findings(context, queue)

@@ -15,10 +15,10 @@ from django.db.models import QuerySet
 
 from ..display.actors import actor_names
 from ..display.events import EVENT_NAMES, as_mapping, event_summary, log_of
-from ..display.explain import Explanation, explain
+from ..display.explain import explain
 from ..display.formatting import one_line, printable
 from ..display.redact import redacted_arguments, redacted_json
-from ..display.states import task_state
+from ..display.states import Explanation, task_state
 from ..display.tasks import task_facts
 from ..models import Step, Task, TaskEvent, TaskResult
 from ..rules.names import short_id

@@ -53,7 +53,7 @@ OPERATOR_EVENT_NAMES: dict[str, Any] = {
     "schedule.vanished": gettext_lazy("stopped: not in the code"),
 }
 BY_RULE = {
-    "schedule.skipped": gettext_lazy("the previous run still runs"),
+    "schedule.skipped": gettext_lazy("the previous run had not finished"),
     "schedule.missed": gettext_lazy("no worker enqueued it in time"),
     "schedule.vanished": gettext_lazy("no running worker lists it"),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from django.utils.translation import gettext as _
@@ -35,14 +34,7 @@ from .formatting import (
 from .problems import no_tasks_advice, runworker_command, unknown_task_advice
 from .redact import visible_reason
 from .scope import Scope
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A sentence; `command` is the line to type, if one helps."""
-
-    sentence: str
-    command: str = ""
+from .states import Explanation
 
 
 def explain(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_payload: bool) -> Explanation:
@@ -64,7 +56,7 @@ def skipped_sentence(task: Task, scope: Scope) -> str:
     if schedule is None:
         return ""
     values = {"name": one_line(schedule.name, 128), "time": format_moment(schedule.last_at)}
-    return _("The slot of %(time)s of its schedule %(name)s was skipped: the previous run still runs.") % values
+    return _("The slot of %(time)s of its schedule %(name)s was skipped: the previous run had not finished.") % values
 
 
 def releases_sentence(task: Task, scope: Scope) -> str:

@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.utils.translation import gettext as _
 
 from .. import registry
 from ..errors import TaskQueueError
-from ..models import Schedule
+from ..models import OperatorEvent, Schedule
 from ..taskqueue import alive_workers
 from ..taskqueue.database import UNREADABLE
+from ..taskqueue.reading import read_rows
 from ..taskqueue.schedules.tick import task_for, unfinished_runs
+from ..utc import as_instant
 from .actors import describe_pauses
-from .explain import Explanation
 from .formatting import format_moment, format_relative, one_line
 from .scope import Scope
-from .states import State
+from .states import Explanation, State
 
 OVERDUE = timedelta(seconds=10)
+MAX_EVENTS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Slots of a schedule that did not run: how many, the last of them, and whether a rule of overlap skipped them."""
+
+    name: str
+    count: int
+    last: datetime
+    is_skipped: bool = False
+
+
+def missed_slots(scope: Scope) -> dict[str, Missed]:
+    """Return the slots that no worker enqueued in time within a day, by schedule, the latest first."""
+    recent = OperatorEvent.objects.using(scope.using).filter(kind="schedule.missed").order_by("-id")[:MAX_EVENTS]
+    found: dict[str, Missed] = {}
+    for each in filter(None, map(missed_of, read_rows(recent))):
+        if each.last > scope.now - timedelta(days=1):
+            before = found.get(each.name, replace(each, count=0))
+            found[each.name] = replace(before, count=before.count + each.count)
+    return found
+
+
+def missed_of(event: OperatorEvent) -> Missed | None:
+    """Read the event of a slot that did not run; None for other events, and for one that cannot be understood."""
+    data = event.data if isinstance(event.data, dict) else {}
+    try:
+        last = as_instant(datetime.fromisoformat(str(data.get("last") or data.get("slot"))))
+        return Missed(event.subject, int(data.get("count") or 1), last, event.kind == "schedule.skipped")
+    except (ValueError, TypeError):
+        return None
 
 
 def schedule_state(schedule: Schedule, now: datetime) -> State:
@@ -94,7 +128,7 @@ def explain_last(schedule: Schedule, scope: Scope) -> Explanation:
     }
     last = {"time": format_moment(schedule.last_at)}
     if schedule.last_outcome == "skipped":
-        skipped = _("The slot of %(time)s was skipped: the previous run still runs.") % last
+        skipped = _("The slot of %(time)s was skipped: the previous run had not finished.") % last
         return Explanation(f"{skipped} {upcoming}")
     if schedule.last_outcome == "missed":
         missed = _("The slot of %(time)s was missed: no worker could enqueue it in time.") % last

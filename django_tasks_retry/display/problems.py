@@ -5,19 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
+from django.db.models import Min
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from .. import guard, registry
 from ..conf import OURS, configured_backends
+from ..models import FlowLimit, Task, Worker
+from ..rules.names import short_name
 from ..taskqueue.enqueue import discovery
+from ..taskqueue.lanes.summaries import summarize
+from ..taskqueue.reading import read_rows
 from ..taskqueue.retention.drop import partition_problems
 from ..taskqueue.statistics import summaries
 from ..taskqueue.statistics.snapshot import late_schedules
+from ..taskqueue.statistics.stats import failing_functions
 from ..taskqueue.statistics.summaries import QueueFigures, unknown_functions
+from ..taskqueue.workers import ALIVE_SECONDS
 from .actors import describe_pauses
-from .formatting import format_capped, format_number, format_relative, one_line
+from .explain_schedule import missed_slots
+from .formatting import format_capped, format_elapsed, format_moment, format_number, format_relative, one_line
 from .scope import Scope, Standing
 
 MEANS_SOMETHING = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
@@ -26,6 +35,13 @@ MAX_UNKNOWN = 5
 """The number of unknown functions that are named."""
 
 MAX_LATE = 5
+MAX_LANES = 20
+MAX_LOST = 5
+STUCK = timedelta(minutes=10)
+"""A task that has run for longer than this may keep its lane from going on."""
+
+BEFORE_FAILING, AFTER_FAILING = timedelta(minutes=15), timedelta(minutes=2)
+"""How long before and after the first failing minute a release may have begun that is named as the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,39 +55,145 @@ class Problem:
     params: Mapping[str, str] = field(default_factory=dict)
     queue: str = ""
     resume: str = ""
+    subject: str = ""
+    """The schedule, worker, lane or function that it is about."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Tell problems apart, whatever their numbers are now."""
+        return self.kind, self.queue, self.subject, *self.params.values()
 
     @property
     def resume_name(self) -> str:
         return one_line(self.resume, 64)
+
+    @property
+    def short_subject(self) -> str:
+        return one_line(short_name(self.subject), 64)
+
+    @property
+    def pause_label(self) -> str:
+        """Return the label of the function to pause; empty if that does not help."""
+        return f"function:{self.subject}" if self.kind == "failing_function" else ""
 
 
 def find_problems(standing: Standing, *, can_see_payload: bool) -> Iterator[Problem]:
     """Find what keeps tasks from running. Without a worker, one line stands for all queues."""
     scope = standing.scope
     yield from setup_problems(scope.using)
+    yield from function_problems(standing)
     yield from schedule_problems(scope)
     yield from queue_problems(standing, can_see_payload=can_see_payload)
+    yield from lane_problems(scope, can_see_payload=can_see_payload)
     yield from worker_problems(standing)
+    yield from lost_worker_problems(scope) if standing.workers else ()
     yield from unknown_function_problems(standing)
+
+
+def function_problems(standing: Standing) -> Iterator[Problem]:
+    """Find functions that fail, also while all their tasks are still to be retried."""
+    scope = standing.scope
+    for found in failing_functions(scope.now, scope.using):
+        values = {
+            "name": one_line(short_name(found.func_path), 80),
+            "time": format_moment(found.since),
+            "release": release_begun_at(found.since, scope),
+            "failures": format_number(found.now.failures),
+            "attempts": format_number(found.now.attempts),
+            "before": format_number(found.before.failures),
+            "all_before": format_number(found.before.attempts),
+        }
+        text = _(
+            "%(name)s fails since %(time)s: %(failures)s of %(attempts)s attempts, before %(before)s of %(all_before)s."
+        )
+        if values["release"]:
+            text = _(
+                "%(name)s fails since release %(release)s, %(time)s: %(failures)s of %(attempts)s attempts, before "
+                "%(before)s of %(all_before)s."
+            )
+        params = {"function": found.func_path}
+        yield Problem("failing_function", text % values, page="taskfunction", params=params, subject=found.func_path)
+
+
+def release_begun_at(moment: datetime, scope: Scope) -> str:
+    """Return the release whose first worker started shortly before, if workers of another one ran before."""
+    known = Worker.objects.using(scope.using).filter(backend=scope.backend)
+    started = dict(known.order_by().values_list("release").annotate(Min("started_at")))
+    begun = [
+        release
+        for release, first in started.items()
+        if release and moment - BEFORE_FAILING <= first < moment + AFTER_FAILING and first > min(started.values())
+    ]
+    return one_line(max(begun, key=started.__getitem__), 100) if begun else ""
+
+
+def lane_problems(scope: Scope, *, can_see_payload: bool) -> Iterator[Problem]:
+    """Find lanes in which tasks wait for somebody: paused or tripped ones, and those that slow tasks keep full."""
+    slow = slow_lanes(scope)
+    states = FlowLimit.objects.using(scope.using)
+    stopped = states.filter(paused_at__isnull=False).order_by("-paused_at")[:MAX_LANES]
+    rows = {row.pk: row for some in (stopped, states.among(slow)) for row in read_rows(some)}
+    pauses = describe_pauses(rows.values(), can_see_payload=can_see_payload)
+    for lane in summarize(list(rows.values()), scope.backend) if rows else ():
+        if not lane.waiting or not (lane.is_paused or lane.is_full):
+            continue
+        values = {"lane": one_line(lane.label, 100), "count": format_capped(lane.waiting)}
+        if lane.is_paused:
+            values |= pauses[lane.state.name].values
+            text = _("%(lane)s is paused by %(by)s (%(reason)s): %(count)s waiting.")
+            yield Problem("paused_lane", text % values, page="flowlimit", params={"q": lane.label}, subject=lane.label)
+        else:
+            values["time"] = format_elapsed(slow[lane.label], scope.now)
+            text = _("Lane %(lane)s is full: a task has been running in it for %(time)s, and %(count)s wait.")
+            params = {"q": f'status:running lane:"{lane.label}"'}
+            yield Problem("stuck_lane", text % values, page="task", params=params, subject=lane.label)
+
+
+def slow_lanes(scope: Scope) -> dict[str, datetime]:
+    """Return lanes with a task that has been running for long, and since when."""
+    slow = Task.objects.using(scope.using).running().filter(lane__gt="", last_attempt_at__lt=scope.now - STUCK)
+    rows = slow.order_by("locked_by").values_list("lane").annotate(Min("last_attempt_at"))
+    return dict(rows.order_by()[:MAX_LANES])
+
+
+def lost_worker_problems(scope: Scope) -> Iterator[Problem]:
+    """Find workers that ended without a word within an hour, or still hold tasks."""
+    silent = Worker.objects.using(scope.using).filter(backend=scope.backend, stopped_at=None)
+    silent = silent.filter(heartbeat_at__lt=scope.now - timedelta(seconds=ALIVE_SECONDS)).order_by("-heartbeat_at")
+    for worker in silent.only("id", "heartbeat_at")[:MAX_LOST]:
+        leased = Task.objects.using(scope.using).running().filter(locked_by__startswith=f"{worker.pk}/")
+        held = len(leased.order_by("locked_by").values_list("pk", flat=True)[: summaries.CAP + 1])
+        if not held and worker.heartbeat_at < scope.now - timedelta(hours=1):
+            continue
+        values = {"worker": one_line(worker.pk, 128), "time": format_moment(worker.heartbeat_at)}
+        text = ngettext(
+            "Worker %(worker)s does not respond since %(time)s. It holds %(count)s task.",
+            "Worker %(worker)s does not respond since %(time)s. It holds %(count)s tasks.",
+            held,
+        ) % {**values, "count": format_capped(held)}
+        params = {"q": f'status:running worker:"{worker.pk}"'} if held else {}
+        kind, page = ("lost_worker", "task") if held else ("gone_worker", "worker")
+        yield Problem(kind, text, page=page, params=params, subject=worker.pk)
 
 
 def queue_problems(standing: Standing, *, can_see_payload: bool) -> Iterator[Problem]:
     pauses = describe_pauses([each.pause for each in standing.queues if each.pause], can_see_payload=can_see_payload)
     for queue in standing.queues:
-        ready = {"queue": queue.name, "status": "ready"}
-        values = {"queue": one_line(queue.name, 64), "due": format_capped(queue.due)}
         if queue.due and queue.is_paused:
-            pause = pauses[queue.name]
-            text = _("Queue %(queue)s: %(due)s waiting, paused by %(by)s (%(reason)s).") % (values | pause.values)
-            yield Problem("paused", text, "", "task", ready, queue.name, resume=queue.name)
+            values = {"queue": one_line(queue.name, 64), "due": format_capped(queue.due), **pauses[queue.name].values}
+            text = _("Queue %(queue)s: %(due)s waiting, paused by %(by)s (%(reason)s).") % values
+            params = {"queue": queue.name, "status": "ready"}
+            yield Problem("paused", text, "", "task", params, queue.name, resume=queue.name)
         if standing.workers:
-            yield from problems_of_queue(queue, values, ready)
+            yield from problems_of_queue(queue)
 
 
-def problems_of_queue(queue: QueueFigures, values: Mapping[str, str], ready: Mapping[str, str]) -> Iterator[Problem]:
+def problems_of_queue(queue: QueueFigures) -> Iterator[Problem]:
+    values = {"queue": one_line(queue.name, 64), "due": format_capped(queue.due)}
     if queue.due and not (queue.is_paused or queue.workers):
         text = _("Queue %(queue)s: %(due)s waiting, but no running worker. Start one:") % values
-        yield Problem("unserved", text, runworker_command(queue.name), "task", ready, queue.name)
+        params = {"queue": queue.name, "status": "ready"}
+        yield Problem("unserved", text, runworker_command(queue.name), "task", params, queue.name)
     if queue.full_at:
         text = _("Queue %(queue)s is full: %(count)s tasks wait, as many as OPTIONS['BACKLOG'] allows.")
         text %= {**values, "count": format_number(queue.full_at)}
@@ -140,11 +262,20 @@ def setup_problems(using: str) -> Iterator[Problem]:
 
 
 def schedule_problems(scope: Scope) -> Iterator[Problem]:
-    """Find late schedules. Those that wait behind their previous run are not late."""
+    """Find late schedules and missed slots. Those that wait behind their previous run are not late."""
     for schedule in late_schedules(scope.backend, scope.using).only("next_at").order_by("next_at")[:MAX_LATE]:
         ago = format_relative(schedule.next_at or scope.now, scope.now)
         text = _("Schedule %(name)s was due %(ago)s, and no worker has enqueued it. Its page says why.")
-        yield Problem("late_schedule", text % {"name": one_line(schedule.name, 128), "ago": ago}, page="schedule")
+        text %= {"name": one_line(schedule.name, 128), "ago": ago}
+        yield Problem("late_schedule", text, page="schedule", subject=schedule.name)
+    for name, missed in list(missed_slots(scope).items())[:MAX_LATE]:
+        values = {"name": one_line(name, 128), "count": format_number(missed.count), "time": format_moment(missed.last)}
+        text = ngettext(
+            "Schedule %(name)s missed its slot of %(time)s: no worker enqueued it in time.",
+            "Schedule %(name)s missed %(count)s slots in 24 hours, the last at %(time)s: no worker enqueued them.",
+            missed.count,
+        )
+        yield Problem("missed_slots", text % values, page="schedule", subject=name)
 
 
 def no_tasks_advice(func_path: str = "") -> str:

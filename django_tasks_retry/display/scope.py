@@ -13,8 +13,8 @@ from ..models import Queue, Worker
 from ..taskqueue import alive_workers, database, sound_workers
 from ..taskqueue.enqueue.backlog import full_queues
 from ..taskqueue.statistics.snapshot import read_queues
-from ..taskqueue.statistics.stats import Counts, counts_since, sums_since
-from ..taskqueue.statistics.summaries import RECENT, Depth, QueueFigures, depths
+from ..taskqueue.statistics.stats import RECENT, Counts, counts_since, sums_since
+from ..taskqueue.statistics.summaries import Depth, QueueFigures, depths
 
 MOST_WORKERS = 1000
 

@@ -5,6 +5,7 @@ PENDING is split into ready, scheduled, waiting and retrying.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -29,6 +30,14 @@ class State(NamedTuple):
     tone: str
     shape: str
     label: str | Promise
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A sentence; `command` is the line to type, if one helps."""
+
+    sentence: str
+    command: str = ""
 
 
 READY = State("ready", "ready", "○", gettext_lazy("Ready"))

@@ -31,6 +31,11 @@ def short_id(task_id: UUID | str) -> str:
     return str(task_id)[:SHORT_ID_LENGTH]
 
 
+def worker_of(owner: str | None) -> str:
+    """Return the worker that a lease or an event names: its child has its name, a slash and a number."""
+    return (owner or "").rpartition("/")[0] or owner or ""
+
+
 def name_of(kind: type) -> str:
     """A class's own name, whatever its metaclass says when it is asked."""
     name: str = NAME.__get__(kind)

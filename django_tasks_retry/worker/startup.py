@@ -167,12 +167,13 @@ def address(using: str) -> str:
 def greeting(worker_id: str, options: WorkerOptions) -> str:
     using = database(options.backend)
     slots = f"{options.processes} x ({options.threads} threads + {options.async_slots} async)"
+    known = len(registry.project_paths())
     parts = [
         f"django_tasks_retry {__version__}",
         f"worker {worker_id}",
         f"{connections[using].vendor} {address(using)}",
         f"queues {', '.join(options.queues)}",
-        f"{len(registry.project_paths())} tasks known",
+        f"{known} {'task' if known == 1 else 'tasks'} known",
         slots,
         connection_count(options),
         "reload on" if options.reload else "",

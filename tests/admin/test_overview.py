@@ -8,13 +8,16 @@ from datetime import timedelta
 
 import pytest
 
-from django_tasks_retry import registry, taskqueue
+from django_tasks_retry import clock, registry, taskqueue
 from django_tasks_retry.admin.parts.timeline import read_progress
 from django_tasks_retry.compat import task
 from django_tasks_retry.display import formatting
-from django_tasks_retry.models import Queue, Task
+from django_tasks_retry.models import FlowLimit, Queue, Schedule, Task, TaskStat
 from django_tasks_retry.taskqueue.renewal import report_progress
+from django_tasks_retry.worker.shared.database import DatabaseCaller
+from django_tasks_retry.worker.supervisor.maintenance.problems import Problems
 from tests import tasks
+from tests.cli.conftest import tasks_command
 
 BASE = "/admin/django_tasks_retry"
 
@@ -217,3 +220,113 @@ def test_a_search_for_an_error_says_that_it_means_failed_tasks(database, operato
     [link] = re.findall(r'href="([^"]*)">Show tasks that wait', page.content.decode())
     others = operator.get(f"{BASE}/task/{html.unescape(link)}")
     assert [task.pk for task in others.context["cl"].result_list] == [waiting.pk]
+
+
+# Problems of functions, schedules, lanes and workers
+
+
+@pytest.mark.fault("unknown_functions_hide_each_other")
+def test_the_check_the_probe_and_the_log_name_functions_that_no_worker_knows(database, client, configure, caplog):
+    Task.objects.enqueue(function_named("lost"))
+    serve()
+    answer = tasks_command("check", "--json")
+    assert answer.code == 1
+    [found] = answer.record["findings"]
+    assert (found["what"], found["queue"]) == ("unknown_function", "default")
+    assert "no running worker knows tests.admin.test_overview.lost. " in found["text"]
+    assert "TASK_MODULES" in found["text"]
+    configure(METRICS_TOKEN="a-token-of-this-test")
+    assert client.get("/tasks/ready").content == b"ready\n"
+    told = client.get("/tasks/ready", headers={"authorization": "Bearer a-token-of-this-test"})
+    assert (told.status_code, "'tests.admin.test_overview.lost'" in told.content.decode()) == (200, True)
+    service = Problems("default", DatabaseCaller(database, 60.0))
+    for _look in range(2):
+        service.run()
+    [logged] = [record.getMessage() for record in caplog.records if record.name.endswith("maintenance.problems")]
+    assert logged.startswith("Queue default: no running worker knows tests.admin.test_overview.lost.")
+
+
+def stats(minutes_ago: float, database: str, **counts: int) -> None:
+    minute = clock.now(database).replace(second=0, microsecond=0) - timedelta(minutes=minutes_ago)
+    TaskStat.objects.using(database).create(minute=minute, queue="default", func_path="shop.charge_card", **counts)
+
+
+def test_a_function_that_fails_is_named_while_it_is_retried_with_the_release(database, operator, travel):
+    serve("old", release="v41")
+    travel(7200)
+    serve("new", release="v42", known=("shop.charge_card",))
+    travel(150)
+    serve("newer", release="v42", known=("shop.charge_card",))
+    for minutes in (100, 60, 20):
+        stats(minutes, database, completed=3000)
+    for minutes in (0, 1, 2):
+        stats(minutes, database, retried=200)
+    [problem] = [problem for problem in problems(operator) if "charge_card" in problem]
+    assert problem.startswith("charge_card fails since release v42, ")
+    assert problem.endswith(": 600 of 600 attempts, before 0 of 9,000.")
+    page = operator.get(f"{BASE}/overview/").content.decode()
+    assert 'name="lane" value="function:shop.charge_card"' in page
+    assert f"{BASE}/taskfunction/?function=shop.charge_card" in page
+    operator.post(f"{BASE}/flowlimit/pause/", {"lane": "function:shop.charge_card", "reason": "it fails"})
+    assert FlowLimit.objects.get(kind="function").paused_at is not None
+    assert [each["what"] for each in tasks_command("check", "--json").record["findings"]] == []
+    assert "failing_function" in tasks_command("check", "--json", "--max-failing", "20%").out
+
+
+def test_a_few_failures_and_mostly_successful_functions_are_not_called_failing(database, operator):
+    serve()
+    stats(1, database, retried=4)
+    stats(2, database, failed=90, completed=100)
+    assert problems(operator) == []
+
+
+def test_missed_slots_stand_on_overview_list_and_page(database, operator, travel):
+    serve()
+    plan = Schedule.objects.create(name="often", task=tasks.noop, every=60, overlap="allow")
+    travel(200)
+    serve("w-2")
+    taskqueue.tick()
+    [said] = [problem for problem in problems(operator) if "Schedule" in problem]
+    assert said.startswith("Schedule often missed 2 slots in 24 hours, the last at ")
+    assert "2 slots missed in 24 hours" in operator.get(f"{BASE}/schedule/").content.decode()
+    page = operator.get(f"{BASE}/schedule/{plan.name}/change/").content.decode()
+    assert "2 slots · missed: no worker was there" in page
+    travel(300)
+    taskqueue.claim("w-2/1")
+    page = operator.get(f"{BASE}/schedule/{plan.name}/change/").content.decode()
+    assert re.search(r"5 min \d+ s late", page)
+
+
+def test_a_worker_that_died_stands_on_the_overview_with_what_it_held(database, operator, travel):
+    serve("dead")
+    Task.objects.enqueue_many([(tasks.noop,)] * 3)
+    taskqueue.claim("dead/1", limit=2)
+    travel(40)
+    serve("alive")
+    assert cards(operator)["Running"] == "2 0 of 2 threads, 0 of 100 async, 2 of workers that are gone"
+    [said] = problems(operator)
+    assert re.fullmatch(r"Worker dead does not respond since .*\. It holds 2 tasks\.", said)
+    assert tasks_command("check").code == 1
+
+
+def test_more_tasks_than_threads_were_claimed_ahead(database, operator):
+    serve()
+    Task.objects.enqueue_many([(tasks.noop,)] * 5)
+    taskqueue.claim("w-1/1", limit=5)
+    assert cards(operator)["Running"] == "5 2 of 2 threads, 0 of 100 async, 3 claimed ahead"
+
+
+def test_lanes_that_hold_tasks_back_stand_on_the_overview(database, operator, travel):
+    taskqueue.limit_lane("acme", concurrency=1, by="ann", reason="fragile")
+    taskqueue.limit_lane("globex", concurrency=1, by="ann", reason="fragile")
+    Task.objects.enqueue_many([{"func": tasks.noop, "lane": lane} for lane in ("acme", "acme", "globex", "idle")])
+    taskqueue.claim("w-1/1", limit=10)
+    taskqueue.pause("quiet", kind="lane", by="ann", reason="not now")
+    serve()
+    assert problems(operator) == []
+    travel(900)
+    serve()
+    [full] = [said for said in problems(operator) if "is full" in said]
+    assert re.fullmatch(r"Lane acme is full: a task has been running in it for 15 min.*, and 1 wait\.", full)
+    Task.objects.enqueue(tasks.noop, lane="quiet")
+    assert "quiet is paused by ann (not now): 1 waiting." in problems(operator)

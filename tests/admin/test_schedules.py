@@ -68,10 +68,10 @@ def test_the_page_says_why_a_slot_did_not_run(operator, travel):
     tick()
     travel(60)
     tick()
-    assert "was skipped: the previous run still runs." in shown(operator, "every minute/change/")
+    assert "was skipped: the previous run had not finished." in shown(operator, "every minute/change/")
     url = f"/admin/django_tasks_retry/task/{runs()[0].pk}/change/"
     page = operator.get(url).content.decode()
-    assert "was skipped: the previous run still runs." in page
+    assert "was skipped: the previous run had not finished." in page
     assert f"{BASE}every%2520minute/change/".replace("%2520", "%20") in page
 
 

@@ -73,7 +73,7 @@ def test_skip_leaves_a_slot_out_while_the_previous_run_has_not_finished(travel):
     tick()
     [first] = runs()
     skipped = last_decision()
-    assert (skipped.kind, skipped.reason) == ("schedule.skipped", "the previous run still runs")
+    assert (skipped.kind, skipped.reason) == ("schedule.skipped", "the previous run had not finished")
     assert skipped.data == {"slot": (first.slot + MINUTE).isoformat(), "task": str(first.pk)}
     assert row().last_outcome == "skipped"
 

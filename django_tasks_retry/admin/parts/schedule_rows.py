@@ -8,12 +8,13 @@ from typing import Any
 
 from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext as _
 
-from ...display.explain_schedule import schedule_state
+from ...display.explain_schedule import Missed, schedule_state
 from ...display.formatting import format_duration, format_elapsed, format_relative, one_line
 from ...display.scope import Scope
-from ...display.states import badge, colour_of, task_state
+from ...display.states import State, badge, colour_of, task_state
 from ...models import Schedule, Task
 from ...models.querysets import IS_UNFINISHED
 from ...rules.names import short_name
@@ -23,9 +24,13 @@ from ...taskqueue.reading import read_rows
 from .charts import SPARK_HEIGHT, Shape, shape
 
 RUNS = 30
+LATE = 60.0
+"""Seconds after its slot from which a run is shown as late."""
+
 INSTANTS = 5
 RUN_COLUMNS = (
     "id", "func_path", "status", "attempts", "refunds", "eta", "slot", "created_at", "last_attempt_at", "finished_at",
+    "started_at",
 )  # fmt: skip
 REPEATING = RawSQL("interval > 0.0", [], BooleanField())
 
@@ -80,13 +85,23 @@ def runs_of(name: str, scope: Scope, order: str) -> list[Task]:
 
 def run_of(task: Task, now: datetime) -> dict[str, Any]:
     began = task.last_attempt_at
+    late = ((task.started_at or began or now) - task.slot).total_seconds() if task.slot else 0.0
     return {
+        "late": format_duration(late) if late > LATE else "",
         "pk": task.pk,
         "badge": badge(task_state(task, now)),
         "slot": task.slot,
         "enqueued": task.created_at,
         "duration": format_elapsed(began, task.finished_at or now) if began else "",
     }
+
+
+def slot_of(missed: Missed) -> dict[str, Any]:
+    """Return slots that did not run, as a row among the runs."""
+    text = _("skipped: the previous run had not finished") if missed.is_skipped else _("missed: no worker was there")
+    if missed.count > 1:
+        text = ngettext("%(count)s slot", "%(count)s slots", missed.count) % {"count": missed.count} + f" · {text}"
+    return {"slot": missed.last, "badge": badge(State("missed", "failed", "!", text))}
 
 
 def spark_of(tasks: Sequence[Task], now: datetime) -> list[Shape]:

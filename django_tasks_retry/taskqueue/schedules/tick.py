@@ -149,7 +149,7 @@ def decisions_of(due: Due, actor: str, moment: datetime) -> Iterator[OperatorEve
         yield operator_event("schedule.missed", name, actor, why, moment, data)
     if due.blocked_by is not None and due.decision.slot is not None:
         data = {"slot": due.decision.slot.isoformat(), "task": str(due.blocked_by)}
-        why = "the previous run still runs"
+        why = "the previous run had not finished"
         yield operator_event("schedule.skipped", name, actor, why, moment, data)
 
 

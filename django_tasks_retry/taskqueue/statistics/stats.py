@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import accumulate
 from operator import add as add_up
 from typing import Any
 
@@ -31,10 +32,19 @@ EMPTY = (0,) * len(BUCKETS)
 ONE_IN = tuple(tuple(int(place == bucket) for place in range(len(BUCKETS))) for bucket in range(len(BUCKETS)))
 
 KEEP, KEEP_LANES = timedelta(days=8), timedelta(hours=1)
+RECENT = timedelta(minutes=10)
+"""The time whose attempts say how a queue or a function does now."""
+
+FEWEST_FAILURES = 5
+"""A function with fewer failures within RECENT is not called failing."""
+
 KEY = ("queue", "func_path")
 ADDED = ("completed", "retried", "failed", "seconds", "wait_seconds", *RAN, *WAITED)
 ADDED_TO_LANE = ("completed", "failed")
 COUNTS = ("completed", "retried", "failed")
+MOST_FAILING = 5
+"""Failing functions whose beginning is looked for."""
+
 OUTCOMES = (*COUNTS, "released", "cancelled", "lost", "dropped")
 SUMMED = (*OUTCOMES, "seconds", "wait_seconds")
 
@@ -161,6 +171,36 @@ def counts_since(begin: datetime, using: str, *keys: str, func_path: str = "") -
     """Count the attempts that ended since then by these columns, the busiest first."""
     rows = sums_since(begin, using, *keys, columns=(*COUNTS, "seconds"), func_path=func_path)
     return sorted((Counts(**row) for row in rows), key=lambda each: -each.attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A function of which at least half of the latest attempts fail: how they ended since it began, and before."""
+
+    func_path: str
+    since: datetime
+    now: Counts
+    before: Counts
+
+
+def failing_functions(moment: datetime, using: str) -> list[Failing]:
+    """Return the functions that fail now, also while all their tasks are still to be retried."""
+    recent = counts_since(moment - RECENT, using, "func_path")
+    paths = [each.func_path for each in recent if each.failures >= max(FEWEST_FAILURES, each.attempts / 2)]
+    return [failing_since(path, moment, using) for path in paths[:MOST_FAILING]]
+
+
+def failing_since(func_path: str, moment: datetime, using: str) -> Failing:
+    """Find the minute since which failures outnumber successes the most, within a day."""
+    rows = list(sums_since(moment - timedelta(days=1), using, "minute", func_path=func_path))
+    balances = [row["retried"] + row["failed"] - row["completed"] for row in rows]
+    sums = list(accumulate(reversed(balances)))[::-1]
+    begin = max(range(len(rows)), key=lambda n: (sums[n], n))
+    before, since = (
+        Counts(func_path, **{name: sum(row[name] for row in part) for name in COUNTS})
+        for part in (rows[:begin], rows[begin:])
+    )
+    return Failing(func_path, rows[begin]["minute"], since, before)
 
 
 def sums_since(

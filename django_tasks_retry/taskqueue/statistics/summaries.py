@@ -21,6 +21,7 @@ from ...rules.queues import serves
 from ..database import as_moment
 from ..engines import engine_for
 from ..reading import read_rows
+from .stats import RECENT
 
 CAP = 1000
 LOOK_BACK = 25_000
@@ -30,9 +31,6 @@ MAX_PATHS = 20
 """Functions that are named for a queue at one priority."""
 
 MOST_RUNNING = 10_000
-RECENT = timedelta(minutes=10)
-"""The time whose attempts say how a queue does now."""
-
 OTHERS = "(other)"
 """The label of all queues, or functions, that metrics do not name. A queue of this very name is one of them."""
 

@@ -12,6 +12,7 @@ from .archive import Archive
 from .breakers import Breakers
 from .cancel_members import CancelMembers
 from .expire import Expire
+from .problems import Problems
 from .prune import Prune
 from .recover import Recover
 from .schedules import Schedules
@@ -29,6 +30,7 @@ class Maintenance:
     ) -> None:
         self.database = database
         self.prune, self.archive = Prune(backend, database), Archive(backend, database)
+        self.problems = Problems(backend, database)
         self.pending = Pending(backend, database)
         self.wake = Wake(backend, database, self.pending)
         self.periodic = (self.wake, CancelMembers(backend, database), Breakers(backend, database))
@@ -41,6 +43,7 @@ class Maintenance:
             Expire(worker_id, backend, database, self.pending),
             *self.periodic,
             self.schedules,
+            self.problems,
         )
 
     def share_with(self, workers: int, *, is_elected: bool) -> None:
@@ -48,7 +51,7 @@ class Maintenance:
 
         One of them prunes. Two that do, since they disagree for some seconds, only alternate.
         """
-        self.prune.is_elected = self.archive.is_elected = is_elected
+        self.prune.is_elected = self.archive.is_elected = self.problems.is_elected = is_elected
         for service in (self.pending, *self.periodic):
             service.share_with(workers)
         self.schedules.interval.seconds = self.pending.interval.seconds

@@ -1,0 +1,57 @@
+"""Logs what keeps tasks from running: due tasks that no worker serves or knows, and functions that fail."""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+
+from ....clock import now
+from ....display.problems import Problem, function_problems, problems_of_queue, unknown_function_problems
+from ....display.scope import Scope, Standing, read_workers
+from ....taskqueue import database
+from ....taskqueue.statistics.summaries import depths, paused_queues, queue_figures
+from ...logs import printable
+from ...shared.database import DatabaseCaller
+from ...shared.interval import Interval
+
+logger = logging.getLogger(__name__)
+SECONDS = 60.0
+AGAIN_SECONDS = 3600.0
+"""A problem that lasts is logged again after this time."""
+
+PAUSE_FACTOR = 50
+"""It rests for so many times as long as the last look took, which with very many queues is seconds."""
+
+LOGGED = {"unserved", "unknown_function", "failing_function"}
+
+
+class Problems:
+    """One of the workers looks, so that each problem is logged once for all of them."""
+
+    def __init__(self, backend: str, caller: DatabaseCaller) -> None:
+        self.backend, self.caller = backend, caller
+        self.interval, self.is_elected = Interval(SECONDS, at_once=False), False
+        self.logged: dict[tuple[str, ...], float] = {}
+
+    def is_due(self) -> bool:
+        return self.is_elected and self.interval.is_due()
+
+    def run(self) -> int:
+        begun = monotonic()
+        found = {problem.key: problem for problem in self.caller.call(self.read) if problem.kind in LOGGED}
+        self.logged = {key: at for key, at in self.logged.items() if key in found and at > begun - AGAIN_SECONDS}
+        for key in found.keys() - self.logged.keys():
+            self.logged[key] = begun
+            logger.warning("%s", printable(f"{found[key].text} {found[key].command}".rstrip()))
+        self.interval.seconds = max(SECONDS, PAUSE_FACTOR * (monotonic() - begun))
+        return 0
+
+    def read(self) -> list[Problem]:
+        using = database(self.backend)
+        scope, waiting = Scope(self.backend, using, now(using)), depths(using)
+        workers, names = read_workers(scope), sorted({depth.queue for depth in waiting})
+        queues = queue_figures(names, waiting, workers, scope.now, paused=paused_queues(using))
+        standing = Standing(scope, workers, waiting, queues)
+        # Not what needs the names of users: a worker's role may not read them.
+        unserved = [problem for queue in queues for problem in problems_of_queue(queue)]
+        return [*unserved, *unknown_function_problems(standing), *function_problems(standing)]

@@ -30,6 +30,9 @@ SPAN = timedelta(hours=24)
 SAMPLE = 1000
 SHARES = (0.5, 0.95, 0.99)
 MAX_FUNCTIONS = 500
+OWN = "django_tasks_retry."
+"""Functions of the package, which run the workflows of the project: they are not listed."""
+
 MAX_GROUPS = 10
 MINUTES = SPAN.total_seconds() / 60
 
@@ -99,8 +102,9 @@ class FunctionAdmin(TaskPermissionMixin):
         """Show all functions, or the one that `?function=` names."""
         if "function" in request.GET:
             return self.function_view(request, request.GET["function"])
-        known = set(registry.known_paths())
-        counts = {each.func_path: each for each in counts_of_a_day(current_scope())}
+        known = set(registry.project_paths())
+        counted = counts_of_a_day(current_scope())
+        counts = {each.func_path: each for each in counted if not each.func_path.startswith(OWN)}
         unused = [Counts(path) for path in sorted(known - counts.keys())]
         rows = [function_row(each) | {"is_known": each.func_path in known} for each in [*counts.values(), *unused]]
         context = {"functions": rows[:MAX_FUNCTIONS], "not_shown": max(0, len(rows) - MAX_FUNCTIONS)}

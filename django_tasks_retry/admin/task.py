@@ -221,7 +221,7 @@ def step_rows(
         batch = as_batch(as_mapping(step.result).get("batch")) if step.kind in (Kind.BATCH, Kind.MEMBERS) else None
         row = {
             "ts": step.ts,
-            "name": one_line(step.name, 220),
+            "name": one_line(step.name.removesuffix(":until"), 220),
             "kind": str(KINDS.get(step.kind, one_line(step.kind))),
             "attempt": step.attempt,
             "is_left_behind": step.name in left,

@@ -17,7 +17,7 @@ from ..display.actors import actor_names
 from ..display.events import latest_operator_events
 from ..display.formatting import format_ago, format_elapsed, one_line
 from ..display.scope import current_scope
-from ..display.states import badge, worker_state
+from ..display.states import badge, worker_end, worker_state
 from ..models import Task, Worker
 from ..registry import is_coroutine
 from ..rules.names import short_name, worker_of
@@ -56,7 +56,6 @@ class WorkerAdmin(ConsoleAdmin):
 
     def row(self, worker: Worker, running: list[Any], names: dict[str, str], now: datetime) -> dict[str, Any]:
         state = worker_state(worker, now)
-        ended = worker.stopped_at or (worker.heartbeat_at if state.name == "lost" else now)
         patterns = ", ".join(worker.queues)
         if worker.exclude:
             text = _("%(queues)s (not %(excluded)s)")
@@ -72,7 +71,7 @@ class WorkerAdmin(ConsoleAdmin):
             "stop_asked_by": names.get(worker.stop_asked_by, ""),
             "slots": slots_of(worker, running),
             "running": running,
-            "uptime": format_elapsed(worker.started_at, ended),
+            "uptime": format_elapsed(worker.started_at, worker_end(worker, now)),
             "heartbeat": format_ago(worker.heartbeat_at, now),
             "url": self.url("stop", worker.pk),
         }

@@ -15,7 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from ..models import OperatorEvent, Task, TaskEvent, Worker
 from ..models.querysets import TaskQuerySet
-from ..rules.names import worker_of
+from ..rules.names import first_of, worker_of
 from ..rules.transitions import EventKind
 from ..selection.payload import COLUMNS, visible_arguments
 from ..taskqueue.reading import read_row, read_rows
@@ -91,9 +91,11 @@ def first_failing(tasks: TaskQuerySet, fingerprint: str) -> Task | None:
 
 
 def last_success(tasks: TaskQuerySet, failing: Task, before: datetime) -> Task | None:
-    floor = summaries.newest_before(summaries.LOOK_BACK, tasks.db, failing.pk) or UUID(int=0)
-    earlier = tasks.successful().filter(pk__lt=failing.pk, pk__gte=floor, func_path=failing.func_path)
-    return earlier.filter(finished_at__lt=before).order_by("-pk").only("pk", "finished_at", "updated_at").first()
+    """Find it by when it finished: priorities, lanes and retries run tasks in another order than they were enqueued."""
+    end = first_of(int(before.timestamp() * 1000) + 1)
+    floor = summaries.newest_before(summaries.LOOK_BACK, tasks.db, end) or UUID(int=0)
+    earlier = tasks.successful().filter(pk__lt=end, pk__gte=floor, func_path=failing.func_path, finished_at__lt=before)
+    return earlier.order_by("-finished_at").only("pk", "finished_at", "updated_at").first()
 
 
 def end_of(task: Task, kind: EventKind, using: str) -> End:
@@ -112,7 +114,9 @@ def migrations_between(start: datetime, end: datetime, using: str) -> list[tuple
     recorder = MigrationRecorder(connections[using])
     if not recorder.has_table():
         return []
-    applied = recorder.migration_qs.filter(applied__gt=in_project_time(start), applied__lte=in_project_time(end))
+    applied = recorder.migration_qs.filter(
+        applied__gt=in_project_time(start), applied__lte=in_project_time(end)
+    ).exclude(app=Task._meta.app_label)
     return [(f"{each.app}.{each.name}", as_instant(each.applied)) for each in applied.order_by("-applied")[:MOST]]
 
 
@@ -122,8 +126,9 @@ def decisions_between(start: datetime, end: datetime, using: str) -> list[Operat
 
 
 def failing_calls(tasks: TaskQuerySet, fingerprint: str) -> list[set[Fact]]:
-    group = tasks.failed().filter(fingerprint=fingerprint).order_by("-finished_at")
-    return calls(tasks, group.values_list("pk", flat=True)[:SAMPLE])
+    alike = tasks.filter(fingerprint=fingerprint)
+    found = list(alike.failed().order_by("-finished_at").values_list("pk", flat=True)[:SAMPLE])
+    return calls(tasks, found or alike.retrying().order_by("-pk").values_list("pk", flat=True)[:SAMPLE])
 
 
 def succeeding_calls(tasks: TaskQuerySet, func_path: str) -> list[set[Fact]]:

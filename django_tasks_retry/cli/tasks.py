@@ -176,7 +176,13 @@ def facts(task: Task, now: datetime) -> list[tuple[str, str]]:
 
 def step_row(step: Step) -> tuple[str, ...]:
     result = "" if step.result is None else one_line(redacted_json(step.result, None), 80)
-    return local(step.ts), one_line(step.name, 220), one_line(step.kind), str(step.attempt), result
+    return (
+        local(step.ts),
+        one_line(step.name.removesuffix(":until"), 220),
+        one_line(step.kind),
+        str(step.attempt),
+        result,
+    )
 
 
 def show_why(context: Context, why: Explanation) -> None:

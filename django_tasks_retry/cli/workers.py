@@ -8,7 +8,7 @@ from typing import Any
 from .. import taskqueue
 from ..display.formatting import format_ago, format_elapsed, one_line
 from ..display.scope import MOST_WORKERS
-from ..display.states import worker_state
+from ..display.states import worker_end, worker_state
 from ..models import Worker
 from ..taskqueue.reading import read_rows
 from .subcommand import REASON, CliError, Context, Exit, command, option
@@ -47,7 +47,7 @@ def worker_row(worker: Worker, now: datetime) -> tuple[str, ...]:
         one_line(", ".join(worker.queues) + exclude, 100),
         str(len(worker.tasks)),
         one_line(worker.version, 32),
-        format_elapsed(worker.started_at, worker.stopped_at or now),
+        format_elapsed(worker.started_at, worker_end(worker, now)),
         format_ago(worker.heartbeat_at, now),
     )
 

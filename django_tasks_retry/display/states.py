@@ -117,3 +117,8 @@ def worker_state(worker: Worker, now: datetime) -> State:
     if worker.stop_asked_at:
         return State("stopping", "retrying", "◷", _("finishing"))
     return State("alive", "success", "▶", _("alive"))
+
+
+def worker_end(worker: Worker, now: datetime) -> datetime:
+    """Return when the worker stopped or was last heard of; of one that is alive, now."""
+    return worker.stopped_at or (worker.heartbeat_at if worker_state(worker, now).name == "lost" else now)

@@ -280,6 +280,20 @@ def test_a_few_failures_and_mostly_successful_functions_are_not_called_failing(d
     assert problems(operator) == []
 
 
+def test_what_the_package_runs_itself_is_no_function_of_the_project(database, operator):
+    taskqueue.add_stats([taskqueue.Stat("default", "django_tasks_retry.tasks.run_chain", completed=1)])
+    shown = operator.get(f"{BASE}/taskfunction/").content.decode()
+    assert "tests.tasks.noop" in shown
+    assert "run_chain" not in shown
+    assert "run_chain" not in operator.get(f"{BASE}/task/").content.decode()
+
+
+def test_the_uptime_of_a_worker_that_died_ends_with_its_last_heartbeat(database, operator, travel):
+    serve()
+    travel(3600)
+    assert re.search(r"w-1 +not responding +0/102 +\* +1 +1 +\d+ ms ", tasks_command("workers", "--all").out)
+
+
 def test_missed_slots_stand_on_overview_list_and_page(database, operator, travel):
     serve()
     plan = Schedule.objects.create(name="often", task=tasks.noop, every=60, overlap="allow")

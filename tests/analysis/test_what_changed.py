@@ -88,6 +88,27 @@ def test_what_nobody_knows_is_said(database):
     assert what_changed("no such group", database, can_see_payload=True) is None
 
 
+def test_the_last_success_is_the_one_that_finished_last_however_it_was_enqueued(database, travel):
+    """A task that was enqueued after the one that fails, and ran before it."""
+    sign_on(OLD, "v41")
+    run(OLD, {"n": 0})
+    [failing] = Task.objects.enqueue_many([{"func": tasks.noop, "max_attempts": 2, "priority": -1}])
+    [earlier] = run(OLD, {"n": 1})
+    travel(60)
+    [lease] = taskqueue.claim(f"{OLD}/1")
+    taskqueue.fail_task(lease, KeyError("x"))
+    changed = what_changed(str(Task.objects.get(pk=failing.pk).fingerprint), database, can_see_payload=True)
+    assert changed is not None
+    assert changed.success is not None
+    assert (changed.success.task, changed.failures_sampled) == (earlier.pk, 1)
+
+
+def test_migrations_of_the_package_are_left_out(database, broken):
+    recorder = MigrationRecorder(connections[database])
+    recorder.migration_qs.filter(app="shop").update(app="django_tasks_retry")
+    assert not any("Migration" in line for line in told(broken))
+
+
 def test_where_nothing_changed_it_says_to_look_outside(database, travel):
     sign_on(OLD, "v41")
     run(OLD, *({"n": n} for n in range(4)))
@@ -111,11 +132,12 @@ def test_samples_and_look_backs_are_bounded(broken, database, monkeypatch):
     monkeypatch.setattr(module, "SAMPLE", 3)
     changed = what_changed(broken, database, can_see_payload=True)
     assert sampled(changed) == "Arguments were compared in 3 failures and 3 successes, the newest of each."
-    monkeypatch.setattr(summaries, "LOOK_BACK", 1)
+    monkeypatch.setattr(module, "SAMPLE", 100)
+    monkeypatch.setattr(summaries, "LOOK_BACK", 6)
     run(NEW, {"order": 1}, {"order": 2})
     changed = what_changed(broken, database, can_see_payload=True)
     assert changed.success is not None
-    assert changed.successes_sampled == 2
+    assert changed.successes_sampled == 3
 
 
 def test_times_are_of_the_newest_finished_tasks(database, travel):

@@ -86,7 +86,7 @@ class FunctionFilter(ConsoleFilter):
     parameter_name = "task"
 
     def options(self) -> Choices:
-        return [(path, one_line(short_name(path), 40)) for path in registry.known_paths()]
+        return [(path, one_line(short_name(path), 40)) for path in registry.project_paths()]
 
 
 class WindowFilter(ConsoleFilter):

@@ -41,7 +41,9 @@ def run_in_foreground(task: Task, backend: str, on_failure: Callable[[BaseExcept
     with Renewal(lease):
         run_and_record(attempt, lambda attempt: run_attempt(attempt, run_watched))
     if attempt.receipt is not None:
-        publisher = OutcomePublisher(lambda stat: count_now(stat, backend), lambda _: send_signals(attempt))
+        publisher = OutcomePublisher(
+            lambda *ended: count_now(Stat.of_attempt(*ended), backend), lambda _: send_signals(attempt)
+        )
         publisher.publish(AttemptResult(attempt.receipt, run_seconds=attempt.run_time))
     return attempt.receipt
 

@@ -148,7 +148,7 @@ def test_the_log_of_a_worker(failed, heard, formatter):
     handler = logging.StreamHandler(stream)
     handler.setFormatter(formatter)
     heard(ATTEMPTS, handler)
-    publisher = OutcomePublisher(lambda stat: None, lambda result: None)
+    publisher = OutcomePublisher(lambda *_: None, lambda result: None)
     for result in failed():
         publisher.publish(result)
         publisher.publish(result._replace(reason=result.receipt.error["message"]))

@@ -167,7 +167,7 @@ def test_a_worker_counts_how_attempts_of_a_lane_with_a_breaker_ended_and_of_no_o
     counts = Counts()
     for lease in claim():
         for status in (Status.SUCCESS, Status.FAILED):
-            OutcomePublisher(counts.add, print).publish(AttemptResult(Receipt(lease, status)))
+            OutcomePublisher(counts.note, print).publish(AttemptResult(Receipt(lease, status)))
     taskqueue.add_stats([decode(encode(stat)) for stat in counts.take()])
     assert list(LaneStat.objects.values_list("lane", "completed", "failed")) == [("shop-1", 1, 1)]
     assert list(TaskTotal.objects.values_list("completed", "failed")) == [(2, 2)]

@@ -147,7 +147,7 @@ def test_what_a_child_counts_arrives_in_the_columns():
     again.add(decode(encode(taken)))
     [stat] = again.take()
     assert stat.values[:3] == (2, 2, 0)
-    assert (stat.ran, stat.waited) == ((0, 2, 0, 0, 0, 0, 0, 0, 0), (2, 0, 0, 0, 0, 2, 0, 0, 0))
+    assert (stat.ran, stat.waited) == ([0, 2, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 2, 0, 0, 0])
     assert (stat.seconds, stat.wait_seconds) == (6.04, 14.0)
 
 

@@ -25,7 +25,7 @@ def recovery_of(one: Maintenance) -> Recover:
 
 @pytest.fixture
 def maintenance(database: str) -> Maintenance:
-    return Maintenance("me", "default", DatabaseCaller(database, 60.0), OutcomePublisher(Counts().add, print), print)
+    return Maintenance("me", "default", DatabaseCaller(database, 60.0), OutcomePublisher(Counts().note, print), print)
 
 
 def look_again(one: Maintenance) -> int:

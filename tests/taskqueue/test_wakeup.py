@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
 from django_tasks_retry import taskqueue
+from django_tasks_retry.taskqueue.engines import engine_for
 from django_tasks_retry.taskqueue.enqueue.notify import CHANNEL, Kind, WakeUp, read_message
 from tests.steps import begin, enqueue
 
@@ -46,3 +47,30 @@ def test_workers_hear_of_work_and_of_cancelled_tasks_that_run(committed):
     finally:
         listener.close()
     assert heard - {WakeUp(Kind.WORK, "bulk")} == expected
+
+
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+def test_a_wake_up_by_itself_waits_for_no_disk_and_its_senders_transaction_does(committed):
+    """Otherwise a crash of the server would lose what the caller's commit has answered for."""
+    engine, connection = engine_for(committed), connections[committed]
+    seen = []
+
+    def look(execute, sql, params, many, context):
+        answer = execute(sql, params, many, context)
+        if "pg_notify" in sql:
+            rows = context["cursor"].fetchall()
+            seen.append("off" in rows[0])
+            return execute("SELECT 1", None, False, context)
+        return answer
+
+    with connection.execute_wrapper(look):
+        engine.notify(CHANNEL, ["nothing"])
+        with transaction.atomic(using=committed):
+            engine.notify(CHANNEL, ["nothing"])
+            with connection.cursor() as cursor:
+                cursor.execute("SHOW synchronous_commit")
+                [inside] = cursor.fetchone()
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW synchronous_commit")
+        [after] = cursor.fetchone()
+    assert (seen, inside, after) == ([True, False], "on", "on")

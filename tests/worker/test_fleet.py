@@ -60,6 +60,24 @@ def fleet(*members: Peer) -> list[Ring]:
     return views
 
 
+def test_entries_of_a_batch_are_noted_and_cleared_together_and_tell_nothing_of_those_before():
+    table = InFlightTable(3)
+    first = [lease_like() for _ in range(3)]
+    table.claim(first, 1.0)
+    entries = list(table.entries())
+    for entry in entries:
+        table.start(entry.place, 2.0, 9.0)
+        table.end(entry.place, 3.0)
+        table.revoke(entry)
+    table.note_renewals(4.0, entries)
+    assert (table.claims, table.load) == (3, 3)
+    table.clear([entry.place for entry in entries])
+    assert (table.load, list(table.entries())) == (0, [])
+    table.claim([lease_like()], 5.0)
+    [again] = table.entries()
+    assert (again.revoked, again.started, again.deadline, again.ended, again.valid_from) == (False, 0.0, 0.0, 0.0, 5.0)
+
+
 class Child:
     """A child as its supervisor sees it, and what it was told."""
 
@@ -70,7 +88,7 @@ class Child:
         table = InFlightTable(8)
         table.note_room(room)
         for _ in range(load):
-            table.claim(lease_like(), 1.0)
+            table.claim([lease_like()], 1.0)
         self.process = ChildProcess(0, name, ours, stats, table)
 
     @property
@@ -220,7 +238,7 @@ def test_while_children_claim_the_supervisor_looks_every_other_time(database):
         one.polling.soon()
         one.poll()
         woken.append(sum(told_by(children)))
-        children[0].process.inflight.claim(lease_like(), 1.0)
+        children[0].process.inflight.claim([lease_like()], 1.0)
     assert woken == [0, 1, 0, 1]
 
 
@@ -303,7 +321,7 @@ def test_a_child_forgets_the_attempts_that_it_started(database):
     """Each holds the arguments and the result of its task."""
     _, lease = begin()
     inflight = InFlightTable(1)
-    attempt = Attempt(lease, 0.0, inflight.claim(lease, 0.0))
+    attempt = Attempt(lease, 0.0, *inflight.claim([lease], 0.0))
     held = sys.getrefcount(attempt)
     start(attempt, inflight)
     assert sys.getrefcount(attempt) == held

@@ -155,7 +155,7 @@ def test_an_outcome_that_the_database_refuses_is_renewed_no_more(database):
     child = object.__new__(Child)
     child.inflight, child.attempts = InFlightTable(1), set()
     child.counts, child.stats_channel = Counts(), ours
-    child.attempts.add(Attempt(lease, 0.0, child.inflight.claim(lease, 0.0)))
+    child.attempts.add(Attempt(lease, 0.0, *child.inflight.claim([lease], 0.0)))
     child.note_recorded(list(child.attempts))
     assert (child.attempts, list(child.inflight.entries())) == (set(), [])
     for end in (ours, theirs):
@@ -168,7 +168,7 @@ class TestRenewalIsEarned:
         Task.objects.enqueue(tasks.canary, timeout=100.0)
         [self.lease] = claim("worker/1")
         self.table = InFlightTable(1)
-        self.place = self.table.claim(self.lease, now=1000.0)
+        [self.place] = self.table.claim([self.lease], now=1000.0)
         self.renewal = object.__new__(LeaseRenewal)
         self.renewal.options = type("Options", (), {"timeout_grace": 5.0})()
         self.renewal.waiting_since = None
@@ -221,7 +221,7 @@ class TestAfterALongWrite:
         theirs.socket.settimeout(0)
         self.received = theirs
         child = ChildProcess(0, "worker/1", ours, our_stats, InFlightTable(1))
-        child.inflight.start(child.inflight.claim(lease, monotonic()), monotonic(), monotonic() + 600)
+        child.inflight.start(*child.inflight.claim([lease], monotonic()), monotonic(), monotonic() + 600)
         self.renewal = LeaseRenewal("worker", "default", DatabaseCaller(database, 60.0))
         travel(61)
         yield child

@@ -94,7 +94,7 @@ def test_a_report_that_comes_too_late_is_not_counted_beside_the_one_that_ended_t
     task = enqueue_unchecked(tasks.canary)
     lease = claim_one("worker")
     counts = Counts()
-    publisher = OutcomePublisher(counts.add, lambda result: None)
+    publisher = OutcomePublisher(counts.note, lambda result: None)
     with caplog.at_level(logging.INFO, "django_tasks_retry.attempts"):
         for report in (Failed(lease, ValueError("stuck")), Completed(lease, None)):
             [receipt] = finish([report])

@@ -20,7 +20,7 @@ from tests import tasks
 @pytest.fixture
 def end(database, caplog):
     """Claims the task and ends the attempt so; the levels at which that was logged."""
-    publisher = OutcomePublisher(Counts().add, lambda result: None)
+    publisher = OutcomePublisher(Counts().note, lambda result: None)
 
     def end_one(task: Task, outcome, times: int = 1) -> list[str]:
         caplog.clear()

@@ -35,7 +35,7 @@ def busy_table() -> InFlightTable:
     Task.objects.enqueue(tasks.canary)
     [lease] = claim("supervisor/1")
     table = InFlightTable(1)
-    table.clear(table.claim(lease, now=0.0))
+    table.clear(table.claim([lease], now=0.0))
     return table
 
 

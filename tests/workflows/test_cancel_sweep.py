@@ -192,7 +192,7 @@ def test_the_sweep_cancels_a_bounded_number_and_comes_past_every_batch(harness, 
 def test_every_worker_finishes_a_cancellation(harness):
     cancel_and_die(started(harness, tasks.fan_out, [1, 2]))
     caller = DatabaseCaller(harness.using, 15.0, lambda until: None)
-    Maintenance("w", "default", caller, OutcomePublisher(Counts().add, print), print).tick()
+    Maintenance("w", "default", caller, OutcomePublisher(Counts().note, print), print).tick()
     assert statuses() == ["CANCELLED"] * 2
 
 

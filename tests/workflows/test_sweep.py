@@ -48,7 +48,7 @@ def test_every_worker_sweeps(harness, monkeypatch):
     harness.run_due()
     taskqueue.signal("go")
     caller = DatabaseCaller(harness.using, 15.0, lambda until: None)
-    maintenance = Maintenance("w", "default", caller, OutcomePublisher(Counts().add, print), print)
+    maintenance = Maintenance("w", "default", caller, OutcomePublisher(Counts().note, print), print)
     maintenance.wake.sweep.after = ("", task.pk)
     assert find_pending_maintenance() == PendingMaintenance(waiting=True)
     maintenance.tick()

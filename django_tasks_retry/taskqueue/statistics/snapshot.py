@@ -159,7 +159,7 @@ def read_totals(using: str) -> tuple[Stat, ...]:
 def total_of(queue: str, func_path: str, row: dict[str, Any], prefix: str = "") -> Stat:
     """Return all attempts of one function in one queue, since the beginning."""
     plain = {name: row[prefix + name] for name in (*COUNTS, "seconds", "wait_seconds")}
-    ran, waited = (tuple(row[prefix + name] for name in names) for names in (RAN, WAITED))
+    ran, waited = ([row[prefix + name] for name in names] for names in (RAN, WAITED))
     return Stat(queue, func_path, **plain, ran=ran, waited=waited)
 
 

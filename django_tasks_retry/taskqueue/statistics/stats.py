@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import accumulate
 from operator import add as add_up
@@ -28,9 +28,6 @@ RAN = tuple(f"ran_{name}" for name in BUCKETS)
 WAITED = tuple(f"waited_{name}" for name in BUCKETS)
 """The columns that hold how many attempts ran, or waited, for so long; each counts its own bucket alone."""
 
-EMPTY = (0,) * len(BUCKETS)
-ONE_IN = tuple(tuple(int(place == bucket) for place in range(len(BUCKETS))) for bucket in range(len(BUCKETS)))
-
 KEEP, KEEP_LANES = timedelta(days=8), timedelta(hours=1)
 RECENT = timedelta(minutes=10)
 """The time whose attempts say how a queue or a function does now."""
@@ -46,16 +43,14 @@ MOST_FAILING = 5
 """Failing functions whose beginning is looked for."""
 
 OUTCOMES = (*COUNTS, "released", "cancelled", "lost", "dropped")
+ENDED = frozenset({*COUNTS, "lost"})
+"""Outcomes of attempts that ended by themselves: neither released nor cancelled, and no second report about one."""
+
 SUMMED = (*OUTCOMES, "seconds", "wait_seconds")
 
 
 def bucket_of(seconds: float) -> int:
     return bisect_left(BOUNDS, seconds)
-
-
-def in_bucket(seconds: float) -> tuple[int, ...]:
-    """Return the counts of one attempt that took so long."""
-    return ONE_IN[bucket_of(seconds)]
 
 
 @dataclass(slots=True)
@@ -69,8 +64,8 @@ class Stat:
     failed: int = 0
     seconds: float = 0.0
     wait_seconds: float = 0.0
-    ran: Sequence[int] = EMPTY
-    waited: Sequence[int] = EMPTY
+    ran: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
+    waited: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
     """How many fell into each bucket."""
     lane: str = ""
     lost: int = 0
@@ -80,14 +75,19 @@ class Stat:
 
     @classmethod
     def of_attempt(cls, key: tuple[str, str, str], outcome: str, ran: float, waited: float) -> Stat:
-        """Return the statistics of one attempt. `ran` is 0 if nobody knows: of a process that died, say."""
-        queue, func_path, lane = key
-        stat = cls(queue, func_path, lane=lane, seconds=ran)
-        setattr(stat, outcome, 1)
-        if stat.attempts:
-            stat.wait_seconds, stat.waited = waited, in_bucket(waited)
-            stat.ran = in_bucket(ran) if ran else EMPTY
+        stat = cls(*key[:2], lane=key[2])
+        stat.note(outcome, ran, waited)
         return stat
+
+    def note(self, outcome: str, ran: float, waited: float) -> None:
+        """Count one attempt. `ran` is 0 if nobody knows: of a process that died, say."""
+        setattr(self, outcome, getattr(self, outcome) + 1)
+        self.seconds += ran
+        if outcome in ENDED:
+            self.wait_seconds += waited
+            self.waited[bucket_of(waited)] += 1
+            if ran:
+                self.ran[bucket_of(ran)] += 1
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -102,8 +102,8 @@ class Stat:
         for name in SUMMED:
             if value := getattr(other, name):
                 setattr(self, name, getattr(self, name) + value)
-        self.ran = tuple(map(add_up, self.ran, other.ran))
-        self.waited = tuple(map(add_up, self.waited, other.waited))
+        self.ran = [*map(add_up, self.ran, other.ran)]
+        self.waited = [*map(add_up, self.waited, other.waited)]
 
     @property
     def values(self) -> tuple[Any, ...]:

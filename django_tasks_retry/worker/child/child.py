@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 
@@ -73,7 +73,7 @@ class Child:
         self.outbox = Outbox(self.database, inflight, lease)
         self.counts, self.stats_channel = Counts(), stats_channel
         self.finished_signals = SignalThread()
-        self.publisher = OutcomePublisher(self.counts.add, lambda result: self.finished_signals.send(result.attempt))
+        self.publisher = OutcomePublisher(self.counts.note, lambda result: self.finished_signals.send(result.attempt))
         self.threads = ThreadExecutor(options.threads, inflight, lease, self.inbox.put)
         self.loop = LoopExecutor(inflight, lease, self.inbox.put)
         self.intake = Intake(worker_id, options, self.database, self.attempts, careful=careful)
@@ -92,9 +92,9 @@ class Child:
             self.note_recorded(self.outbox.write())
             if self.is_crippled:
                 self.leave_neighbours()
+            self.claim()  # before the books: a task that just came waits for this
             self.timeouts.tick()
             self.check_memory()
-            self.claim()
         self.finished_signals.flush()
         self.flush_stats()
         self.channel.send(Goodbye(self.has_drained))
@@ -191,10 +191,9 @@ class Child:
     # What goes out
 
     def note_recorded(self, answered: Iterable[Attempt]) -> None:
-        for attempt in answered:
-            if attempt not in self.attempts:
-                continue
-            self.forget(attempt)
+        ours = [attempt for attempt in answered if attempt in self.attempts]
+        self.forget(ours)
+        for attempt in ours:
             if attempt.receipt is None:
                 continue
             self.has_recorded = True
@@ -226,12 +225,12 @@ class Child:
                 return
             self.send_stats()
 
-    def forget(self, attempt: Attempt) -> None:
-        """Forget an attempt, also one that the database refused: its lease will expire."""
-        self.attempts.remove(attempt)
-        place, attempt.place = attempt.place, None
-        if place is not None:
-            self.inflight.clear(place)
+    def forget(self, attempts: Sequence[Attempt]) -> None:
+        """Forget these attempts, also those that the database refused: their leases will expire."""
+        self.attempts.difference_update(attempts)
+        self.inflight.clear([attempt.place for attempt in attempts if attempt.place is not None])
+        for attempt in attempts:
+            attempt.place = None
 
     # What is taken on
 
@@ -256,8 +255,8 @@ class Child:
             self.sending_more.seconds = min(LONGEST_MORE, self.sending_more.seconds * 2)
 
     def start_attempts(self, leases: list[Lease], claimed: float) -> None:
-        for lease in leases:
-            attempt = Attempt(lease, claimed, self.inflight.claim(lease, claimed))
+        for lease, place in zip(leases, self.inflight.claim(leases, claimed), strict=True):
+            attempt = Attempt(lease, claimed, place)
             self.attempts.add(attempt)
             (self.loop if attempt.is_async else self.threads).submit(attempt)
         if len(leases) <= self.options.threads:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from uuid import UUID
@@ -87,13 +87,15 @@ class InFlightTable:
     def note_room(self, room: Room) -> None:
         COUNT.pack_into(self.memory, ROOM_AT, room)
 
-    def claim(self, lease: Lease, now: float) -> int:
-        """Note a claim. Return the index of its entry, which is its own until it is cleared."""
-        COUNT.pack_into(self.memory, CLAIMS_AT, self.claims + 1)
-        place = self.free.pop()
-        entry = (State.CLAIMED, lease.attempts, 0, lease.id.bytes, now, 0.0, 0.0, 0.0, 0.0)
-        ENTRY.pack_into(self.memory, self.offset(place), *entry)
-        return place
+    def claim(self, leases: Sequence[Lease], now: float) -> list[int]:
+        """Note a claim. Return the indexes of their entries, each its own until it is cleared."""
+        COUNT.pack_into(self.memory, CLAIMS_AT, self.claims + len(leases))
+        places = [self.free.pop() for _ in leases]
+        memory, write, claimed = self.memory, ENTRY.pack_into, int(State.CLAIMED)
+        for place, lease in zip(places, leases, strict=True):
+            entry = (claimed, lease.attempts, 0, lease.id.bytes, now, 0.0, 0.0, 0.0, 0.0)
+            write(memory, HEADER.size + place * ENTRY.size, *entry)
+        return places
 
     def start(self, place: int, now: float, deadline: float) -> bool:
         """Note the start. Return False if the supervisor has revoked the lease: then the attempt must not run.
@@ -112,11 +114,13 @@ class InFlightTable:
             TIME.pack_into(self.memory, self.offset(place) + ENDED_AT, now)
             NUMBER.pack_into(self.memory, self.offset(place), State.ENDED)
 
-    def clear(self, place: int) -> None:
-        """Free the entry: the outcome was answered, and so the lease is no longer the child's."""
-        COUNT.pack_into(self.memory, ANSWERED_AT, self.answered + 1)
-        self.memory[self.offset(place) : self.offset(place + 1)] = bytes(ENTRY.size)
-        self.free.append(place)
+    def clear(self, places: Sequence[int]) -> None:
+        """Free the entries: the outcomes were answered, and so the leases are no longer the child's."""
+        COUNT.pack_into(self.memory, ANSWERED_AT, self.answered + len(places))
+        memory, write, free = self.memory, NUMBER.pack_into, int(State.FREE)
+        for place in places:
+            write(memory, HEADER.size + place * ENTRY.size, free)  # the next claim writes the rest
+        self.free += places
 
     def renewed_at(self, place: int) -> float:
         return float(TIME.unpack_from(self.memory, self.offset(place) + RENEWED_AT)[0])

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from itertools import islice
 from time import monotonic, sleep
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ...errors import LostReason
 from ...rules.names import short_id, short_name
@@ -44,9 +44,13 @@ class AttemptResult(NamedTuple):
         return self.receipt.lease
 
 
+Note: TypeAlias = Callable[[tuple[str, str, str], str, float, float], None]
+"""Counts one attempt: queue, function and lane, the outcome, how long it ran and waited."""
+
+
 class OutcomePublisher:
-    def __init__(self, count: Callable[[Stat], None], send_finished: Callable[[AttemptResult], None]) -> None:
-        self.count, self.send_finished = count, send_finished
+    def __init__(self, note: Note, send_finished: Callable[[AttemptResult], None]) -> None:
+        self.note, self.send_finished = note, send_finished
 
     def publish(self, result: AttemptResult) -> None:
         """Write the log line, count it, and send signals if the task has ended for good."""
@@ -55,7 +59,7 @@ class OutcomePublisher:
         lease = result.lease
         lane = lease.lane if lease.lane and has_breaker(lease.lane, lease.backend) else ""
         key = (lease.queue, lease.func_path, lane)
-        self.count(Stat.of_attempt(key, COUNTED.get(word, word), result.run_seconds, lease.wait_seconds))
+        self.note(key, COUNTED.get(word, word), result.run_seconds, lease.wait_seconds)
         if result.receipt.final_status is not None:
             self.send_finished(result)
 
@@ -159,11 +163,17 @@ class Counts:
     def __init__(self) -> None:
         self.stats: dict[tuple[str, str, str], Stat] = {}
 
+    def of(self, key: tuple[str, str, str]) -> Stat:
+        stat = self.stats.get(key)
+        if stat is None:
+            stat = self.stats[key] = Stat(*key[:2], lane=key[2])
+        return stat
+
+    def note(self, key: tuple[str, str, str], outcome: str, ran: float, waited: float) -> None:
+        self.of(key).note(outcome, ran, waited)
+
     def add(self, stat: Stat) -> None:
-        if stat.key in self.stats:
-            self.stats[stat.key].add(stat)
-        else:
-            self.stats[stat.key] = stat
+        self.of(stat.key).add(stat)
 
     def take(self) -> list[Stat]:
         """Return what was added since the last time."""
@@ -186,6 +196,10 @@ class StatsWriter:
         self.counts, self.total = Counts(), Stat("", "")
         self.adding = Interval(ADD_SECONDS, at_once=False)
         self.limit = SLICE
+
+    def note(self, key: tuple[str, str, str], outcome: str, ran: float, waited: float) -> None:
+        """Count an attempt that this process has recorded."""
+        self.count(Stat.of_attempt(key, outcome, ran, waited))
 
     def count(self, stat: Stat) -> None:
         self.total.add(stat)

@@ -54,7 +54,7 @@ class Supervisor:
         self.listener = Listener(using, wanted=options.listen, seconds=self.database.deadline.seconds)
         self.stats = StatsWriter(options.backend, self.database)
         self.finished_signals = SignalProcess(options.backend, self.close_in_child)
-        publisher = OutcomePublisher(self.stats.count, lambda result: self.finished_signals.send(result.receipt))
+        publisher = OutcomePublisher(self.stats.note, lambda result: self.finished_signals.send(result.receipt))
         send_enqueued = self.finished_signals.send_enqueued
         self.maintenance = Maintenance(self.id, options.backend, self.database, publisher, send_enqueued)
         self.orphans = OrphanRecovery(self.id, options.backend, self.database, publisher)

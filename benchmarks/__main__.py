@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from . import __doc__ as about
-from .contenders import PEERS
+from .contenders import BROKERS, PEERS
 from .measures import MEASURES as OF_QUEUES
 from .measures import Bench, Figure
 from .pictures import chart, curves
@@ -30,7 +30,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("measures", nargs="*", metavar="measure", help="some of those below (default: all)")
     parser.add_argument("--quick", action="store_true", help="a tenth of everything: seconds, and rough")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each measure; the median counts")
-    names = ",".join(peer.name for peer in PEERS)
+    names = ",".join(peer.name for peer in [*PEERS, *BROKERS])
     parser.add_argument(
         "--peers",
         nargs="?",
@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
 
 def measure(given: argparse.Namespace) -> list[Figure]:
     figures: list[Figure] = []
-    peers = [peer for peer in PEERS if peer.name in given.peers.split(",")]
+    peers = [peer for peer in [*PEERS, *BROKERS] if peer.name in given.peers.split(",")]
     for peer in peers:
         peer.python()
     with Server() as server:

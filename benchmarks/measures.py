@@ -37,7 +37,7 @@ class Bench:
 
     @property
     def queues(self) -> list[Contender]:
-        return [OURS, *self.peers]
+        return [OURS, *(peer for peer in self.peers if peer.unfinished)]
 
     def ready(self, who: Contender, tasks: int = 0) -> str:
         """A fresh database with so many tasks to do; its URL."""
@@ -160,7 +160,7 @@ def slowest_claim(bench: Bench) -> float:
         return float(max(OURS.tell(url, "claims", bench.some(100_000) // 100)))
 
 
-def burst(bench: Bench) -> Iterator[Figure]:
+def after_burst(bench: Bench) -> Iterator[Figure]:
     """A claim right after a burst into a table that was analysed empty, against a claim from a settled table."""
     for label, settled in (("claim", True), ("claim after a burst", False)):
         url = bench.ready(OURS)
@@ -295,7 +295,7 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
         prune,
         backlog,
         horizon,
-        burst,
+        after_burst,
         sqlite,
         schedules,
         middleware,

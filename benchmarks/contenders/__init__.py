@@ -46,12 +46,17 @@ class Contender:
 
     @property
     def script(self) -> Path:
-        return HERE / f"run_{self.name.replace('-', '_')}.py"
+        return HERE / f"run_{self.home.replace('-', '_')}.py"
+
+    @property
+    def home(self) -> str:
+        """Return the name of its script and environment, which it shares with its tuned self."""
+        return self.name.removesuffix("-tuned")
 
     def python(self) -> str:
         if not self.packages:
             return sys.executable
-        home = CACHE / self.name
+        home = CACHE / self.home
         if not (home / "ready").exists():
             venv.create(home, with_pip=True, clear=True)
             pip = [str(home / "bin" / "pip"), "install", "-q", "--disable-pip-version-check"]
@@ -69,6 +74,7 @@ class Contender:
             **os.environ,
             "BENCHMARK_DATABASE": url,
             "BENCHMARK_STAMPS": str(stamps),
+            "BENCHMARK_TUNED": "1" if self.home != self.name else "",
             "PYTHONPATH": os.pathsep.join(paths),
         }
 
@@ -109,6 +115,13 @@ OURS = Contender(
 )
 CEILING = Contender("ceiling", "task WHERE status IN ('PENDING', 'RUNNING')")
 NO_QUEUE = Contender("no-queue", "")
+# In Redis, without persistence, so that they lose their queue with the server: measured at real tasks only.
+BROKERS = [
+    Contender("huey", "", ("huey", "redis", "Django>=6")),
+    Contender("dramatiq", "", ("dramatiq[redis]", "django-dramatiq", "Django>=6")),
+    Contender("celery", "", ("celery[redis]", "Django>=6")),
+    Contender("celery-tuned", "", ("celery[redis]", "Django>=6")),
+]
 PEERS = [
     Contender(
         "django-tasks-db",
@@ -119,9 +132,9 @@ PEERS = [
     Contender(
         "procrastinate",
         "procrastinate_jobs WHERE status IN ('todo', 'doing')",
-        ("procrastinate",),
+        ("procrastinate", "Django>=6"),
     ),
-    Contender("pgqueuer", "pgqueuer", ("pgqueuer", "typer<0.22")),
+    Contender("pgqueuer", "pgqueuer", ("pgqueuer", "typer<0.22", "Django>=6")),
     Contender("oban", "oban_jobs WHERE state NOT IN ('completed', 'discarded')", ("oban",)),
     Contender(
         "django-ox",

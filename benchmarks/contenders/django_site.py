@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import django
 import verbs
 from django.conf import settings
+
+DUMMY = "django.tasks.backends.dummy.DummyBackend"
 
 
 def main(app: str, backend: str, worker: str, bulk: Callable[[int], None] | None = None, **worker_options: str) -> None:
@@ -20,6 +23,13 @@ def main(app: str, backend: str, worker: str, bulk: Callable[[int], None] | None
     def one(count: int) -> None:
         verbs.timed(site_tasks.noop.enqueue, count)
 
+    def real(count: int) -> None:
+        import real_body
+
+        real_body.create()
+        for number in range(count):
+            site_tasks.real.enqueue(number)
+
     verbs.main(
         {
             "setup": lambda: call_command("migrate", verbosity=0),
@@ -27,12 +37,13 @@ def main(app: str, backend: str, worker: str, bulk: Callable[[int], None] | None
             "bulk": bulk or one,
             "latency": lambda count: verbs.latency(site_tasks.stamp.enqueue, count),
             "loop": lambda: call_command(worker, verbosity=0, **worker_options),
-            "work": lambda processes: verbs.crew(processes, sys.argv[0], "loop"),
+            "real": real,
+            "work": lambda processes, threads=1: verbs.crew(processes * threads, sys.argv[0], "loop"),
         }
     )
 
 
-def set_up(app: str, backend: str) -> None:
+def set_up(app: str = "django.contrib.auth", backend: str = DUMMY, **more: Any) -> None:
     url = urlsplit(verbs.URL)
     postgresql = {
         "ENGINE": "django.db.backends.postgresql",
@@ -54,5 +65,6 @@ def set_up(app: str, backend: str) -> None:
         DATABASES={"default": sqlite if url.scheme == "sqlite" else postgresql},
         TASKS={"default": {"BACKEND": backend, "QUEUES": []}},
         LOGGING={"version": 1, "disable_existing_loggers": False, "root": {"level": "WARNING"}},
+        **more,
     )
     django.setup()

@@ -1,4 +1,4 @@
-"""django-ox, one task at a time in each process."""
+"""django-ox, one task at a time in each process; so as many of them as real tasks shall run at once."""
 
 from __future__ import annotations
 

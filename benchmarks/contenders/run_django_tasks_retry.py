@@ -55,6 +55,38 @@ def real(count: int) -> None:
     Task.objects.enqueue_many({"func": tasks.real, "args": [n]} for n in range(count))
 
 
+def request(count: int) -> None:
+    """Milliseconds of so many enqueues, in transactions with another write; a thread writes 50 times a second."""
+    import threading
+
+    import real_body
+    from django.db import transaction
+
+    from benchmarks import tasks
+
+    real_body.create()
+    real_body.WAIT_SECONDS = 0.02
+    threading.Thread(target=lambda: [real_body.run(n) for n in iter(int, 1)], daemon=True).start()
+    spent = []
+    for number in range(count):
+        with transaction.atomic():
+            real_body.Row.objects.filter(pk=number % real_body.ROWS + 1).update(number=number)
+            began = time.perf_counter()
+            tasks.noop.enqueue()
+            spent.append((time.perf_counter() - began) * 1000)
+        time.sleep(0.005)
+    verbs.tell(spent)
+
+
+def at_once(count: int) -> None:
+    """So many tasks that note when they start; tells when they were enqueued."""
+    from benchmarks import tasks
+    from django_tasks_retry.models import Task
+
+    Task.objects.enqueue_many([(tasks.stamp,)] * count)
+    verbs.tell(time.monotonic())
+
+
 def keyed(count: int, keys: int, prefix: str) -> None:
     """Tasks dealt out over so many lanes; without a lane if that is 0."""
     from benchmarks import tasks
@@ -205,6 +237,8 @@ if __name__ == "__main__":
             "bulk": enqueue_at_once,
             "fill": fill,
             "real": real,
+            "request": request,
+            "at_once": at_once,
             "keyed": keyed,
             "lone": lone,
             "looks": looks,

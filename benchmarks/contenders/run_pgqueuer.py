@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
+import django_site
 import psycopg
 import verbs
 from pgqueuer import Job, PgQueuer, PsycopgDriver, Queries
@@ -29,6 +32,15 @@ async def worker() -> AsyncIterator[PgQueuer]:
         async def stamp(job: Job) -> None:
             verbs.stamp()
 
+        django_site.set_up()
+        import real_body
+
+        slots = ThreadPoolExecutor(int(os.environ.get("BENCHMARK_THREADS", "1")))
+
+        @queuer.entrypoint("real")
+        async def real(job: Job) -> None:
+            await asyncio.get_running_loop().run_in_executor(slots, real_body.run, int(job.payload or b""))
+
         yield queuer
 
 
@@ -48,17 +60,30 @@ async def bulk(count: int) -> None:
         await verbs.timed_async(lambda: asked.enqueue(["noop"] * size, [None] * size, [0] * size), count // size)
 
 
+async def real(count: int) -> None:
+    await asyncio.to_thread(create_rows)
+    async with queries() as asked:
+        await asked.enqueue(["real"] * count, [b"%d" % number for number in range(count)], [0] * count)
+
+
+def create_rows() -> None:
+    django_site.set_up()
+    import real_body
+
+    real_body.create()
+
+
 async def latency(count: int) -> None:
     async with queries() as asked:
         await verbs.latency_async(lambda: asked.enqueue("stamp", None), count)
 
 
-def work(processes: int) -> None:
-    os.environ["PGDSN"] = verbs.URL
+def work(processes: int, threads: int = 1) -> None:
+    os.environ |= {"PGDSN": verbs.URL, "BENCHMARK_THREADS": str(threads)}
     verbs.crew(
         processes, "-m", "pgqueuer", "run", "run_pgqueuer:worker", "--batch-size", "100", "--log-level", "WARNING"
     )
 
 
 if __name__ == "__main__":
-    verbs.main({"setup": setup, "one": one, "bulk": bulk, "latency": latency, "work": work})
+    verbs.main({"setup": setup, "one": one, "bulk": bulk, "real": real, "latency": latency, "work": work})

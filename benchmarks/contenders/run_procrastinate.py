@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+
+import django_site
 import procrastinate
 import verbs
 
@@ -17,6 +21,21 @@ async def noop() -> None: ...
 @app.task(name="stamp")
 async def stamp() -> None:
     verbs.stamp()
+
+
+@app.task(name="real")
+def real_task(number: int) -> None:
+    import real_body
+
+    real_body.run(number)
+
+
+async def real(count: int) -> None:
+    import real_body
+
+    await asyncio.to_thread(real_body.create)
+    async with app.open_async():
+        await real_task.batch_defer_async(*({"number": number} for number in range(count)))
 
 
 async def setup() -> None:
@@ -46,7 +65,8 @@ async def latency(count: int) -> None:
         await verbs.latency_async(stamp.defer_async, count)
 
 
-def work(processes: int) -> None:
+def work(processes: int, threads: int = 30) -> None:
+    os.environ["PYTHON_CPU_COUNT"] = str(threads)  # else asyncio has four threads more than there are cores
     verbs.crew(
         processes,
         "-m",
@@ -57,9 +77,12 @@ def work(processes: int) -> None:
         "run_procrastinate.app",
         "worker",
         "--concurrency",
-        "30",
+        str(threads),
     )
 
 
+django_site.set_up()
 if __name__ == "__main__":
-    verbs.main({"setup": setup, "one": one, "bulk": bulk, "keyed": keyed, "latency": latency, "work": work})
+    verbs.main(
+        {"setup": setup, "one": one, "bulk": bulk, "keyed": keyed, "real": real, "latency": latency, "work": work}
+    )

@@ -13,3 +13,10 @@ def noop() -> None: ...
 @task
 def stamp() -> None:
     verbs.stamp()
+
+
+@task
+def real(number: int) -> None:
+    import real_body
+
+    real_body.run(number)

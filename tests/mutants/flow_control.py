@@ -11,6 +11,7 @@ IN_TIME = (
 MODES = "tests/taskqueue/test_unique_modes.py::"
 BACKLOG = "tests/taskqueue/test_backlog.py::"
 RECOVER = "tests/taskqueue/test_recover.py::"
+CRIPPLES = "tests/worker/test_cripples.py::"
 ISOLATION = "tests/worker/test_isolation.py::"
 RACES = "tests/races/test_flow_control.py::"
 
@@ -185,5 +186,10 @@ FLOW_CONTROL = (
         "what killed a process of its own is tried again",
         (Edit("worker/supervisor/orphans.py", "if child.is_alone and death:", "if False:"),),
         (ISOLATION + "test_a_task_that_kills_its_process_and_then_one_of_its_own_fails_with_what_is_known",),
+    ),
+    Mutant(
+        "what died beside others is never told apart",
+        (Edit("worker/supervisor/orphans.py", ", actor=self.actor, is_suspect=True)", ", actor=self.actor)"),),
+        (CRIPPLES + "test_tasks_whose_process_died_twice_run_alone_and_what_kills_that_too_ends",),
     ),
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import CheckConstraint, Model
 
-from .conditions import guarded
+from .conditions import EVENT, RESULT, guarded
 
+logger = logging.getLogger("django_tasks_retry")
 SHORT: dict[tuple[str, str], str] = import_module("django_tasks_retry.migrations.0016_short_checks").SHORT
 """Checks that PostgreSQL has in fewer words than the models."""
 
@@ -25,6 +27,28 @@ SOURCE = """
 SELECT prosrc FROM pg_proc WHERE pronamespace = quote_ident(current_schema())::regnamespace AND proname = %s
 """
 ON_SQLITE = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
+
+# A row that breaks the check could not be moved any more, and would fail the statements that move others, too. Finished
+# tasks never move. Written before the check comes back, by legal moves.
+END_UNSOUND = """
+WITH moved AS (
+    UPDATE ONLY {ONE.TASK}
+    SET status = 'CANCELLED', locked_by = NULL, lock_expires_at = NULL, moved_by = 'migrate',
+        updated_at = statement_timestamp(), finished_at = statement_timestamp()
+    WHERE status IN ('PENDING', 'RUNNING') AND ({sound}) IS FALSE
+    RETURNING id, attempts, finished_at
+), results AS (
+    INSERT INTO {RESULT} (task_id, status, error, attempts, finished_at)
+    SELECT id, 'CANCELLED', jsonb_build_object('message', '{REASON}', 'code', 'CANCELLED', 'actor', 'migrate'),
+        attempts, finished_at
+    FROM moved
+), events AS (
+    INSERT INTO {EVENT} (task_id, kind, ts, attempt, actor, data)
+    SELECT id, 'task.cancelled', finished_at, attempts, 'migrate', jsonb_build_object('reason', '{REASON}') FROM moved
+)
+SELECT id FROM moved
+"""
+REASON = "its row breaks a check that had been dropped"
 
 Checks = dict[tuple[str, str], tuple[type[Model], CheckConstraint]]
 
@@ -64,6 +88,8 @@ def restore(connection: BaseDatabaseWrapper) -> None:
     absent = dropped(connection)
     if not absent:
         return
+    if (ONE.TASK, ONE.NAME) in absent and connection.vendor == "postgresql":
+        end_unsound(connection)
     with connection.schema_editor() as editor:
         for (table, name), (model, check) in absent.items():
             if connection.vendor == "sqlite":
@@ -77,3 +103,12 @@ def restore(connection: BaseDatabaseWrapper) -> None:
                 short = SHORT.get((table, name))
                 add = f"ALTER TABLE {table} ADD CONSTRAINT {name} CHECK ({short})" if short else None
                 editor.execute(f"{add or check.create_sql(model, editor)} NOT VALID", params=None)
+
+
+def end_unsound(connection: BaseDatabaseWrapper) -> None:
+    """Cancel unfinished tasks that break the check of tasks, and log them."""
+    names = {"RESULT": RESULT, "EVENT": EVENT, "REASON": REASON, "sound": " AND ".join(ONE.SOUND.values())}
+    with connection.cursor() as cursor:
+        cursor.execute(END_UNSOUND.format(ONE=ONE, **names))
+        for (task,) in cursor.fetchall():
+            logger.error("task %s was cancelled: %s. Enqueue it anew.", task, REASON)

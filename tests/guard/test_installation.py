@@ -8,12 +8,15 @@ import pytest
 from django.core.management import call_command
 from django.db import IntegrityError, connections, models, transaction
 
-from django_tasks_retry import checks, clock, guard
+from django_tasks_retry import checks, clock, guard, taskqueue
 from django_tasks_retry.errors import GuardMissing
-from django_tasks_retry.guard.constraints import declared
+from django_tasks_retry.guard.constraints import REASON, declared
 from django_tasks_retry.models import FlowLimit, Task
 from django_tasks_retry.rules.status import Status
 from tests import tasks
+from tests.rows.plant import Planter, unguarded
+from tests.rows.plant import task as unsound_task
+from tests.rows.values import Odd
 
 on_postgresql = pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 NAMES = {
@@ -119,6 +122,31 @@ def test_a_check_comes_back_beside_a_row_that_breaks_it(database):
     is_whole(database)
     with pytest.raises(IntegrityError), transaction.atomic(using=database):
         FlowLimit.objects.create(name="odder", weight=-1, created_at=clock.now(database))
+
+
+ODD = {"timeout": -1.0, "interval": -1.0, "priority": 500, "eta": "0001-01-01 00:00:00+00", "max_attempts": 0}
+"""Column of a task, and a value that breaks its check."""
+
+
+@on_postgresql
+@pytest.mark.plain_layout
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("column", ODD)
+def test_tasks_that_break_a_restored_check_are_cancelled_and_stop_nobody(database, caplog, column, place):
+    """Every statement that moves them would fail, and with it the moves of all others in it."""
+    planter = Planter(Task, database)
+    execute(database, f"ALTER TABLE {Task._meta.db_table} DROP CONSTRAINT dtr_task_is_sound")
+    odd = unsound_task(planter, place)
+    with unguarded(database):
+        planter.write(odd, {column: Odd("breaks its check", ODD[column])})
+    guard.install_after_migrate(database)
+    is_whole(database)
+    assert f"task {odd.pk} was cancelled" in caplog.text
+    sound = Task.objects.enqueue(tasks.noop)
+    assert [lease.id for lease in taskqueue.claim("w", limit=5)] == [sound.pk]
+    assert Task.objects.values_list("status", flat=True).get(pk=odd.pk) == "CANCELLED"
+    assert odd.outcome.status == "CANCELLED"
+    assert odd.events.get().data == {"reason": REASON}
 
 
 @pytest.mark.parametrize("on", ["sqlite"], indirect=True)

@@ -108,6 +108,14 @@ def test_a_plain_call_names_no_column_that_it_leaves_empty():
     assert "expires_at" not in sql
 
 
+@pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+@pytest.mark.parametrize(("count", "statements"), [(999, 1), (1000, 2), (CHUNK * 2, 2)])
+def test_the_server_writes_one_half_while_the_other_is_checked(database, count, statements):
+    with CaptureQueriesContext(connections[database]) as captured:
+        assert len(Task.objects.enqueue_many([(tasks.noop,)] * count)) == count
+    assert sum("-- Enqueue" in query["sql"] for query in captured.captured_queries) == statements
+
+
 def calls_a_task(requests) -> float:
     """How many functions Python enters for each, over what it enters once for all of them."""
     counts = []

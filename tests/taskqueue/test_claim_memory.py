@@ -233,7 +233,7 @@ def test_rows_that_were_seen_are_not_created_again(monkeypatch):
     created: list[set[str]] = []
     monkeypatch.setattr(limiter, "create", lambda labels, _: created.append(set(labels)))
     rows = KnownRows()
-    rows.learn(frozenset({"queue:emails"}), [range_of(lane="a", is_limited=True), range_of(lane="b")])
+    rows.learn(frozenset({"queue:emails"}), [range_of(lane="a", is_limited=True), range_of(lane="b")], "default")
     for _ in range(2):
         rows.create_missing({"a", "b", "queue:emails"}, "default")
     assert created == [{"b"}]

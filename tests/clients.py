@@ -83,7 +83,9 @@ CLIENTS = (
     Client("wagtail", WAGTAIL, urls='path("cms/", include("wagtail.admin.urls"))', page="/cms/"),
     Client("django-tenants", ("django_tenants", "customers"), settings=TENANTS,
            migrate=(("makemigrations", "customers"), ("migrate_schemas", "--shared"))),
-    Client("channels", ("channels",), server=("daphne", "-p", "PORT", "project.asgi:application")),
+    # Behind this package: it has a runworker of its own.
+    Client("channels", settings='INSTALLED_APPS += ["channels"]',
+           server=("daphne", "-p", "PORT", "project.asgi:application")),
     Client("daphne", ("daphne",), server=("daphne", "-p", "PORT", "project.asgi:application")),
     Client("uvicorn", server=("uvicorn", "--port", "PORT", "project.asgi:application")),
     Client("gunicorn", server=("gunicorn", "--preload", "--bind", "127.0.0.1:PORT", "project.wsgi")),

@@ -349,6 +349,18 @@ class TestLive:
 
 
 @pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+def test_no_page_has_a_barrier_that_axe_knows(open_page, committed, scheme, width):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python").Axe()
+    urls = all_urls(scene.play(committed))
+    shown = open_page(color_scheme=scheme, viewport={"width": width, "height": 900})
+    found = {}
+    for url in urls:
+        shown.goto(url)
+        found[url] = [(each["id"], each["nodes"][0]["html"]) for each in axe.run(shown).response["violations"]]
+    assert {url: barriers for url, barriers in found.items() if barriers} == {}
+
+
 def test_on_a_phone_every_button_is_within_the_screen(open_page, committed):
     scene.play(committed)
     page = open_page(viewport={"width": 390, "height": 900})

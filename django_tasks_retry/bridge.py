@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from functools import cache
+from time import monotonic, sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.db import connections
 
 from . import registry
 from .compat import (
     TaskContext,
     TaskError,
-    TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
     is_watched,
@@ -25,7 +28,9 @@ from .compat import (
     task_enqueued,
     task_finished,
 )
-from .errors import Abort, InvalidPayload, TaskCancelled
+from .compat import TaskResult as DjangoResult
+from .durations import as_seconds
+from .errors import Abort, InvalidCall, InvalidPayload, TaskCancelled
 from .models import Task, TaskEvent
 from .registry import AnyTask
 from .rules.failure import capture
@@ -40,11 +45,59 @@ from .taskqueue.workflows.context import Workflow
 from .taskqueue.workflows.steps import StepStore
 from .utc import in_project_time
 
-AnyResult: TypeAlias = "TaskResult[Any, Any]"
+AnyResult: TypeAlias = "DjangoResult[Any, Any]"
 if TYPE_CHECKING:
     AnyContext = TaskContext[Any, Any]
+    FrameworkResult = DjangoResult[Any, Any]
 else:
-    AnyContext = TaskContext
+    AnyContext, FrameworkResult = TaskContext, DjangoResult
+
+FIRST_POLL, LAST_POLL = 0.01, 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult(FrameworkResult):  # type: ignore[misc]
+    """The result of a task that can be waited for: `result.wait(10)`, or `await result` in a coroutine."""
+
+    def wait(self, timeout: float | timedelta | None = None) -> Any:
+        """Wait until the task has ended, and return what it returned. TimeoutError if it takes longer.
+
+        Polls the database, so keep it for scripts and tests: a request should not wait for a worker.
+        """
+        until = None if timeout is None else monotonic() + as_seconds(timeout)
+        pause = pauses()
+        while not self._has_ended(until):
+            sleep(next(pause))
+        return self.return_value
+
+    async def await_end(self, timeout: float | timedelta | None = None) -> Any:
+        """See wait()."""
+        until = None if timeout is None else monotonic() + as_seconds(timeout)
+        pause = pauses()
+        while not await sync_to_async(self._has_ended)(until):
+            await asyncio.sleep(next(pause))
+        return self.return_value
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.await_end().__await__()
+
+    def _has_ended(self, until: float | None) -> bool:
+        if not self.is_finished:
+            self.refresh()
+        if not self.is_finished and connections[database(self.backend)].in_atomic_block:
+            raise InvalidCall("wait() within a transaction never ends: workers see the task after the commit.")
+        if not self.is_finished and until is not None and monotonic() >= until:
+            raise TimeoutError(f"Task {self.id} has not ended in time; its status is {self.status}.")
+        return bool(self.is_finished)
+
+
+def pauses() -> Iterator[float]:
+    """Yield the seconds between polls: a short task is noticed soon, a long one costs little."""
+    pause = FIRST_POLL
+    while True:
+        yield pause
+        pause = min(2 * pause, LAST_POLL)
+
 
 IN_DJANGO = {
     Status.PENDING: TaskResultStatus.READY,

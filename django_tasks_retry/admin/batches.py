@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from ..display.explain_waiting import batch_counts
 from ..display.formatting import format_number, one_line
 from ..display.scope import Scope, current_scope
 from ..display.states import badge, colour_of, task_state
@@ -22,6 +21,7 @@ from ..selection.actions import CANCEL, RETRY, Action
 from ..selection.matching import run_condition
 from ..taskqueue.reading import read_rows
 from ..taskqueue.workflows.members import ancestry, keys_of
+from ..taskqueue.workflows.results import batch_counts
 from .bulk import BulkActionAdmin
 from .parts.selection import select_all
 

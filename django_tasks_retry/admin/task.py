@@ -21,7 +21,6 @@ from ..conf import configured_backends
 from ..display.actors import actor_names
 from ..display.events import EVENT_NAMES, as_mapping, event_summary, format_traceback, log_of
 from ..display.explain import explain
-from ..display.explain_waiting import batch_counts
 from ..display.formatting import format_elapsed, one_line, printable
 from ..display.redact import redacted_arguments, redacted_json
 from ..display.scope import Scope, console_backend, console_database, current_scope
@@ -36,6 +35,7 @@ from ..rules.transitions import EventKind
 from ..selection.actions import ACTIONS, CANCEL, RETRY, Action
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
 from ..taskqueue.workflows.members import as_batch
+from ..taskqueue.workflows.results import batch_counts
 from ..taskqueue.workflows.steps import Kind
 from .base import ConsoleAdmin, reason_of
 from .batches import related_tasks, retries_of

@@ -4,52 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
 from uuid import UUID
 
-from django.db.models import Count
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from ..models import FlowLimit, Queue, Task
 from ..rules.backoff import MAX_DELAY
-from ..rules.status import UNFINISHED, Status
 from ..taskqueue.claim.limiter import awaited_by, begun_in
 from ..taskqueue.control.decisions import pause_of
 from ..taskqueue.lanes.summaries import LaneSummary, running_in, summarize
 from ..taskqueue.reading import read_rows
 from ..taskqueue.statistics import summaries
 from ..taskqueue.workflows.members import SIGNAL, batch_of
+from ..taskqueue.workflows.results import batch_counts
 from .actors import describe_pauses
 from .formatting import NO_VALUE, format_capped, format_duration, format_moment, format_number, one_line
 from .scope import Scope
 
 ENDLESS_SECONDS = MAX_DELAY / 2
-
-
-class BatchCounts(NamedTuple):
-    """The number of a batch's members in each state. Retries count beside the tasks that they retry."""
-
-    open: int
-    done: int
-    failed: int
-    cancelled: int
-
-    @property
-    def total(self) -> int:
-        return sum(self)
-
-
-def batch_counts(batch: UUID, using: str) -> BatchCounts:
-    """Count the members by the index of the batch, which holds no other tasks."""
-    members = Task.objects.using(using).filter(batch=batch).order_by()
-    found = dict(members.values_list("status").annotate(Count("pk")))
-    return BatchCounts(
-        sum(found.get(status, 0) for status in UNFINISHED),
-        found.get(Status.SUCCESS, 0),
-        found.get(Status.FAILED, 0),
-        found.get(Status.CANCELLED, 0),
-    )
 
 
 def explain_waiting(task: Task, now: datetime, using: str) -> str:

@@ -19,6 +19,7 @@ from ..rules.transitions import POISON_AFTER
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from ..taskqueue import Batch
     from . import Queue, Schedule, Task  # noqa: F401 - named as a text below
 
 CHUNK = 500
@@ -230,6 +231,12 @@ class TaskManager(TaskBase):
         if then is not None:
             return enqueue_batch(requests, then=then)
         return enqueue_many(requests) if returning else enqueue_stream(requests)
+
+    def batch(self, of: Task | UUID | str, *, backend: str = "default") -> Batch:
+        """Return the batch of this id, or the one that this task is a member of."""
+        from ..taskqueue import Batch
+
+        return Batch.find(of, backend)
 
     async def aenqueue_many(self, requests: Iterable[Any], **options: Any) -> Any:
         """See enqueue_many()."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from inspect import iscoroutinefunction
@@ -118,14 +118,19 @@ def names(classes: ExceptionClasses) -> str:
     return f"({', '.join(cls.__name__ for cls in classes)})"
 
 
+def is_list_of_classes(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, type) for each in value)
+
+
 def make_policy(
     *, backoff: BackoffLike | None = None, timeout: float | timedelta | None = None, **plain: Any
 ) -> RetryPolicy:
-    """Read the keywords of `@retry(...)`."""
+    """Read the keywords of `@retry(...)`. Classes of exceptions may stand in a list, too."""
     function = backoff if callable(backoff) else None
     if function is not None:
         check_backoff_function(function)
     stored = None if backoff is None else as_backoff(backoff)
+    plain = {name: tuple(value) if is_list_of_classes(value) else value for name, value in plain.items()}
     return RetryPolicy(backoff=stored, backoff_function=function, timeout=in_seconds(timeout), **plain)
 
 
@@ -134,8 +139,8 @@ def retry(
     max_attempts: int | None = None,
     backoff: BackoffLike | None = None,
     timeout: float | timedelta | None = None,
-    retry_on: ExceptionClasses = (),
-    abort_on: ExceptionClasses = (),
+    retry_on: Sequence[type[BaseException]] = (),
+    abort_on: Sequence[type[BaseException]] = (),
     atomic: bool = False,
 ) -> Callable[[F], F]:
     """Give a function its retry policy. Stands below `@task` and leaves the function as it is.

@@ -44,11 +44,12 @@ from .workers import (
 )
 from .workflows.batches import enqueue_batch, enqueue_chain
 from .workflows.cancel import CancelSweep, Changed, cancel
+from .workflows.results import Batch
 from .workflows.wake import Sweep, forget_signals, signal
 
 __all__ = [
-    "CancelSweep", "Changed", "ClaimMemory", "Completed", "EnqueueOptions", "Failed", "Fence", "Lease", "Outcome",
-    "Peer", "PendingMaintenance", "Receipt", "Released", "Report", "Stat", "Sweep", "Ticked", "add_stats",
+    "Batch", "CancelSweep", "Changed", "ClaimMemory", "Completed", "EnqueueOptions", "Failed", "Fence", "Lease",
+    "Outcome", "Peer", "PendingMaintenance", "Receipt", "Released", "Report", "Stat", "Sweep", "Ticked", "add_stats",
     "alive_workers", "ask_to_stop", "cancel", "cancel_one", "change_schedule", "check_queue_in_use", "claim",
     "claim_task", "complete_task", "complete_within", "create_schedule", "current_lease", "database", "delete_schedule",
     "deregister_worker", "enqueue", "enqueue_batch", "enqueue_chain", "enqueue_many", "enqueue_stream",

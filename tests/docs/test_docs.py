@@ -177,7 +177,7 @@ def test_every_option_of_enqueue_is_documented():
 def test_everything_that_a_context_and_the_test_harness_offer_is_documented():
     documented = autodocumented()
     for kind in (Context, Tasks):
-        options = documented[f"{'django_tasks_retry.testing' if kind is Tasks else kind.__module__}.{kind.__name__}"]
+        options = documented[f"django_tasks_retry{'.testing' if kind is Tasks else ''}.{kind.__name__}"]
         assert ":members:\n" in options
         undescribed = {name for name in public(kind) if not inspect.getdoc(getattr(kind, name))}
         assert undescribed <= {"using", "transactions", "lease", "steps"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
+from asgiref.sync import async_to_sync
 
 from django_tasks_retry import call, chain, taskqueue
 from django_tasks_retry.errors import InvalidCall
@@ -104,7 +105,7 @@ def test_a_retry_of_a_failed_member_lets_the_whole_go_on(harness, monkeypatch):
 
 
 def test_results_are_read_a_page_at_a_time_and_once_more(harness, monkeypatch):
-    monkeypatch.setattr("django_tasks_retry.taskqueue.workflows.context.PAGE", 2)
+    monkeypatch.setattr("django_tasks_retry.taskqueue.workflows.results.PAGE", 2)
     task = Task.objects.enqueue(tasks.fan_out, [[5, 4, 3, 2, 1]])
     harness.run_due()
     results = Results(members()[0].batch, harness.using)
@@ -291,3 +292,18 @@ def test_members_are_kept_while_somebody_may_ask_for_their_results(harness):
     assert result_of(task) == [1, 2]
     harness.advance(days=400)
     assert list(taskqueue.prune()) == [3]
+
+
+def test_a_batch_tells_its_progress(harness):
+    rows = Task.objects.enqueue_many([call(tasks.double, n) for n in range(3)], then=call(tasks.publish, "x"))
+    batch = Task.objects.batch(rows[0])
+    assert batch == Task.objects.batch(str(rows[0].batch))
+    assert (batch.progress(), batch.progress().ended) == ((3, 0, 0, 0), 0.0)
+    rows[0].cancel(by="test")
+    run_one(harness)
+    assert batch.progress() == (1, 1, 0, 1)
+    assert async_to_sync(batch.aprogress)().ended == pytest.approx(2 / 3)
+    now_of(rows[0]).retry(by="test")
+    assert (batch.progress(), batch.progress().total) == ((2, 1, 0, 0), 3)
+    with pytest.raises(InvalidCall, match="no member of a batch"):
+        Task.objects.batch(Task.objects.enqueue(tasks.double, [1]))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Count, Exists, OuterRef, Q
 
 from ...errors import InvalidCall, MembersFailed, MembersGone
 from ...models import Task, TaskResult
 from ...models.querysets import TaskQuerySet
-from ...rules.status import Status
+from ...rules.status import UNFINISHED, Status
+from ..database import database
 from ..typed import Instances, function_of, read_returned, return_codec
 from .members import members_of, without_success
 
@@ -134,3 +135,59 @@ def check_success(batch: UUID, using: str) -> None:
         outcome = TaskResult.objects.using(using).filter(pk=ids[0]).first()
         error = (outcome and outcome.error) or {}
         raise MembersFailed(failed.count(), ids, error.get("message", ""))
+
+
+class BatchCounts(NamedTuple):
+    """The number of a batch's members in each state."""
+
+    open: int
+    done: int
+    failed: int
+    cancelled: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+    @property
+    def ended(self) -> float:
+        """Return the share of members that have ended, from 0 to 1. A batch without members has ended."""
+        return 1 - self.open / self.total if self.total else 1.0
+
+
+def batch_counts(batch: UUID, using: str) -> BatchCounts:
+    """Count the members by the index of the batch, which holds no other tasks. Retries count beside what they retry."""
+    return counts_of(members_of(batch, using))
+
+
+def counts_of(members: TaskQuerySet) -> BatchCounts:
+    found = dict(members.order_by().values_list("status").annotate(Count("pk")))
+    return BatchCounts(
+        sum(found.get(status, 0) for status in UNFINISHED),
+        found.get(Status.SUCCESS, 0),
+        found.get(Status.FAILED, 0),
+        found.get(Status.CANCELLED, 0),
+    )
+
+
+class Batch(NamedTuple):
+    """The tasks of one `gather` or `enqueue_many(…, then=…)`, for pages of your own."""
+
+    id: UUID
+    using: str
+
+    @classmethod
+    def find(cls, of: Task | UUID | str, backend: str) -> Batch:
+        batch = of.batch if isinstance(of, Task) else of
+        if batch is None:
+            raise InvalidCall(f"Task {of} is no member of a batch.")
+        return cls(UUID(str(batch)), database(backend))
+
+    def progress(self) -> BatchCounts:
+        """Count the members by state. A retry takes the place of the member that it retries."""
+        later = Task.objects.filter(retry_of=OuterRef("pk"), batch=OuterRef("batch"))
+        return counts_of(members_of(self.id, self.using).exclude(Exists(later)))
+
+    async def aprogress(self) -> BatchCounts:
+        """See progress()."""
+        return await sync_to_async(self.progress)()

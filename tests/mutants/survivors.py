@@ -37,7 +37,7 @@ SURVIVORS = (
     ),
     Mutant(
         "a schedule shows its runs to everybody",
-        (Edit("admin/schedules.py", 'runs[:RUNS]] if self.has_perm(request, "view_task") else []', "runs[:RUNS]]"),),
+        (Edit("admin/schedules.py", 'scope.now) if self.has_perm(request, "view_task") else []', "scope.now)"),),
         (SCHEDULES + "test_runs_and_series_are_shown_to_users_who_may_view_tasks",),
     ),
     Mutant(

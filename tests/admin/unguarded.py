@@ -22,26 +22,26 @@ def overwrite(task: Task, using: str, **columns: Any) -> None:
 
 
 @contextmanager
-def without_guard(using: str) -> Iterator[None]:
+def without_guard(using: str, table: str = TABLE) -> Iterator[None]:
     """Inside the test's own transaction, which brings all back."""
     lifted = postgresql_without_guard if using == "postgresql" else sqlite_without_guard
-    with connections[using].cursor() as cursor, lifted(cursor):
+    with connections[using].cursor() as cursor, lifted(cursor, table):
         yield
 
 
 @contextmanager
-def postgresql_without_guard(cursor: Any) -> Iterator[None]:
-    cursor.execute("SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid = %s::regclass", [TABLE])
+def postgresql_without_guard(cursor: Any, table: str) -> Iterator[None]:
+    cursor.execute("SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid = %s::regclass", [table])
     for (name,) in cursor.fetchall():
-        cursor.execute(f'ALTER TABLE {TABLE} DROP CONSTRAINT "{name}"')
-    cursor.execute(f"ALTER TABLE {TABLE} DISABLE TRIGGER USER")
+        cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
+    cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
     yield
-    cursor.execute(f"ALTER TABLE {TABLE} ENABLE TRIGGER USER")
+    cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
 
 
 @contextmanager
-def sqlite_without_guard(cursor: Any) -> Iterator[None]:
-    cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s", [TABLE])
+def sqlite_without_guard(cursor: Any, table: str) -> Iterator[None]:
+    cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s", [table])
     triggers = cursor.fetchall()
     cursor.execute("PRAGMA ignore_check_constraints = 1")
     for name, _sql in triggers:

@@ -192,7 +192,7 @@ def goodjob_an_empty_batch_runs_its_callback(kit):
 @behaviour
 def goodjob_cron_enqueues_each_slot_once_however_many_managers_run(kit):
     plan()
-    kit.advance(seconds=61)
+    kit.travel_to(timedelta(seconds=61))
     assert [tick().enqueued for _ in range(3)] == [1, 0, 0]
 
 
@@ -301,7 +301,7 @@ def procrastinate_some_exceptions_are_not_retried(kit):
 @behaviour
 def procrastinate_a_periodic_task_that_is_too_late_is_skipped(kit):
     plan(every=timedelta(hours=1), misfire_grace=timedelta(minutes=10))
-    kit.advance(seconds=3600 + 1800)
+    kit.travel_to(timedelta(seconds=3600 + 1800))
     assert (tick().enqueued, decisions()[-1]) == (0, "schedule.missed")
 
 
@@ -426,10 +426,10 @@ def celery_a_group_returns_results_in_the_order_of_its_signatures(kit):
 def celery_beat_starts_at_its_start_time_and_ends_with_its_expiry(kit):
     now = clock.now(taskqueue.database())
     plan(every=60, starts_at=now + timedelta(seconds=600), ends_at=now + timedelta(seconds=700))
-    kit.advance(seconds=590)
-    assert tick().enqueued == 0
-    kit.advance(seconds=15)
-    assert tick().enqueued == 1
+    kit.advance(seconds=540)
+    assert runs() == []
+    kit.advance(seconds=90)
+    assert len(runs()) == 1
     kit.advance(seconds=600)
     taskqueue.complete_task(*claimed())
     tick()
@@ -442,7 +442,7 @@ def celery_beat_starts_at_its_start_time_and_ends_with_its_expiry(kit):
 @behaviour
 def apscheduler_missed_runs_are_coalesced_into_one(kit):
     plan()
-    kit.advance(seconds=301)
+    kit.travel_to(timedelta(seconds=301))
     assert (tick().enqueued, decisions()[-1]) == (1, "schedule.missed")
 
 
@@ -451,7 +451,6 @@ def apscheduler_max_instances_skips_a_run(kit):
     plan()
     for _ in range(2):
         kit.advance(seconds=61)
-        tick()
     assert (len(runs()), decisions()[-1]) == (1, "schedule.skipped")
 
 
@@ -459,7 +458,7 @@ def apscheduler_max_instances_skips_a_run(kit):
 def apscheduler_a_job_is_rescheduled_with_another_trigger(kit):
     plan(every=3600).change(every=60)
     kit.advance(seconds=61)
-    assert tick().enqueued == 1
+    assert len(runs()) == 1
 
 
 @pytest.mark.parametrize("check", BEHAVIOURS, ids=lambda check: check.__name__)

@@ -102,7 +102,7 @@ def test_a_function_is_not_asked_where_no_attempt_is_left():
         ({"timeout": timedelta(days=5000)}, "at most ten years"),
         ({"retry_on": ValueError}, "retry_on="),
         ({"retry_on": ("ValueError",)}, "retry_on="),
-        ({"abort_on": [ValueError]}, "abort_on="),
+        ({"abort_on": [ValueError()]}, "abort_on="),
         ({"abort_on": (int,)}, "abort_on="),
         ({"retry_on": (ValueError, KeyError), "abort_on": (KeyError,)}, "KeyError"),
         ({"backoff": []}, r"backoff=\[\]"),

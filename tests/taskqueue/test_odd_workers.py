@@ -12,6 +12,7 @@ from django_tasks_retry.models import Worker
 from django_tasks_retry.taskqueue.reading import log_once
 from django_tasks_retry.taskqueue.statistics.snapshot import snapshot
 from tests.admin.conftest import operator  # noqa: F401 - a fixture
+from tests.admin.unguarded import without_guard
 from tests.cli.conftest import cli  # noqa: F401 - a fixture
 
 BASE = "/admin/django_tasks_retry/"
@@ -31,7 +32,7 @@ def odd(request, database) -> str:
     log_once.cache_clear()
     for name in ("odd", "sound"):
         taskqueue.register_worker(name, "default", schedules=[name], **FACTS)
-    with connections[database].cursor() as cursor:
+    with without_guard(database, Worker._meta.db_table), connections[database].cursor() as cursor:
         cursor.execute(
             f"UPDATE {Worker._meta.db_table} SET {request.param} = %s WHERE id = 'odd'", [ODD[request.param]]
         )

@@ -48,6 +48,7 @@ LONG = (
     "lanes/test_fairness.py",
     "lanes/test_unsound_rows.py",
     "model/test_model.py",
+    "neighbours/test_behaviours.py",
     "partitions/test_guard.py",
     "plans/test_horizon.py",
     "plans/test_keyed.py",

@@ -108,9 +108,9 @@ def test_failures_ask_at_most_four_questions_and_none_reads_the_table(full, oper
         check_plan(sql, full)
 
 
-def test_the_overview_asks_at_most_fourteen_questions_and_none_reads_the_table(full, operator):
+def test_the_overview_asks_at_most_sixteen_questions_and_none_reads_the_table(full, operator):
     statements = asked(operator, f"{BASE}/overview/", full)
-    assert len(statements) <= 14
+    assert len(statements) <= 16
     for sql in statements:
         check_plan(sql, full)
 

@@ -72,6 +72,9 @@ def lift_checks(using: str) -> None:
     with connections[using].cursor() as cursor:
         if using != "postgresql":
             cursor.execute("PRAGMA ignore_check_constraints = 1")
+            cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s", [TABLE])
+            for (name,) in cursor.fetchall():
+                cursor.execute(f'DROP TRIGGER "{name}"')
             return
         cursor.execute("SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid = %s::regclass", [TABLE])
         for (name,) in cursor.fetchall():
@@ -198,7 +201,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("columns", REFUSALS.values(), ids=REFUSALS)
 def test_the_database_refuses_an_unsound_row(database, columns):
-    with pytest.raises(IntegrityError, match="dtr_lane_"), transaction.atomic(using=database):
+    with pytest.raises(IntegrityError, match=r"dtr_lane_|another type"), transaction.atomic(using=database):
         write(database, "tenant-1", **columns)
 
 

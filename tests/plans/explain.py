@@ -47,7 +47,8 @@ class Plan:
         return any(node["Node Type"] == "Tid Scan" for node in self.scans(table))
 
     def indexes(self) -> set[str]:
-        return {node["Index Name"] for node in self.nodes() if "Index Name" in node}
+        """The indexes that were read: a branch that was never executed reads none."""
+        return {node["Index Name"] for node in self.nodes() if "Index Name" in node and node["Actual Loops"]}
 
     def rows_read(self, table: str = TASK) -> int:
         """Rows that the scans of a table looked at, kept or not."""

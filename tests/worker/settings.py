@@ -11,6 +11,7 @@ CurrentDatabase.current = os.environ["WORKER_DATABASE"]
 DATABASES["default"]["NAME"] = os.environ["WORKER_SQLITE"]
 DATABASES[CurrentDatabase.current] |= json.loads(os.environ["WORKER_PLACE"])
 TASKS["default"]["OPTIONS"] = json.loads(os.environ["WORKER_OPTIONS"])
+TASKS["default"] |= {"QUEUES": TASKS["default"]["OPTIONS"].pop("QUEUES", TASKS["default"].get("QUEUES", ["default"]))}
 DEBUG = "WORKER_DEBUG" in os.environ
 
 # What a worker does not need would only make it start more slowly.

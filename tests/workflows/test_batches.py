@@ -237,7 +237,7 @@ def test_an_immutable_call_is_not_given_the_result_before(harness):
         (call(tasks.double, 2), "too many positional arguments"),
         (call(tasks.announce), "too many positional arguments"),
         (call(tasks.double).immutable(), "missing a required argument: 'number'"),
-        (call(tasks.place), "missing a required argument: 'shelf'"),
+        (call(tasks.place), "missing a required (keyword-only )?argument: 'shelf'"),
         (call(tasks.double).using(prioritty=5), "Unknown option prioritty="),
         (call(tasks.double).using(queue="nowhere"), "nowhere"),
         (call(tasks.double).using(unique_key="k"), "unique_key='k'"),

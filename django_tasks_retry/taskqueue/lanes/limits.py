@@ -135,8 +135,8 @@ def lock(labels: Collection[str], using: str) -> dict[str, FlowLimit]:
 
 
 def count_running(labels: Collection[str], using: str) -> dict[str, int]:
-    """Count the permits that are out. By label."""
-    return engine_for(using).count_leases(labels) if labels else {}
+    """Count the permits that are out. By label; 0 for a name that the database cannot compare, such as one with NUL."""
+    return dict.fromkeys(labels, 0) | (engine_for(using).count_leases(labels) if labels else {})
 
 
 def forget_idle(backend: str = "default") -> int:

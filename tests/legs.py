@@ -98,7 +98,7 @@ LEFT_TO_FULL = (
     "browser", "column_stops", "wagtail", "test_demo", "test_everywhere", "test_reload", "(under_fire and sqlite)",
     "(test_fuzz and sqlite)", "(test_resources and sqlite)", "(test_doors and sqlite)", "(test_one_exit and sqlite)",
     "(test_deaths and sqlite)", "(test_registry and sqlite)", "(test_middleware and sqlite)",
-    "(test_behaviours and sqlite)", "(many_queues and sqlite)",
+    "test_behaviours", "(many_queues and sqlite)",
 )  # fmt: skip
 # All of it takes two cores twice as long as the 25 minutes of a merge. Chromium runs once, on the main target.
 CI = [

@@ -22,7 +22,7 @@ CHECKS = {
     "dtr_priority_in_range": "priority >= '-100' AND priority <= 100",
     f"{TASK}_crashes_check": "crashes >= 0",
 }
-"""What each check says, in few words."""
+"""The conditions of the checks, in few words."""
 
 TIMES = "created_at, eta, slot, updated_at, started_at, last_attempt_at, lock_expires_at, finished_at"
 ARGUMENTS = {

@@ -150,7 +150,7 @@ class Child:
             if not attempt.is_async:
                 self.intake.budget.prefetch.learn(attempt.run_time, now)
         if ended and self.damage.is_there():
-            self.is_crippled = not self.damage.mend()
+            self.is_crippled = not self.damage.repair()
             begun = [attempt for attempt in self.attempts if attempt.started]
             for attempt in begun if len(begun) > 1 else ():
                 attempt.is_suspect = True

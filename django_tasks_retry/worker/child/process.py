@@ -245,7 +245,7 @@ class Damage:
             return os.path.samestat(os.fstat(self.channel), self.socket)
         return False
 
-    def mend(self) -> bool:
+    def repair(self) -> bool:
         """Raise the limits again. Return False if only a new process can have back what is missing."""
         if not self.has_channel():
             return False

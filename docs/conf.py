@@ -44,7 +44,10 @@ exclude_patterns = ["_build", "generated", "deploy", "benchmarks"]
 nitpicky = True
 default_role = "literal"  # docstrings write code in single backticks
 nitpick_ignore_regex = [
-    ("py:class", r"(collections|datetime|django|django_tasks|uuid)\..*|datetime|timedelta|UUID"),  # documented elsewhere
+    (
+        "py:class",
+        r"(collections|datetime|django|django_tasks|uuid)\..*|datetime|timedelta|UUID",
+    ),  # documented elsewhere
     ("py:class", r"django_tasks_retry\.(api|errors|rules|taskqueue|testing)\..*"),  # users do not make them themselves
     ("py:class", r"AnyResult|AnyTask|BackoffLike|Observe"),  # aliases of types
     (

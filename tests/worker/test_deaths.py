@@ -85,7 +85,8 @@ def test_a_task_that_kills_its_process_fails_and_holds_up_nobody(start, effects,
     report(record_property, "longest wait of a canary beside a poisonous task", longest)
     for task in poison:
         task = wait_until_finished(task)
-        assert (task.status, task.attempts - task.refunds) == ("FAILED", 3)
+        # A death beside a neighbour is refunded, and yet counts as one: which of them are is a race.
+        assert (task.status, task.attempts) == ("FAILED", 3)
         assert task.outcome.error["code"] == "CRASHED"
 
 

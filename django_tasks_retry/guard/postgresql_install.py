@@ -47,7 +47,7 @@ FUNCTIONS = """
 SELECT p.oid::regprocedure::text
 FROM pg_proc AS p
 WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
-    AND p.proname ~ '^dtr_(guard_[a-z_]+|[a-z_]+_[0-9a-f]{12})$'
+    AND p.proname ~ '^dtr_(task_is_sound|guard_[a-z_]+|[a-z_]+_[0-9a-f]{12})$'
 """
 CLOCK = """
 SELECT p.prosrc

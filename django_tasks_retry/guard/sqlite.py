@@ -246,15 +246,15 @@ def is_utf8(value: bytes) -> bool:
     return True
 
 
-# Those of earlier versions that are made under another name now.
-FORMER = ("dtr_guard_event_update", "dtr_guard_result_update", "dtr_guard_texts")
-
-
 def remove_from_sqlite(connection: BaseDatabaseWrapper) -> None:
-    """So that tables can be remade. SQLite renames none while a trigger names one that is gone."""
+    """Drop the triggers, of another version too, so that tables can be remade.
+
+    SQLite renames no table while a trigger names one that is gone.
+    """
     with connection.cursor() as cursor:
-        for name in (*FORMER, *sqlite_statements()):
-            cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+        cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND name GLOB 'dtr_*'")
+        for (name,) in cursor.fetchall():
+            cursor.execute(f'DROP TRIGGER "{name}"')
 
 
 def install_on_sqlite(connection: BaseDatabaseWrapper) -> None:

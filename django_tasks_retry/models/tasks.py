@@ -169,8 +169,7 @@ class Task(models.Model):
         ]
         constraints = [
             check("status_known", Q(status__in=[status.value for status in Status])),
-            # Few, and small: PostgreSQL reads each of them anew for every statement. The
-            # migration 0016 says some of them in fewer words.
+            # PostgreSQL has one for all of them: guard/constraints.py.
             check("running_has_lease", (IS_RUNNING & LEASED) | (~IS_RUNNING & UNLEASED)),
             check("finished_has_time", iff(IS_FINISHED, Q(finished_at__isnull=False))),
             check("attempts_within_budget", Q(attempts__lte=F("max_attempts") + F("refunds"))),

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import SimpleNamespace
-
 import pytest
-from django.contrib.auth.models import Permission
-from django.db import connection
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import FlowLimit, OperatorEvent, Queue, Task
@@ -81,12 +76,3 @@ def test_who_may_not_view_lanes_is_refused(session_with):
 def test_names_and_reasons_are_texts(operator):
     taskqueue.pause(NASTY, kind="lane", by="ann", reason=NASTY)
     assert NASTY not in shown(operator, q="<script>")
-
-
-@pytest.mark.django_db
-def test_whoever_could_see_the_page_under_its_former_name_still_can():
-    migration = import_module("django_tasks_retry.migrations.0020_flow_limits")
-    allowed = Permission.objects.get(codename=migration.NEW)
-    Permission.objects.filter(pk=allowed.pk).update(codename=migration.OLD)
-    migration.rename_permission(None, SimpleNamespace(connection=connection), migration.OLD, migration.NEW)
-    assert Permission.objects.get(pk=allowed.pk).codename == migration.NEW

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import re
+import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
-from tests.example.programs import ROOT, environment, manage
+from tests.example.programs import ROOT, SECONDS, environment, manage
+from tests.worker.harness import wait_for
 
 THERE_AND_BACK = """
 from django.core.management import call_command
@@ -55,9 +55,22 @@ def test_every_migration_can_be_undone_and_done_again(database_url):
     ]  # fmt: skip
 
 
-BEFORE = "8a8a746"
-"""The version before, and its last migration."""
-ITS_LAST = "0017"
+LAST = "0002"
+"""The last migration of this version, to which the next one goes back."""
+
+NEXT = """
+from django.db import migrations, models
+
+class Migration(migrations.Migration):
+    dependencies = [("django_tasks_retry", "0002_postgresql")]
+    operations = [
+        migrations.AddField("task", "note", models.CharField(max_length=9, default="", db_default="")),
+        migrations.AddField("worker", "zone", models.CharField(max_length=9, null=True)),
+        migrations.AddIndex("task", models.Index(
+            name="dtr_notes", fields=["note"], condition=models.Q(note__gt=""),
+        )),
+    ]
+"""
 
 PLANT = """
 from datetime import timedelta
@@ -102,58 +115,85 @@ def documented() -> list[list[str]]:
     return [command.split() for command in commands]
 
 
-def test_rows_of_every_kind_go_back_and_forth(database_url):
-    assert manage("migrate", DATABASE_URL=database_url).returncode == 0
+@pytest.fixture
+def next_version(tmp_path: Path) -> Path:
+    """This tree with another migration, and with a guard that says one thing in other words."""
+    folder = tmp_path / "next"
+    for name in ("django_tasks_retry", "example_project"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.sqlite3*"))
+    shutil.copy(ROOT / "manage.py", folder)
+    (folder / "django_tasks_retry" / "migrations" / "0003_next.py").write_text(NEXT)
+    conditions = folder / "django_tasks_retry" / "guard" / "conditions.py"
+    conditions.write_text(
+        conditions.read_text().replace("a finished task never changes", "finished tasks never change")
+    )
+    return folder
+
+
+def of_next(folder: Path, url: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=folder,
+        env=environment(PYTHONPATH=str(folder), DATABASE_URL=url),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+
+
+def of_this(url: str, *arguments: str) -> None:
+    done = manage(*arguments, DATABASE_URL=url)
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+
+
+def test_rows_of_every_kind_go_forth_and_back(database_url, next_version):
+    """By the commands of the page on upgrades."""
+    of_this(database_url, "migrate")
     shell(PLANT, database_url)
     before = shell(COUNT, database_url)
     assert all(int(line.split()[1]) for line in before if line.split()[0] in KINDS)
     back, _install, forth = documented()
-    assert back == ["manage.py", "migrate", "django_tasks_retry", ITS_LAST]
-    for command in (back[1:], forth[1:]):
-        done = manage(*command, DATABASE_URL=database_url)
-        assert done.returncode == 0, done.stderr
-        assert shell(COUNT, database_url) == before
-    assert manage("tasks", "verify", "--all", DATABASE_URL=database_url).returncode == 0
-    assert manage("runworker", "--drain", DATABASE_URL=database_url).returncode == 0
+    assert back == ["manage.py", "migrate", "django_tasks_retry", LAST]
+    of_next(next_version, database_url, "migrate")
+    of_next(next_version, database_url, "tasks", "verify", "--all")
+    assert manage("check", "--database", "default", DATABASE_URL=database_url).returncode == 1
+    of_next(next_version, database_url, *back[1:])
+    of_this(database_url, *forth[1:])
+    assert shell(COUNT, database_url) == before
+    for command in (["check", "--database", "default"], ["tasks", "verify", "--all"], ["runworker", "--drain"]):
+        of_this(database_url, *command)
+
+
+ENQUEUE = "from example_project.shop.tasks import tell_warehouse; print(tell_warehouse.enqueue({}).id)"
+DONE = "from django_tasks_retry.models import Task; print(Task.objects.filter(pk='{}', status='SUCCESS').exists())"
+
+
+@pytest.mark.long
+def test_a_worker_of_this_version_goes_on_while_the_next_one_migrates(database_url, next_version):
+    of_this(database_url, "migrate")
+    shell(PLANT, database_url)
+    worker = subprocess.Popen(
+        [sys.executable, "manage.py", "runworker", "--no-reload"], cwd=ROOT, env=environment(DATABASE_URL=database_url)
+    )
+    try:
+        is_run(database_url, 1)
+        of_next(next_version, database_url, "migrate")
+        is_run(database_url, 2)
+    finally:
+        worker.terminate()
+        assert worker.wait(SECONDS) == 0
+    of_next(next_version, database_url, "runworker", "--drain")
+    of_next(next_version, database_url, "tasks", "verify", "--all")
+
+
+def is_run(url: str, number: int) -> None:
+    [task] = shell(ENQUEUE.format(number), url)
+    wait_for(lambda: shell(DONE.format(task), url) == ["True"], "the task has run")
 
 
 KINDS = [
     f"django_tasks_retry_{name}"
     for name in ("task", "taskresult", "taskevent", "step", "signal", "schedule", "queue", "lanestate", "operatorevent")
 ]
-
-
-@pytest.fixture
-def version_before(tmp_path: Path) -> Path:
-    made = subprocess.run(["git", "archive", BEFORE], cwd=ROOT, capture_output=True, check=False)
-    if made.returncode:
-        pytest.skip(f"this clone does not go back to {BEFORE}")
-    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
-        archive.extractall(tmp_path / "before", filter="data")
-    return tmp_path / "before"
-
-
-@pytest.mark.long
-def test_the_version_before_works_after_the_documented_way_back(database_url, version_before):
-    """Its own code, on the rows that this version wrote."""
-
-    def old(*arguments: str) -> subprocess.CompletedProcess[str]:
-        path = {"PYTHONPATH": str(version_before), "DATABASE_URL": database_url}
-        command = [sys.executable, "manage.py", *arguments]
-        given = {"cwd": version_before, "env": environment(**path), "capture_output": True, "text": True}
-        return subprocess.run(command, timeout=90, check=False, **given)  # type: ignore[call-overload,no-any-return]
-
-    assert manage("migrate", DATABASE_URL=database_url).returncode == 0
-    shell(PLANT, database_url)
-    back, _install, forth = documented()
-    assert manage(*back[1:], DATABASE_URL=database_url).returncode == 0
-    for command in (
-        forth[1:],
-        ["check", "--database", "default"],
-        ["runworker", "--drain"],
-        ["tasks", "verify", "--all"],
-    ):
-        done = old(*command)
-        assert done.returncode == 0, (command, done.stdout, done.stderr)
-    assert manage("migrate", DATABASE_URL=database_url).returncode == 0
-    assert manage("tasks", "verify", "--all", DATABASE_URL=database_url).returncode == 0

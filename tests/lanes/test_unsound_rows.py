@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, connections, transaction
-from django.db.models import CheckConstraint
 
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.models import FlowLimit
@@ -203,19 +200,3 @@ REFUSALS = {
 def test_the_database_refuses_an_unsound_row(database, columns):
     with pytest.raises(IntegrityError, match=r"dtr_lane_|another type"), transaction.atomic(using=database):
         write(database, "tenant-1", **columns)
-
-
-@pytest.mark.parametrize("columns", REFUSALS.values(), ids=REFUSALS)
-def test_migrate_mends_unsound_rows_before_it_adds_the_checks(unchecked, columns):
-    write(unchecked, "tenant-1", **columns)
-    write(unchecked, "tenant-2", running="3", weight="2")
-    assert len(violated()) == 1
-    reset = import_module("django_tasks_retry.migrations.0018_lane_bounds").reset
-    reset(SimpleNamespace(get_model=lambda *_: FlowLimit), connections[unchecked].schema_editor())
-    assert violated() == []
-    assert FlowLimit.objects.filter(name="tenant-2", running=3, weight=2).exists()
-
-
-def violated() -> list[str]:
-    checks = [each for each in FlowLimit._meta.constraints if isinstance(each, CheckConstraint)]
-    return [check.name for check in checks if FlowLimit.objects.exclude(check.condition).exists()]

@@ -148,11 +148,11 @@ def test_not_ready_without_a_migration_or_the_guard(database, client, configure)
     configure(METRICS_TOKEN=TOKEN)
     serve("*")
     with connections[database].cursor() as cursor:
-        cursor.execute("DELETE FROM django_migrations WHERE app = 'django_tasks_retry' AND name LIKE '0003%%'")
-    assert b"migrations are not applied: 0003_bounds" in client.get("/tasks/ready", headers=BEARER).content
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'django_tasks_retry' AND name LIKE '0002%%'")
+    assert b"migrations are not applied: 0002_postgresql" in client.get("/tasks/ready", headers=BEARER).content
     with connections[database].cursor() as cursor:
         cursor.execute(
-            "INSERT INTO django_migrations (app, name, applied) SELECT app, '0003_bounds', applied "
+            "INSERT INTO django_migrations (app, name, applied) SELECT app, '0002_postgresql', applied "
             "FROM django_migrations WHERE app = 'django_tasks_retry' AND name LIKE '0001%%'"
         )
         if connections[database].vendor == "sqlite":

@@ -142,8 +142,8 @@ KEYS_AND_ORDER = (
         (
             Edit(
                 "migrations/0001_initial.py",
-                'fields=("queue", "unique_key"),',
-                'fields=("queue", "unique_key", "id"),',
+                'fields=["queue", "unique_key"],',
+                'fields=["queue", "unique_key", "id"],',
             ),
             Edit(
                 "taskqueue/engines/postgresql_rows.py",

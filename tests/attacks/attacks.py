@@ -123,7 +123,10 @@ ATTACKS: dict[str, tuple[str, ...]] = {
     ),
     "a dropped CHECK": ("guard/test_installation.py::test_each_dropped_check_is_missed_and_put_back",),
     "roles beyond their statements": ("guard/test_roles.py::test_each_role_may_do_its_statements_and_no_others",),
-    "the way back": ("example/test_migrations.py::test_the_version_before_works_after_the_documented_way_back",),
+    "the way back": (
+        "example/test_migrations.py::test_rows_of_every_kind_go_forth_and_back",
+        "example/test_migrations.py::test_a_worker_of_this_version_goes_on_while_the_next_one_migrates",
+    ),
     # The console and the shell
     "hidden data": (
         "admin/test_escaping.py::test_without_permission_no_payload_is_shown",

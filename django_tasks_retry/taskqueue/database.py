@@ -34,6 +34,14 @@ def is_postgresql(using: str) -> bool:
     return connections[using].vendor == "postgresql"
 
 
+def hosts_of(place: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return host and port of each server that settings name, in the driver's order. Only one may have no name."""
+    options = place.get("OPTIONS") or {}
+    hosts = str(place.get("HOST") or options.get("host") or "").split(",")
+    ports = str(place.get("PORT") or options.get("port") or "").split(",")
+    return list(zip(hosts, ports * len(hosts) if len(ports) == 1 else ports, strict=False))
+
+
 def shut_socket(connection: Any) -> None:
     """Shut the socket of a driver's connection, so that a statement without an answer fails in its ordinary place."""
     # SQLite has no socket, nor has a connection that is being opened or closed.

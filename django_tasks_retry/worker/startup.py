@@ -21,6 +21,7 @@ from ..conf import queues as known_queues
 from ..errors import InvalidOptions, UnknownQueue
 from ..rules.queues import matches
 from ..taskqueue import check_queue_in_use, database
+from ..taskqueue.database import hosts_of
 from ..taskqueue.engines import engine_for
 from .logs import printable
 from .options import OF_CHILD, WorkerOptions
@@ -54,7 +55,7 @@ def prepare_connections(options: WorkerOptions) -> None:
 
 def connect_timeout(place: dict[str, Any], lease: float) -> int:
     """Return the seconds for each host in its turn. If there are more, one that is silent costs as little as it can."""
-    if "," in str(place["HOST"]):
+    if len(hosts_of(place)) > 1:
         return SHORTEST_CONNECT  # the driver rounds less up to this
     return max(SHORTEST_CONNECT, min(LONGEST_CONNECT, int(lease / 4)))
 
@@ -62,18 +63,35 @@ def connect_timeout(place: dict[str, Any], lease: float) -> int:
 def prefer_answering_host(connection: BaseDatabaseWrapper, **_: Any) -> None:
     """Move the host that answered to the front: the next connection of this process need not wait for silent ones.
 
-    Lists in which both hosts and ports differ stay as they are: another thread may read one list before it is changed
-    and the other after.
+    One value changes for all threads at once. Two do so for new threads only, in settings of their own: another thread
+    may read one before it is changed and the other after.
     """
     place: dict[str, Any] = connection.settings_dict
-    hosts, ports = str(place["HOST"]).split(","), str(place["PORT"]).split(",")
-    if connection.vendor != "postgresql" or len(hosts) < 2:
+    before = hosts_of(place)
+    if connection.vendor != "postgresql" or len(before) < 2:
         return
     info = connection.connection.info
-    if len(set(hosts)) == 1 and len(ports) == len(hosts):
-        place["PORT"] = ",".join(sorted(ports, key=lambda port: port != str(info.port)))
-    elif len(set(ports)) == 1:
-        place["HOST"] = ",".join(sorted(hosts, key=lambda host: host != info.host))
+    after = sorted(before, key=lambda each: each not in {(info.host, str(info.port)), (info.host, "")})
+    changed = changed_settings(place, before, after)
+    if len(changed) > 1:
+        place = connection.settings_dict = connections.settings[connection.alias] = dict(place)
+    place.update(changed)
+
+
+def changed_settings(
+    place: dict[str, Any], before: list[tuple[str, str]], after: list[tuple[str, str]]
+) -> dict[str, Any]:
+    """Return the settings that name the servers in another order, each where it is given now."""
+    changed: dict[str, Any] = {}
+    options = place.get("OPTIONS") or {}
+    for name, old, new in zip(("HOST", "PORT"), zip(*before, strict=True), zip(*after, strict=True), strict=True):
+        if old == new:
+            continue
+        if place.get(name):
+            changed[name] = ",".join(new)
+        else:
+            changed["OPTIONS"] = options = options | {name.lower(): ",".join(new)}
+    return changed
 
 
 def refuse_unsafe_start(options: WorkerOptions) -> None:
@@ -161,7 +179,8 @@ def connection_count(options: WorkerOptions) -> str:
 
 def address(using: str) -> str:
     place = connections[using].settings_dict
-    return f"{place['USER']}@{place['HOST']}/{place['NAME']}" if place.get("HOST") else str(place["NAME"])
+    hosts = ",".join(host for host, _ in hosts_of(place))
+    return f"{place['USER']}@{hosts}/{place['NAME']}" if hosts else str(place["NAME"])
 
 
 def greeting(worker_id: str, options: WorkerOptions) -> str:

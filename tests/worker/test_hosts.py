@@ -24,8 +24,8 @@ from .trouble import ALIAS, Server
 class SilentHost:
     """Lets the kernel complete each connection, and never answers."""
 
-    def __init__(self) -> None:
-        self.socket = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, host: str) -> None:
+        self.host, self.socket = host, socket.create_server((host, 0))
         self.socket.setblocking(False)
         self.port = int(self.socket.getsockname()[1])
 
@@ -39,17 +39,18 @@ class SilentHost:
         return opened
 
 
-@pytest.fixture
-def silent() -> Iterator[SilentHost]:
-    host = SilentHost()
+@pytest.fixture(params=["127.0.0.1", "127.0.0.2"])
+def silent(request) -> Iterator[SilentHost]:
+    host = SilentHost(request.param)
     yield host
     host.socket.close()
 
 
 @pytest.fixture
 def start_with_two_hosts(server: Server, silent: SilentHost, tmp_path):
+    """The names of the hosts differ if `silent` has another."""
     place = server.place()
-    place |= {"HOST": "127.0.0.1,127.0.0.1", "PORT": f"{silent.port},{server.cluster.port}"}
+    place |= {"HOST": f"{silent.host},127.0.0.1", "PORT": f"{silent.port},{server.cluster.port}"}
     yield from starter(ALIAS, tmp_path, place)
 
 
@@ -72,12 +73,13 @@ def test_a_worker_starts_works_and_reconnects_though_its_first_host_answers_noth
     assert worker.exit_code(60) == 0
 
 
-def answered(host: str, port: int, **place: str) -> dict[str, str]:
+def answered(host: str, port: int, place: dict[str, object]) -> dict[str, object]:
     """Return the place after a connection that was answered by this host."""
     info = SimpleNamespace(host=host, port=port)
-    wrapper = SimpleNamespace(vendor="postgresql", settings_dict=place, connection=SimpleNamespace(info=info))
+    connection = SimpleNamespace(info=info)
+    wrapper = SimpleNamespace(vendor="postgresql", alias="away", settings_dict=place, connection=connection)
     startup.prefer_answering_host(wrapper)
-    return place
+    return wrapper.settings_dict
 
 
 @pytest.mark.parametrize(
@@ -87,17 +89,32 @@ def answered(host: str, port: int, **place: str) -> dict[str, str]:
         ({"HOST": "a,b,c", "PORT": "5432"}, {"HOST": "b,a,c", "PORT": "5432"}),
         ({"HOST": "a,b", "PORT": ""}, {"HOST": "b,a", "PORT": ""}),
         ({"HOST": "b,b", "PORT": "6000,5432"}, {"HOST": "b,b", "PORT": "5432,6000"}),
-        ({"HOST": "a,b", "PORT": "6000,5432"}, {"HOST": "a,b", "PORT": "6000,5432"}),
+        ({"HOST": "a,b", "PORT": "6000,5432"}, {"HOST": "b,a", "PORT": "5432,6000"}),
+        ({"HOST": "", "OPTIONS": {"host": "a,b"}}, {"HOST": "", "OPTIONS": {"host": "b,a"}}),
+        (
+            {"PORT": "", "OPTIONS": {"host": "a,b", "port": "6000,5432"}},
+            {"PORT": "", "OPTIONS": {"host": "b,a", "port": "5432,6000"}},
+        ),
         ({"HOST": "b", "PORT": "5432"}, {"HOST": "b", "PORT": "5432"}),
         ({"HOST": "", "PORT": ""}, {"HOST": "", "PORT": ""}),
     ],
 )
-def test_the_host_that_answered_is_tried_first(before, after):
-    assert answered("b", 5432, **before) == after
+def test_the_host_that_answered_is_tried_first(before, after, monkeypatch):
+    monkeypatch.setattr(connections, "settings", {})
+    assert answered("b", 5432, before) == after
+
+
+def test_no_thread_reads_hosts_in_one_order_and_ports_in_the_other(monkeypatch):
+    """Settings that somebody may be reading stay whole; connections of new threads have those in the new order."""
+    monkeypatch.setattr(connections, "settings", {})
+    before = {"HOST": "a,b", "PORT": "6000,5432"}
+    after = answered("b", 5432, before)
+    assert (before, connections.settings["away"]) == ({"HOST": "a,b", "PORT": "6000,5432"}, after)
 
 
 def test_one_of_several_hosts_is_waited_for_as_briefly_as_the_driver_can():
-    assert startup.connect_timeout({"HOST": "a,b"}, lease=60.0) == 2
+    for place in ({"HOST": "a,b"}, {"HOST": "", "OPTIONS": {"host": "a,b"}}):
+        assert startup.connect_timeout(place, lease=60.0) == 2
     assert [startup.connect_timeout({"HOST": "a"}, lease) for lease in (4.0, 20.0, 600.0)] == [2, 5, 10]
 
 
@@ -109,6 +126,7 @@ def test_a_start_says_what_it_waits_for_and_gives_a_silent_server_up(monkeypatch
 
     def ask() -> None:
         with startup.phase("its answer is read", committed), connections[committed].cursor() as cursor:
+            cursor.execute("SET client_connection_check_interval = 100")  # it ends with its client
             cursor.execute("SELECT pg_sleep(60)")
 
     logging.getLogger("django_tasks_retry").propagate = True

@@ -15,7 +15,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DataError, Error, IntegrityError
 
-from ...taskqueue.database import SHUT_AGAIN_SECONDS, is_transient, shut_socket
+from ...taskqueue.database import SHUT_AGAIN_SECONDS, hosts_of, is_transient, shut_socket
 from ...taskqueue.engines import engine_for
 
 T = TypeVar("T")
@@ -76,9 +76,9 @@ class DatabaseCaller:
     @cached_property
     def longest_call(self) -> float:
         """Seconds that one call may take, connecting and rolling back included."""
-        options = connections[self.using].settings_dict.get("OPTIONS", {})
-        hosts = str(connections[self.using].settings_dict.get("HOST") or "").count(",") + 1
-        return float(self.deadline.seconds + hosts * float(options.get("connect_timeout", CONNECT_SECONDS)) + 1.0)
+        place = connections[self.using].settings_dict
+        each = float(place.get("OPTIONS", {}).get("connect_timeout", CONNECT_SECONDS))
+        return self.deadline.seconds + len(hosts_of(place)) * each + 1.0
 
     @property
     def is_available(self) -> bool:

@@ -2,74 +2,51 @@ from __future__ import annotations
 
 import signal
 import sys
-from argparse import SUPPRESS, ArgumentTypeError
-from collections.abc import Callable
+from argparse import SUPPRESS
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.utils import Error
 
+from django_tasks_retry.cli.subcommand import checked
 from django_tasks_retry.durations import read_duration
 from django_tasks_retry.errors import TaskQueueError
 from django_tasks_retry.worker import start
 from django_tasks_retry.worker.options import WorkerOptions, read_count, read_names, read_size
 from django_tasks_retry.worker.startup import prepare_connections
 
-T = TypeVar("T")
-
-
-def argument(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Answer bad values in one line that says what to write."""
-
-    def checked(text: str) -> T:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise ArgumentTypeError(str(error)) from None
-
-    return checked
-
 
 class Command(BaseCommand):
     help = "Run the tasks that are due, until asked to stop."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        count, duration = argument(read_count), argument(read_duration)
-        which = parser.add_argument_group("which tasks")
-        names = argument(read_names)
-        which.add_argument(
-            "--queues", "-q", type=names, default=("*",), metavar="a,b,bulk*", help="names or patterns (default: all)"
-        )
-        which.add_argument(
-            "--exclude", "-x", type=names, default=(), metavar="c,d*", help="queues that this worker leaves to others"
-        )
-        which.add_argument("--backend", default="default", help="the alias in TASKS (default: default)")
-        many = parser.add_argument_group("how many at once")
-        many.add_argument("--processes", type=count, default=1, help="default: 1")
-        many.add_argument("--threads", type=count, default=8, help="for plain functions, per process (default: 8)")
-        many.add_argument("--async-slots", type=count, default=100, help="for coroutines, per process (default: 100)")
-        many.add_argument(
-            "--max-connections", type=count, metavar="N", help="to the database; fewer threads if they would not fit"
-        )
-        until = parser.add_argument_group("when to stop")
-        until.add_argument("--drain", action="store_true", help="stop when nothing is due")
-        until.add_argument("--once", action="store_true", help="run at most one task, then stop")
-        until.add_argument("--max-tasks", type=count, help="stop after this many attempts")
-        until.add_argument("--max-time", type=duration, metavar="6h", help="stop after this time")
-        until.add_argument("--max-memory", type=argument(read_size), metavar="512M", help="replace a larger process")
-        until.add_argument("--grace", type=duration, default=30.0, metavar="30s", help="for running tasks at shutdown")
-        other = parser.add_argument_group("other")
-        other.add_argument("--poll", type=duration, default=1.0, metavar="1s", help="poll interval without wake-ups")
-        other.add_argument("--no-listen", dest="listen", action="store_false", help="poll only, no LISTEN")
-        other.add_argument("--reload", action="store_true", default=None, help="restart on code changes (DEBUG: on)")
-        other.add_argument("--no-reload", dest="reload", action="store_false")
-        other.add_argument(
-            "--heartbeat-file", metavar="F", help="touched every second; see django_tasks_retry.healthcheck"
-        )
-        other.add_argument("--log-format", choices=["text", "json"])
-        other.add_argument("--name", default="", help="a label for this worker (default: the host's name)")
+        count, duration, names = checked(read_count), checked(read_duration), checked(read_names)
+        add = parser.add_argument_group("which tasks").add_argument
+        add("--queues", "-q", type=names, default=("*",), metavar="a,b,bulk*", help="names or patterns (default: all)")
+        add("--exclude", "-x", type=names, default=(), metavar="c,d*", help="queues that this worker leaves to others")
+        add("--backend", default="default", help="the alias in TASKS (default: default)")
+        add = parser.add_argument_group("how many at once").add_argument
+        add("--processes", type=count, default=1, help="default: 1")
+        add("--threads", type=count, default=8, help="for plain functions, per process (default: 8)")
+        add("--async-slots", type=count, default=100, help="for coroutines, per process (default: 100)")
+        add("--max-connections", type=count, metavar="N", help="to the database; fewer threads if they would not fit")
+        add = parser.add_argument_group("when to stop").add_argument
+        add("--drain", action="store_true", help="stop when nothing is due")
+        add("--once", action="store_true", help="run at most one task, then stop")
+        add("--max-tasks", type=count, help="stop after this many attempts")
+        add("--max-time", type=duration, metavar="6h", help="stop after this time")
+        add("--max-memory", type=checked(read_size), metavar="512M", help="replace a larger process")
+        add("--grace", type=duration, default=30.0, metavar="30s", help="for running tasks at shutdown")
+        add = parser.add_argument_group("other").add_argument
+        add("--poll", type=duration, default=1.0, metavar="1s", help="poll interval without wake-ups")
+        add("--no-listen", dest="listen", action="store_false", help="poll only, no LISTEN")
+        add("--reload", action="store_true", default=None, help="restart on code changes (DEBUG: on)")
+        add("--no-reload", dest="reload", action="store_false")
+        add("--heartbeat-file", metavar="F", help="touched every second; see django_tasks_retry.healthcheck")
+        add("--log-format", choices=["text", "json"])
+        add("--name", default="", help="a label for this worker (default: the host's name)")
 
     def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(*args, **kwargs)
@@ -94,18 +71,14 @@ class Command(BaseCommand):
             super().check_migrations()
 
     def handle(self, *args: Any, **given: Any) -> None:
-        wanted = WorkerOptions(
-            **{
-                name: given[name]
-                for name in WorkerOptions.__dataclass_fields__
-                if name not in {"drain", "reload", "max_tasks", "only"}
-            },
-            drain=given["drain"] or given["once"],
-            max_tasks=1 if given["once"] else given["max_tasks"],
-            reload=self.wants_reload(given),
-        )
+        plain = {name: given[name] for name in WorkerOptions.__dataclass_fields__ if name in given}
+        decided = {
+            "drain": given["drain"] or given["once"],
+            "max_tasks": 1 if given["once"] else given["max_tasks"],
+            "reload": self.wants_reload(given),
+        }
         try:
-            options = wanted.bounded()
+            options = WorkerOptions(**plain | decided).bounded()
         except ValueError as error:
             raise CommandError(str(error)) from error
         try:

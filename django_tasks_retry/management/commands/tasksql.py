@@ -49,41 +49,26 @@ def update_all_but(model: type[Model], *kept: str) -> str:
     return f"UPDATE ({', '.join(column for column in columns if column not in kept)})"
 
 
-PRODUCER: Grants = {
-    Task: ("SELECT", "INSERT"),
-    TaskResult: ("SELECT",),
-    TaskEvent: ("SELECT",),
-    Step: ("SELECT", "INSERT"),
-    Signal: ("SELECT", "INSERT"),
-}
+READ, ADD = ("SELECT",), ("SELECT", "INSERT")
+KEEP, COUNT = (*ADD, "DELETE"), (*ADD, "UPDATE")
+PRODUCER: Grants = {Task: ADD, TaskResult: READ, TaskEvent: READ, Step: ADD, Signal: ADD}
 WORKER: Grants = {
-    Task: ("SELECT", "INSERT", f"UPDATE ({', '.join(MOVED)})", "DELETE"),
-    TaskResult: ("SELECT", "INSERT", "DELETE"),
-    TaskEvent: ("SELECT", "INSERT", "DELETE"),
-    Step: ("SELECT", "INSERT", "DELETE"),
-    Signal: ("SELECT", "INSERT", "DELETE"),
-    TaskStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
-    TaskTotal: ("SELECT", "INSERT", "UPDATE"),
-    Worker: ("SELECT", "INSERT", update_all_but(Worker, "id", "stop_asked_by"), "DELETE"),
-    FlowLimit: ("SELECT", "INSERT", f"UPDATE ({', '.join(COUNTED)})", "DELETE"),
-    LaneStat: ("SELECT", "INSERT", "UPDATE", "DELETE"),
-    Queue: ("SELECT",),
-    Schedule: ("SELECT", "INSERT", update_all_but(Schedule, "name", *PAUSED)),
-    OperatorEvent: ("SELECT", "INSERT", "DELETE"),
+    Task: (*KEEP, f"UPDATE ({', '.join(MOVED)})"),
+    Worker: (*KEEP, update_all_but(Worker, "id", "stop_asked_by")),
+    FlowLimit: (*KEEP, f"UPDATE ({', '.join(COUNTED)})"),
+    Schedule: (*ADD, update_all_but(Schedule, "name", *PAUSED)),
+    **dict.fromkeys((TaskResult, TaskEvent, Step, Signal, OperatorEvent), KEEP),
+    **dict.fromkeys((TaskStat, LaneStat), (*KEEP, "UPDATE")),
+    TaskTotal: COUNT,
+    Queue: READ,
 }
 OPERATOR: Grants = {
-    Task: ("SELECT", "INSERT", f"UPDATE ({', '.join((*MOVED, *POSITION))})"),
-    TaskResult: ("SELECT", "INSERT"),
-    TaskEvent: ("SELECT", "INSERT"),
-    Step: ("SELECT", "INSERT"),
-    Signal: ("SELECT", "INSERT"),
-    TaskStat: ("SELECT",),
-    TaskTotal: ("SELECT",),
-    Worker: ("SELECT", "UPDATE (stop_asked_at, stop_asked_by)"),
-    FlowLimit: ("SELECT", "INSERT", "UPDATE"),
-    Queue: ("SELECT", "INSERT", "UPDATE"),
-    Schedule: ("SELECT", "INSERT", "UPDATE", "DELETE"),
-    OperatorEvent: ("SELECT", "INSERT"),
+    Task: (*ADD, f"UPDATE ({', '.join((*MOVED, *POSITION))})"),
+    Worker: (*READ, "UPDATE (stop_asked_at, stop_asked_by)"),
+    **dict.fromkeys((TaskResult, TaskEvent, Step, Signal, OperatorEvent), ADD),
+    **dict.fromkeys((FlowLimit, Queue), COUNT),
+    **dict.fromkeys((TaskStat, TaskTotal), READ),
+    Schedule: (*COUNT, "DELETE"),
 }
 ROLES = {
     "producer": ("enqueues tasks and reads their results", PRODUCER),

@@ -15,8 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from ..analysis.sentences import sampled, sentences
-from ..analysis.what_changed import what_changed
+from ..analysis.what_changed import sampled, sentences, what_changed
 from ..display.events import error_text, format_traceback, message_text, place_in_project
 from ..display.formatting import format_ago, format_capped, format_count, format_number, one_line, printable
 from ..display.redact import redacted_arguments

@@ -13,8 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from .. import taskqueue
-from ..display.actors import actor_names, describe_pauses
-from ..display.events import latest_operator_events
+from ..display.events import actor_names, describe_pauses, latest_operator_events
 from ..display.formatting import NO_VALUE, format_capped, format_decimal, format_duration, format_percentage, one_line
 from ..display.redact import visible_reason
 from ..display.scope import Standing, current_scope, queue_names, read_standing

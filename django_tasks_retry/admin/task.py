@@ -18,14 +18,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from ..conf import configured_backends
-from ..display.actors import actor_names
-from ..display.events import EVENT_NAMES, as_mapping, event_summary, format_traceback, log_of
+from ..display.events import EVENT_NAMES, actor_names, as_mapping, event_summary, format_traceback, log_of
 from ..display.explain import explain
 from ..display.formatting import format_elapsed, one_line, printable
 from ..display.redact import redacted_arguments, redacted_json
 from ..display.scope import Scope, console_backend, console_database, current_scope
-from ..display.states import badge, task_state
-from ..display.tasks import task_facts
+from ..display.states import badge, task_facts, task_state
 from ..errors import IllegalMove
 from ..models import Step, Task, TaskEvent, TaskResult
 from ..rules.names import short_id, worker_of

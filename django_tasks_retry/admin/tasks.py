@@ -24,8 +24,7 @@ from django.utils.translation import gettext_lazy
 from ..clock import Now
 from ..display.formatting import format_capped, format_number, one_line
 from ..display.scope import console_database, current_scope
-from ..display.states import badge, task_state
-from ..display.tasks import error_line, timing
+from ..display.states import badge, error_line, task_state, timing
 from ..models import Task
 from ..models.querysets import TaskQuerySet
 from ..rules.names import short_id, short_name, time_of

@@ -13,8 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from .. import taskqueue
-from ..display.actors import actor_names
-from ..display.events import latest_operator_events
+from ..display.events import actor_names, latest_operator_events
 from ..display.formatting import format_ago, format_elapsed, one_line
 from ..display.scope import current_scope
 from ..display.states import badge, worker_end, worker_state

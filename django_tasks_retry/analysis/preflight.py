@@ -25,6 +25,7 @@ from django.db.models import Count
 from .. import registry
 from ..clock import now
 from ..conf import suggestion
+from ..display.formatting import counted
 from ..errors import InvalidLane, TaskQueueError, WrongArguments
 from ..models import FlowLimit, Schedule, Step, Task
 from ..rules.names import short_id
@@ -85,7 +86,7 @@ def count_unfinished(backend: str, using: str) -> dict[str, int]:
 def missing_functions(stored: Mapping[str, int], backend: str, using: str) -> Iterator[Finding]:
     for path, count in sorted(stored.items()):
         if registry.find(path) is None:
-            text = f"{tasks(count)} of {path} would wait for ever: this code does not know the function."
+            text = f"{counted(count)} of {path} would wait for ever: this code does not know the function."
             text += suggestion(path, registry.known_paths())
             yield Finding(Severity.ERROR, "missing_function", path, text)
     for row in active_schedules(backend, using):
@@ -96,7 +97,7 @@ def missing_functions(stored: Mapping[str, int], backend: str, using: str) -> It
     for path, count in failed.order_by().values_list("func_path").annotate(Count("pk")):
         if path not in stored and registry.find(path) is None:
             text = (
-                f"{tasks(count)} of {path} failed in the last 7 days, and this code has no such function to retry them."
+                f"{counted(count)} of {path} failed in the last 7 days, and this code lacks the function to retry them."
             )
             yield Finding(Severity.WARNING, "missing_function", path, text)
 
@@ -118,7 +119,7 @@ def misfits(stored: Mapping[str, int], backend: str, using: str) -> Iterator[Fin
                 unlike[why].append(task)
         for why, some in unlike.items():
             examined = f" of the newest {SAMPLE:,}" if stored[path] > SAMPLE else ""
-            text = f"{tasks(len(some))}{examined}, such as {short_id(some[0].pk)}, would fail for good: {why}"
+            text = f"{counted(len(some))}{examined}, such as {short_id(some[0].pk)}, would fail for good: {why}"
             yield Finding(Severity.ERROR, "arguments", path, text)
     for row in active_schedules(backend, using):
         if why := misfit(row.func_path, row):
@@ -173,10 +174,10 @@ def step_left_behind(
         return
     kinds = [known for known, patterns in names.items() if re.escape(name) in {each.pattern for each in patterns}]
     if kinds:
-        text = f"{tasks(count)} recorded step {name!r} as a {kind}. It is a {kinds[0]} in this code, so they fail."
+        text = f"{counted(count)} recorded step {name!r} as a {kind}. It is a {kinds[0]} in this code, so they fail."
         yield Finding(Severity.ERROR, "steps", path, text)
     else:
-        text = f"{tasks(count)} recorded step {name!r}, which its module no longer names. A new step runs instead."
+        text = f"{counted(count)} recorded step {name!r}, which its module no longer names. A new step runs instead."
         yield Finding(Severity.WARNING, "steps", path, text)
 
 
@@ -243,7 +244,7 @@ def shrunk_limits(backend: str, using: str) -> Iterator[Finding]:
                 continue
             if most is not None and count > most:
                 rest = f"none starts before {count - most + 1} have ended"
-                text = f"{tasks(count)} of {label} run, and this code allows {most}: {rest}."
+                text = f"{counted(count)} of {label} run, and this code allows {most}: {rest}."
                 yield Finding(Severity.WARNING, "limits", label, text)
 
 
@@ -281,7 +282,3 @@ def locking_statements(executor: MigrationExecutor, plan: Plan, using: str) -> I
         if table in known and (rows := engine_for(using).estimate_rows(table)) >= LARGE:
             text = f"A migration locks {table}, which has about {rows:,} rows: {statement[:160]}"
             yield Finding(Severity.WARNING, "migrations", table, text)
-
-
-def tasks(count: int) -> str:
-    return f"{count:,} task{'' if count == 1 else 's'}"

@@ -15,17 +15,16 @@ from django.db.models import Q
 
 from .. import registry, taskqueue
 from ..display.explain import explain
-from ..display.formatting import one_line, printable
+from ..display.formatting import counted, one_line, printable
 from ..durations import read_duration
 from ..models import Task
 from ..rules.status import Status
 from ..selection.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..selection.grammar import IdRange, Query
-from ..selection.walk import walk
+from ..selection.matching import walk
 from ..taskqueue import Receipt
 from ..taskqueue.new_tasks import new_id
 from ..worker.foreground import run_in_foreground
-from .output import counted
 from .records import ID, WORDS, one_id, one_task, read_query
 from .subcommand import YES, CliError, Context, Exit, actor, checked, command, option
 

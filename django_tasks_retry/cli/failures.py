@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import datetime
 
-from ..analysis.sentences import sampled, sentences
-from ..analysis.what_changed import what_changed
+from ..analysis.what_changed import sampled, sentences, what_changed
+from ..display.events import error_text, message_text
 from ..display.formatting import format_ago, format_capped, one_line
-from ..rules.failure import general
 from ..rules.names import short_name
 from ..rules.redact import redact_text
 from ..taskqueue.statistics.failure_groups import FailureGroup, describe_groups, group_heads
@@ -55,12 +54,12 @@ def show_changes(context: Context, fingerprint: str) -> None:
 def group_row(group: FailureGroup, now: datetime) -> tuple[str, ...]:
     return (
         group.fingerprint,
-        one_line(short_name(group.exception) or group.code, 60),
+        error_text(group),
         one_line(short_name(group.func_path), 60),
         format_capped(group.open),
         format_capped(group.failed_this_hour),
         format_capped(group.failed_today),
         format_capped(group.retrying),
         format_ago(group.last_failed_at, now),
-        one_line(general(redact_text(group.message[:2000])), 100),
+        message_text(group, can_see_payload=True),
     )

@@ -13,7 +13,7 @@ from django.db import connections
 
 from .. import __version__, taskqueue
 from ..conf import configured_backends, options
-from ..display.formatting import format_number, one_line
+from ..display.formatting import counted, format_number, one_line
 from ..durations import read_duration
 from ..rules.names import first_of
 from ..selection.grammar import read_moment
@@ -28,7 +28,6 @@ from ..taskqueue.retention.layout import Period, partition_named, read_layout
 from ..verify.audit import MOST_LISTED, Audit, verify
 from ..verify.lanes import Allowed, Limits
 from ..verify.rules import RULES
-from .output import counted
 from .records import local
 from .subcommand import YES, CliError, Context, Exit, actor, checked, command, option
 

@@ -20,6 +20,7 @@ from django.utils import timezone
 from ..analysis.preflight import Severity, preflight
 from ..display.formatting import (
     NO_VALUE,
+    counted,
     format_capped,
     format_decimal,
     format_duration,
@@ -41,7 +42,7 @@ from ..taskqueue.statistics.stats import COUNTS, Counts, counts_since
 from ..taskqueue.statistics.summaries import QueueFigures
 from ..worker.options import read_count, read_names
 from .failures import group_row
-from .output import aligned, counted, is_terminal
+from .output import aligned, is_terminal
 from .queues import HEADINGS as QUEUE_HEADINGS
 from .queues import queue_row
 from .subcommand import Context, Exit, checked, command, option

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from django.core.management.base import OutputWrapper
 from django.core.serializers.json import DjangoJSONEncoder
 
-from ..display.formatting import format_number
+from ..display.formatting import counted
 
 COLOURS = {"bad": "31", "good": "32", "warn": "33", "calm": "2", "strong": "1"}
 BETWEEN = "  "
@@ -123,7 +123,3 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines whose columns are as wide as their widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [BETWEEN.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def counted(count: int, noun: str = "task", plural: str = "") -> str:
-    return f"{format_number(count)} {noun if count == 1 else plural or noun + 's'}"

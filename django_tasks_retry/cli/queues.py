@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .. import taskqueue
-from ..display.actors import describe_pauses
+from ..display.events import describe_pauses
 from ..display.formatting import format_capped, format_decimal, format_duration, format_percentage, one_line
 from ..display.scope import read_standing
 from ..display.states import lane_state, queue_state

@@ -14,13 +14,12 @@ from django.utils import timezone
 from ..display.events import as_mapping
 from ..display.formatting import one_line
 from ..display.redact import redact_value
-from ..display.states import task_state
-from ..display.tasks import error_line, timing
-from ..models import Task, TaskEvent, TaskResult
+from ..display.states import error_line, task_state, timing
+from ..models import Task, TaskEvent
 from ..rules.names import short_id, short_name, time_of
 from ..rules.redact import redact_text
 from ..selection.grammar import Query, ids_beginning_with, parse_arguments
-from ..selection.walk import walk
+from ..selection.matching import walk
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
 from .subcommand import CliError, Context, Exit, option
 
@@ -140,21 +139,19 @@ def error_record(error: Mapping[str, Any]) -> dict[str, Any]:
     return {"exception": error.get("exception"), "code": error.get("code"), "message": message}
 
 
+def shown(value: Any, *, raw: bool = False) -> Any:
+    """Return a stored value; without its secrets, unless it is wanted raw."""
+    return value if raw else redact_value("", value, None)
+
+
 def payload_record(task: Task, *, raw: bool = False) -> dict[str, Any]:
-    """The call as it was made. Raw means with its secrets."""
-    columns = {name: getattr(task, name) for name in ("args", "kwargs", "metadata", "progress")}
-    return columns if raw else {name: redact_value("", value, None) for name, value in columns.items()}
-
-
-def result_record(outcome: TaskResult | None, *, raw: bool = False) -> Any:
-    if outcome is None:
-        return None
-    return outcome.result if raw else redact_value("", outcome.result, None)
+    """The call as it was made."""
+    return {name: shown(getattr(task, name), raw=raw) for name in ("args", "kwargs", "metadata", "progress")}
 
 
 def event_record(event: TaskEvent, *, raw: bool = False) -> dict[str, Any]:
-    columns = {name: getattr(event, name) for name in ("id", "task_id", "kind", "ts", "attempt", "actor", "data")}
-    return columns if raw else columns | {"data": redact_value("", event.data, None)}
+    columns = {name: getattr(event, name) for name in ("id", "task_id", "kind", "ts", "attempt", "actor")}
+    return {**columns, "data": shown(event.data, raw=raw)}
 
 
 def local(moment: datetime | None) -> str:

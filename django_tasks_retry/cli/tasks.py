@@ -13,21 +13,18 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from ..display.actors import actor_names
-from ..display.events import EVENT_NAMES, as_mapping, event_summary, log_of
+from ..display.events import EVENT_NAMES, actor_names, as_mapping, event_summary, log_of
 from ..display.explain import explain
-from ..display.formatting import one_line, printable
+from ..display.formatting import counted, one_line, printable
 from ..display.redact import redacted_arguments, redacted_json
-from ..display.states import Explanation, task_state
-from ..display.tasks import task_facts
+from ..display.states import Explanation, task_facts, task_state
 from ..models import Step, Task, TaskEvent, TaskResult
 from ..rules.names import short_id
 from ..rules.redact import redact_text
-from ..selection.walk import walk
+from ..selection.matching import walk
 from ..taskqueue.engines import engine_for
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
 from ..taskqueue.statistics import summaries
-from .output import counted
 from .records import (
     HEADINGS,
     ID,
@@ -42,7 +39,7 @@ from .records import (
     payload_record,
     read_query,
     read_tasks,
-    result_record,
+    shown,
     task_record,
     task_row,
 )  # fmt: skip
@@ -121,7 +118,7 @@ def full_record(context: Context, task: Task, events: Sequence[TaskEvent], why: 
     return {
         **task_record(task, context.scope.now),
         **payload_record(task),
-        "result": result_record(outcome),
+        "result": shown(outcome and outcome.result),
         "why": why.sentence,
         "command": why.command,
         "traceback": traceback_of(task),
@@ -280,7 +277,8 @@ def exported(context: Context) -> Iterator[int]:
 
 def export_records(context: Context, ids: Sequence[UUID]) -> Iterator[dict[str, Any]]:
     raw, now = context["raw"], context.scope.now
-    results = {each.task_id: each for each in read_rows(TaskResult.objects.using(context.using).filter(pk__in=ids))}
+    stored = read_rows(TaskResult.objects.using(context.using).filter(pk__in=ids))
+    results = {each.task_id: each.result for each in stored}
     histories: dict[UUID, list[TaskEvent]] = defaultdict(list)
     for event in read_rows(TaskEvent.objects.using(context.using).filter(task_id__in=ids).order_by("id")):
         histories[event.task_id].append(event)
@@ -291,6 +289,6 @@ def export_records(context: Context, ids: Sequence[UUID]) -> Iterator[dict[str, 
             **{name: getattr(task, name) for name in policy},
             **payload_record(task, raw=raw),
             **({"error": task.last_error} if raw else {}),
-            "result": result_record(results.get(task.pk), raw=raw),
+            "result": shown(results.get(task.pk), raw=raw),
             "events": [event_record(event, raw=raw) for event in histories[task.pk]],
         }

@@ -19,34 +19,35 @@ from ..taskqueue.reading import unreadable_columns
 from ..taskqueue.recording import WARN_AFTER_RELEASES, releases_in_a_row
 from ..taskqueue.statistics import summaries
 from ..taskqueue.statistics.summaries import serving
-from .actors import actor_names
+from .events import actor_names
 from .explain_waiting import explain_limit, explain_pause, explain_waiting
 from .formatting import (
     NO_VALUE,
-    error_name,
     format_capped,
     format_elapsed,
     format_moment,
     format_number,
-    format_relative,
     one_line,
+    when,
 )
 from .problems import no_tasks_advice, runworker_command, unknown_task_advice
 from .redact import visible_reason
 from .scope import Scope
-from .states import Explanation
+from .states import Explanation, words_of
 
 
 def explain(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_payload: bool) -> Explanation:
     """Reasons that people wrote are told to those who may see payloads."""
     if unreadable_columns(task):
         return Explanation(explain_unreadable(task))
+    if task.is_finished:
+        return Explanation(explain_ended(task, events, can_see_payload=can_see_payload))
     if task.status == Status.PENDING:
         found = explain_pending(task, scope, can_see_payload=can_see_payload)
     else:
-        found = Explanation(explain_status(task, events, scope.now, can_see_payload=can_see_payload))
-    more = () if task.is_finished else (releases_sentence(task, scope), skipped_sentence(task, scope))
-    return Explanation(" ".join(each for each in (found.sentence, *more) if each), found.command)
+        found = Explanation(explain_running(task, scope.now))
+    more = (found.sentence, releases_sentence(task, scope), skipped_sentence(task, scope))
+    return Explanation(" ".join(filter(None, more)), found.command)
 
 
 def skipped_sentence(task: Task, scope: Scope) -> str:
@@ -68,18 +69,6 @@ def releases_sentence(task: Task, scope: Scope) -> str:
     return _("Workers released it %(count)s times in a row, the last time because: %(reason)s") % values
 
 
-def explain_status(task: Task, events: Sequence[TaskEvent], now: datetime, *, can_see_payload: bool) -> str:
-    match task.status:
-        case Status.RUNNING:
-            return explain_running(task, now)
-        case Status.SUCCESS:
-            return explain_success(task)
-        case Status.FAILED:
-            return explain_failed(task)
-        case _:
-            return explain_cancelled(task, events, can_see_payload=can_see_payload)
-
-
 def explain_unreadable(task: Task) -> str:
     values = {"columns": ", ".join(unreadable_columns(task))}
     if task.is_finished:
@@ -91,28 +80,30 @@ def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Expla
     if task.expires_at and task.expires_at <= scope.now and not task.spent:
         text = _("It expired at %(time)s before it was started. The next worker cancels it.")
         return Explanation(text % {"time": format_moment(task.expires_at)})
+    found = explain_waiting_for(task, scope, can_see_payload=can_see_payload)
+    return Explanation(f"{found.sentence} {expiry_sentence(task, scope.now)}".rstrip(), found.command)
+
+
+def explain_waiting_for(task: Task, scope: Scope, *, can_see_payload: bool) -> Explanation:
     if task.backend not in configured_backends():
         text = _(
             "TASKS has no RetryBackend named %(backend)s, so no worker runs it. Add the backend, or cancel the task."
         )
-        found = Explanation(text % {"backend": one_line(task.backend, 64)})
-    elif held := explain_pause(task, scope, can_see_payload=can_see_payload) or follows_sentence(task, scope):
-        found = Explanation(held)
-    elif task.eta > scope.now:
-        found = Explanation(explain_not_due(task, scope))
-    elif (task.crashes or 0) >= POISON_AFTER:
-        found = Explanation(_("Its process died twice in a row, so a worker runs it alone in a process of its own."))
-    else:
-        found = explain_unclaimed(task, scope)
-    return Explanation(f"{found.sentence} {expiry_sentence(task, scope.now)}".rstrip(), found.command)
+        return Explanation(text % words_of(task))
+    if held := explain_pause(task, scope, can_see_payload=can_see_payload) or follows_sentence(task, scope):
+        return Explanation(held)
+    if task.eta > scope.now:
+        return Explanation(explain_not_due(task, scope))
+    if (task.crashes or 0) >= POISON_AFTER:
+        return Explanation(_("Its process died twice in a row, so a worker runs it alone in a process of its own."))
+    return explain_unclaimed(task, scope)
 
 
 def expiry_sentence(task: Task, now: datetime) -> str:
     """Say until when it may wait, if no attempt is spent yet."""
     if task.expires_at is None or task.spent:
         return ""
-    values = {"time": format_moment(task.expires_at), "ago": format_relative(task.expires_at, now)}
-    return _("It expires at %(time)s, %(ago)s, if it has not started by then.") % values
+    return _("It expires at %(time)s, %(ago)s, if it has not started by then.") % when(task.expires_at, now)
 
 
 def follows_sentence(task: Task, scope: Scope) -> str:
@@ -126,11 +117,10 @@ def follows_sentence(task: Task, scope: Scope) -> str:
 def explain_not_due(task: Task, scope: Scope) -> str:
     if task.waits_for is not None:
         return explain_waiting(task, scope.now, scope.using)
-    values = {"time": format_moment(task.eta), "ago": format_relative(task.eta, scope.now)}
-    if not task.spent:
-        return _("It is scheduled for %(time)s, %(ago)s.") % values
-    values |= {"spent": str(task.spent), "budget": str(task.max_attempts), "error": last_error_name(task)}
-    return _("Attempt %(spent)s of %(budget)s failed (%(error)s). The next one is due at %(time)s, %(ago)s.") % values
+    text = _("It is scheduled for %(time)s, %(ago)s.")
+    if task.spent:
+        text = _("Attempt %(spent)s of %(budget)s failed (%(error)s). The next one is due at %(time)s, %(ago)s.")
+    return text % (words_of(task) | when(task.eta, scope.now))
 
 
 def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
@@ -138,11 +128,9 @@ def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
     workers = serving(task.queue, alive)
     if not workers:
         text = _("It is due, but no running worker serves the queue %(queue)s. Start one:")
-        return Explanation(text % {"queue": one_line(task.queue, 64)}, runworker_command(task.queue))
-    if not any(worker.tasks for worker in workers):
-        return Explanation(no_tasks_sentence(task, len(workers)))
+        return Explanation(text % words_of(task), runworker_command(task.queue))
     if not any(task.func_path in worker.tasks for worker in workers):
-        return Explanation(unknown_task_sentence(task, len(workers)))
+        return Explanation(unknown_task_sentence(task, workers))
     return Explanation(explain_limit(task, scope) or in_line_sentence(task, scope))
 
 
@@ -150,48 +138,39 @@ def in_line_sentence(task: Task, scope: Scope) -> str:
     ahead = summaries.ahead_of(task, scope.using)
     if not ahead:
         return _("It is due and first in its queue: the next free worker will run it.")
-    values = {"count": format_capped(ahead), "queue": one_line(task.queue, 64), "lane": one_line(task.lane, 100)}
+    text = ngettext(
+        "%(count)s task is ahead of it in queue %(queue)s.",
+        "%(count)s tasks are ahead of it in queue %(queue)s.",
+        ahead,
+    )
     if task.lane:
         text = ngettext(
             "%(count)s task is ahead of it in lane %(lane)s.",
             "%(count)s tasks are ahead of it in lane %(lane)s.",
             ahead,
         )
-        return text % values
-    text = ngettext(
-        "%(count)s task is ahead of it in queue %(queue)s.",
-        "%(count)s tasks are ahead of it in queue %(queue)s.",
-        ahead,
-    )
-    return text % values
+    return text % (words_of(task) | {"count": format_capped(ahead)})
 
 
-def no_tasks_sentence(task: Task, serving: int) -> str:
-    text = ngettext(
-        "It is due, but the worker of its queue knows no task at all.",
-        "It is due, but none of the %(count)s workers of its queue knows any task at all.",
-        serving,
-    )
-    return f"{text % {'count': serving}} {no_tasks_advice(task.func_path)}"
-
-
-def unknown_task_sentence(task: Task, serving: int) -> str:
+def unknown_task_sentence(task: Task, workers: Sequence[Worker]) -> str:
+    values = words_of(task) | {"count": str(len(workers))}
+    if not any(worker.tasks for worker in workers):
+        text = ngettext(
+            "It is due, but the worker of its queue knows no task at all.",
+            "It is due, but none of the %(count)s workers of its queue knows any task at all.",
+            len(workers),
+        )
+        return f"{text % values} {no_tasks_advice(task.func_path)}"
     text = ngettext(
         "It is due, but the only worker of its queue does not know %(path)s.",
         "It is due, but none of the %(count)s workers of its queue knows %(path)s.",
-        serving,
+        len(workers),
     )
-    sentence = text % {"count": serving, "path": one_line(task.func_path, 255)}
-    return f"{sentence} {unknown_task_advice(task.func_path)}"
+    return f"{text % values} {unknown_task_advice(task.func_path)}"
 
 
 def explain_running(task: Task, now: datetime) -> str:
-    values = {
-        "spent": task.spent,
-        "budget": task.max_attempts,
-        "worker": one_line(task.locked_by or "", 128),
-        "time": format_elapsed(task.last_attempt_at or now, now),
-    }
+    values = words_of(task) | {"time": format_elapsed(task.last_attempt_at or now, now)}
     if task.lock_expires_at and task.lock_expires_at <= now:
         values["expired"] = format_elapsed(task.lock_expires_at, now)
         lost = _("Its worker %(worker)s stopped responding: the lease expired %(expired)s ago.") % values
@@ -201,16 +180,22 @@ def explain_running(task: Task, now: datetime) -> str:
     return f"{running} {alone}" if (task.crashes or 0) >= POISON_AFTER else running
 
 
+def explain_ended(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool) -> str:
+    if task.status == Status.CANCELLED:
+        return explain_cancelled(events, can_see_payload=can_see_payload)
+    return explain_success(task) if task.status == Status.SUCCESS else explain_failed(task)
+
+
 def explain_success(task: Task) -> str:
     began, ended = task.last_attempt_at, task.finished_at
-    values = {"spent": task.spent, "time": format_elapsed(began, ended) if began and ended else NO_VALUE}
+    text = _("It succeeded in the first attempt, which took %(time)s.")
     if task.spent > 1:
-        return _("It succeeded in attempt %(spent)s, which took %(time)s.") % values
-    return _("It succeeded in the first attempt, which took %(time)s.") % values
+        text = _("It succeeded in attempt %(spent)s, which took %(time)s.")
+    return text % (words_of(task) | {"time": format_elapsed(began, ended) if began and ended else NO_VALUE})
 
 
 def explain_failed(task: Task) -> str:
-    values = {"error": last_error_name(task), "budget": task.max_attempts, "spent": task.spent}
+    values = words_of(task)
     match (task.last_error or {}).get("code"):
         case Code.LEASE_LOST:
             return _("Its worker was lost during the last of %(budget)s attempts, so it is not retried.") % values
@@ -220,39 +205,33 @@ def explain_failed(task: Task) -> str:
             return _("It raised Abort in attempt %(spent)s, so it is not retried.") % values
         case Code.BAD_ARGUMENTS:
             return _("Its arguments do not match the signature of the function, so a retry would fail as well.")
-    if task.spent >= task.max_attempts:
-        text = ngettext(
-            "It failed after its only attempt, with %(error)s.",
-            "It failed after all of its %(budget)s attempts, the last with %(error)s.",
-            task.max_attempts,
-        )
-        return text % values
-    return f"{_('It failed although attempts were left:')} {explain_policy(task)}"
+    if task.spent < task.max_attempts:
+        return f"{_('It failed although attempts were left:')} {explain_policy(task)}"
+    text = ngettext(
+        "It failed after its only attempt, with %(error)s.",
+        "It failed after all of its %(budget)s attempts, the last with %(error)s.",
+        task.max_attempts,
+    )
+    return text % values
 
 
 def explain_policy(task: Task) -> str:
     """Name the part of the policy that decided, if this process knows the function."""
-    policy, values = registry.find_policy(task.func_path), {"error": last_error_name(task)}
+    policy, text = registry.find_policy(task.func_path), _("the policy does not retry %(error)s.")
     if policy.abort_on:
-        return _("the policy does not retry %(error)s (abort_on).") % values
-    if policy.retry_on:
-        return _("the policy does not retry %(error)s (it is not in retry_on).") % values
-    return _("the policy does not retry %(error)s.") % values
+        text = _("the policy does not retry %(error)s (abort_on).")
+    elif policy.retry_on:
+        text = _("the policy does not retry %(error)s (it is not in retry_on).")
+    return text % words_of(task)
 
 
-def explain_cancelled(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool) -> str:
+def explain_cancelled(events: Sequence[TaskEvent], *, can_see_payload: bool) -> str:
     cancelled = next((event for event in reversed(events) if event.kind == EventKind.CANCELLED), None)
     if cancelled is None:
         return _("It was cancelled.")
-    values = {
-        "by": actor_names({cancelled.actor})[cancelled.actor],
-        "time": format_moment(cancelled.ts),
-        "reason": visible_reason((cancelled.data or {}).get("reason"), can_see_payload=can_see_payload),
-    }
-    if not values["reason"]:
-        return _("It was cancelled by %(by)s at %(time)s.") % values
-    return _("It was cancelled by %(by)s at %(time)s: %(reason)s") % values
-
-
-def last_error_name(task: Task) -> str:
-    return one_line(error_name(task.last_error or {}) or _("an error"), 80)
+    reason = visible_reason((cancelled.data or {}).get("reason"), can_see_payload=can_see_payload)
+    text = _("It was cancelled by %(by)s at %(time)s: %(reason)s")
+    if not reason:
+        text = _("It was cancelled by %(by)s at %(time)s.")
+    by = actor_names({cancelled.actor})[cancelled.actor]
+    return text % {"by": by, "time": format_moment(cancelled.ts), "reason": reason}

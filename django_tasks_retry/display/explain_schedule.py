@@ -15,11 +15,12 @@ from ..taskqueue.database import UNREADABLE
 from ..taskqueue.reading import read_rows
 from ..taskqueue.schedules.tick import task_for, unfinished_runs
 from ..utc import as_instant
-from .actors import describe_pauses
-from .formatting import format_moment, format_relative, one_line
+from .events import describe_pauses
+from .formatting import format_moment, one_line, when
 from .scope import Scope
 from .states import Explanation, State
 
+RUNWORKER = "python manage.py runworker"
 OVERDUE = timedelta(seconds=10)
 MAX_EVENTS = 500
 
@@ -85,52 +86,35 @@ def problem_of(schedule: Schedule, now: datetime) -> str:
 
 def explain_schedule(schedule: Schedule, scope: Scope, *, can_see_payload: bool) -> Explanation:
     if schedule.vanished_at is not None:
-        return Explanation(
-            _("No running worker has it in its code any more, so it does not run. Deploy its code, or delete it.")
-        )
+        text = _("No running worker has it in its code any more, so it does not run. Deploy its code, or delete it.")
+        return Explanation(text)
     if schedule.paused_at is not None:
-        return explain_paused(schedule, can_see_payload=can_see_payload)
-    problem = problem_of(schedule, scope.now)
-    if problem:
+        pause = describe_pauses([schedule], can_see_payload=can_see_payload)[schedule.name]
+        text = _("It was paused by %(by)s at %(time)s (%(reason)s). Nothing is enqueued until it is resumed.")
+        return Explanation(text % pause.values)
+    if problem := problem_of(schedule, scope.now):
         return Explanation(problem)
     if schedule.next_at is None:
         return Explanation(_("It has ended: no slot lies before its end."))
-    if schedule.next_at < scope.now - OVERDUE:
-        return explain_overdue(schedule, scope)
-    return explain_last(schedule, scope)
-
-
-def explain_paused(schedule: Schedule, *, can_see_payload: bool) -> Explanation:
-    pause = describe_pauses([schedule], can_see_payload=can_see_payload)[schedule.name]
-    text = _("It was paused by %(by)s at %(time)s (%(reason)s). Nothing is enqueued until it is resumed.")
-    return Explanation(text % pause.values)
+    late = schedule.next_at < scope.now - OVERDUE
+    return explain_overdue(schedule, scope) if late else explain_last(schedule, scope)
 
 
 def explain_overdue(schedule: Schedule, scope: Scope) -> Explanation:
-    values = {"time": format_moment(schedule.next_at), "ago": format_relative(schedule.next_at or scope.now, scope.now)}
+    values = when(schedule.next_at, scope.now)
     if schedule.overlap == "queue" and unfinished_runs([schedule.name], scope.using):
         return Explanation(_("The slot of %(time)s waits until the previous run has finished.") % values)
     if not alive_workers(scope.backend).exists():
-        return Explanation(
-            _("The slot of %(time)s was due %(ago)s, but no worker is running. Start one:") % values,
-            command="python manage.py runworker",
-        )
-    return Explanation(
-        _("The slot of %(time)s was due %(ago)s, and no running worker has enqueued it. Do they know its task?")
-        % values
-    )
+        text = _("The slot of %(time)s was due %(ago)s, but no worker is running. Start one:")
+        return Explanation(text % values, command=RUNWORKER)
+    text = _("The slot of %(time)s was due %(ago)s, and no running worker has enqueued it. Do they know its task?")
+    return Explanation(text % values)
 
 
 def explain_last(schedule: Schedule, scope: Scope) -> Explanation:
-    upcoming = _("It runs next at %(time)s, %(ago)s.") % {
-        "time": format_moment(schedule.next_at),
-        "ago": format_relative(schedule.next_at or scope.now, scope.now),
-    }
-    last = {"time": format_moment(schedule.last_at)}
+    upcoming, text = _("It runs next at %(time)s, %(ago)s.") % when(schedule.next_at, scope.now), ""
     if schedule.last_outcome == "skipped":
-        skipped = _("The slot of %(time)s was skipped: the previous run had not finished.") % last
-        return Explanation(f"{skipped} {upcoming}")
-    if schedule.last_outcome == "missed":
-        missed = _("The slot of %(time)s was missed: no worker could enqueue it in time.") % last
-        return Explanation(f"{missed} {upcoming}")
-    return Explanation(upcoming)
+        text = _("The slot of %(time)s was skipped: the previous run had not finished.")
+    elif schedule.last_outcome == "missed":
+        text = _("The slot of %(time)s was missed: no worker could enqueue it in time.")
+    return Explanation(f"{text % {'time': format_moment(schedule.last_at)}} {upcoming}".strip())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
-from uuid import UUID
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -18,7 +16,7 @@ from ..taskqueue.reading import read_rows
 from ..taskqueue.statistics import summaries
 from ..taskqueue.workflows.members import SIGNAL, batch_of
 from ..taskqueue.workflows.results import batch_counts
-from .actors import describe_pauses
+from .events import describe_pauses
 from .formatting import NO_VALUE, format_capped, format_duration, format_moment, format_number, one_line
 from .scope import Scope
 
@@ -35,15 +33,10 @@ def explain_waiting(task: Task, now: datetime, using: str) -> str:
             "It waits for %(open)s of %(total)s task.", "It waits for %(open)s of %(total)s tasks.", counts.total
         )
         return text % {"open": format_number(counts.open), "total": format_number(counts.total)}
-    name = one_line(key.removeprefix(SIGNAL), 200)
+    text = _("It waits for the signal %(name)s until %(time)s.")
     if (task.eta - now).total_seconds() > ENDLESS_SECONDS:
-        return _("It waits for the signal %(name)s.") % {"name": name}
-    return _("It waits for the signal %(name)s until %(time)s.") % {"name": name, "time": format_moment(task.eta)}
-
-
-def labels_of(task: Task) -> list[str]:
-    own = [task.lane] if task.lane else []
-    return [*own, f"queue:{task.queue}", f"function:{task.func_path}"]
+        text = _("It waits for the signal %(name)s.")
+    return text % {"name": one_line(key.removeprefix(SIGNAL), 200), "time": format_moment(task.eta)}
 
 
 def explain_pause(task: Task, scope: Scope, *, can_see_payload: bool) -> str:
@@ -51,37 +44,40 @@ def explain_pause(task: Task, scope: Scope, *, can_see_payload: bool) -> str:
     row = pause_of(task, scope.using)
     if row is None:
         return ""
-    name, pause = one_line(row.name, 100), describe_pauses([row], can_see_payload=can_see_payload)[row.name]
+    pause, name = describe_pauses([row], can_see_payload=can_see_payload)[row.name], one_line(row.name, 100)
     if isinstance(row, Queue):
         text = _(
             "Queue %(queue)s was paused by %(by)s at %(time)s (%(reason)s). The task waits until the queue is resumed."
         )
         return text % {"queue": name, **pause.values}
+    text = _("Lane %(lane)s was paused by %(by)s at %(time)s (%(reason)s). The task waits.")
+    values = {"lane": name, **pause.values}
     if row.probe_at is not None:
-        wait = format_duration(max(0.0, (row.probe_at - scope.now).total_seconds()))
+        wait = max(0.0, (row.probe_at - scope.now).total_seconds())
+        values |= {"lane": one_line(row.label, 100), "next": format_duration(wait)}
         text = _("The circuit breaker paused %(lane)s at %(time)s (%(reason)s). It lets one task try in %(next)s.")
-        return text % {"lane": one_line(row.label, 100), "next": wait, **pause.values}
-    if row.kind == "function":
-        return _("Function %(lane)s was paused by %(by)s at %(time)s (%(reason)s). The task waits.") % {
-            "lane": name,
-            **pause.values,
-        }
-    return _("Lane %(lane)s was paused by %(by)s at %(time)s (%(reason)s). The task waits.") % {
-        "lane": name,
-        **pause.values,
-    }
+    elif row.kind == "function":
+        text = _("Function %(lane)s was paused by %(by)s at %(time)s (%(reason)s). The task waits.")
+    return text % values
 
 
 def explain_limit(task: Task, scope: Scope) -> str:
     """Explain the limit that holds the task back; empty if none does."""
-    states = read_rows(FlowLimit.objects.using(scope.using).among(labels_of(task)))
-    for summary in summarize(states, scope.backend):
+    labels = [*([task.lane] if task.lane else []), f"queue:{task.queue}", f"function:{task.func_path}"]
+    for summary in summarize(read_rows(FlowLimit.objects.using(scope.using).among(labels)), scope.backend):
+        values = {"lane": one_line(summary.label, 100)}
         if summary.trouble:
-            return unreadable_sentence(summary)
+            text = _("The limits of %(lane)s cannot be read, so none of its tasks starts. Set or clear its limits.")
+            return text % values
         if summary.is_full:
             return full_sentence(task, summary, scope)
         if summary.is_throttled:
-            return rate_sentence(summary)
+            text = _(
+                "Lane %(lane)s has reached its rate limit (%(count)s starts in %(window)s). "
+                "The next task can start in %(time)s."
+            )
+            values |= {"window": format_duration(summary.limit.per), "time": format_duration(summary.opens_in)}
+            return text % {**values, "count": summary.started}
         if task.lane == summary.label and summary.limit.order == "strict":
             return order_sentence(task, scope)
     return ""
@@ -89,43 +85,17 @@ def explain_limit(task: Task, scope: Scope) -> str:
 
 def full_sentence(task: Task, summary: LaneSummary, scope: Scope) -> str:
     values = {
-        "lane": one_line(summary.label, 100),
-        "running": summary.running,
-        "most": summary.limit.most_running,
-    }
+        "lane": one_line(summary.label, 100), "running": summary.running, "most": summary.limit.most_running,
+    }  # fmt: skip
     if summary.state.probing_since:
         return _("The circuit breaker lets %(lane)s try one task at a time until one succeeds.") % values
     if summary.label != task.lane:
         return _("%(lane)s runs %(running)s of %(most)s.") % values
-    full = _("Lane %(lane)s runs %(running)s of %(most)s: %(tasks)s.") % (
-        values | {"tasks": names_of(running_in(task.lane, scope.using))}
-    )
+    values["tasks"] = ", ".join(map(str, running_in(task.lane, scope.using))) or NO_VALUE
     before = summaries.ahead_of(task, scope.using)
     text = ngettext("%(count)s waits before it.", "%(count)s wait before it.", before)
+    full = _("Lane %(lane)s runs %(running)s of %(most)s: %(tasks)s.") % values
     return f"{full} {text % {'count': format_capped(before)}}"
-
-
-def names_of(tasks: Sequence[UUID]) -> str:
-    return ", ".join(map(str, tasks)) or NO_VALUE
-
-
-def unreadable_sentence(summary: LaneSummary) -> str:
-    values = {"lane": one_line(summary.label, 100)}
-    return _("The limits of %(lane)s cannot be read, so none of its tasks starts. Set or clear its limits.") % values
-
-
-def rate_sentence(summary: LaneSummary) -> str:
-    values = {
-        "lane": one_line(summary.label, 100),
-        "count": summary.started,
-        "window": format_duration(summary.limit.per),
-        "time": format_duration(summary.opens_in),
-    }
-    text = _(
-        "Lane %(lane)s has reached its rate limit (%(count)s starts in %(window)s). "
-        "The next task can start in %(time)s."
-    )
-    return text % values
 
 
 def order_sentence(task: Task, scope: Scope) -> str:

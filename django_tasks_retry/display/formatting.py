@@ -130,3 +130,12 @@ def format_relative(moment: datetime, now: datetime) -> str:
     if moment > now:
         return pgettext("a time to come", "in %(time)s") % {"time": format_elapsed(now, moment)}
     return pgettext("a time gone by", "%(time)s ago") % {"time": format_elapsed(moment, now)}
+
+
+def when(moment: datetime | None, now: datetime) -> dict[str, str]:
+    """Return the values of a sentence that names an instant: `time`, and how long `ago` or until then."""
+    return {"time": format_moment(moment), "ago": format_relative(moment or now, now)}
+
+
+def counted(count: int, noun: str = "task", plural: str = "") -> str:
+    return f"{format_number(count)} {noun if count == 1 else plural or noun + 's'}"

@@ -24,13 +24,12 @@ from ..taskqueue.statistics.snapshot import late_schedules
 from ..taskqueue.statistics.stats import failing_functions
 from ..taskqueue.statistics.summaries import QueueFigures, unknown_functions
 from ..taskqueue.workers import ALIVE_SECONDS
-from .actors import describe_pauses
-from .explain_schedule import missed_slots
+from .events import describe_pauses
+from .explain_schedule import RUNWORKER, missed_slots
 from .formatting import format_capped, format_elapsed, format_moment, format_number, format_relative, one_line
 from .scope import Scope, Standing
 
 MEANS_SOMETHING = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
-RUNWORKER = "python manage.py runworker"
 MAX_UNKNOWN = 5
 """The number of unknown functions that are named."""
 
@@ -92,27 +91,26 @@ def find_problems(standing: Standing, *, can_see_payload: bool) -> Iterator[Prob
 
 def function_problems(standing: Standing) -> Iterator[Problem]:
     """Find functions that fail, also while all their tasks are still to be retried."""
-    scope = standing.scope
-    for found in failing_functions(scope.now, scope.using):
+    for found in failing_functions(standing.scope.now, standing.scope.using):
+        path, release = found.func_path, release_begun_at(found.since, standing.scope)
+        text = _(
+            "%(name)s fails since %(time)s: %(failures)s of %(attempts)s attempts, before %(before)s of %(all_before)s."
+        )
+        if release:
+            text = _(
+                "%(name)s fails since release %(release)s, %(time)s: %(failures)s of %(attempts)s attempts, before "
+                "%(before)s of %(all_before)s."
+            )
         values = {
-            "name": one_line(short_name(found.func_path), 80),
+            "name": one_line(short_name(path), 80),
             "time": format_moment(found.since),
-            "release": release_begun_at(found.since, scope),
+            "release": release,
             "failures": format_number(found.now.failures),
             "attempts": format_number(found.now.attempts),
             "before": format_number(found.before.failures),
             "all_before": format_number(found.before.attempts),
         }
-        text = _(
-            "%(name)s fails since %(time)s: %(failures)s of %(attempts)s attempts, before %(before)s of %(all_before)s."
-        )
-        if values["release"]:
-            text = _(
-                "%(name)s fails since release %(release)s, %(time)s: %(failures)s of %(attempts)s attempts, before "
-                "%(before)s of %(all_before)s."
-            )
-        params = {"function": found.func_path}
-        yield Problem("failing_function", text % values, page="taskfunction", params=params, subject=found.func_path)
+        yield Problem("failing_function", text % values, page="taskfunction", params={"function": path}, subject=path)
 
 
 def release_begun_at(moment: datetime, scope: Scope) -> str:
@@ -227,24 +225,20 @@ def worker_problems(standing: Standing) -> Iterator[Problem]:
 
 
 def unknown_function_problems(standing: Standing) -> Iterator[Problem]:
-    """Find functions that due tasks call and no running worker of their queue knows."""
+    """Find functions that due tasks call and no running worker of their queue knows, each with the likely cause."""
     unknown = unknown_functions(standing.waiting, standing.workers)
     for path, queue in list(unknown.items())[:MAX_UNKNOWN]:
-        params = {"task": path, "status": "ready"}
-        yield Problem("unknown_function", unknown_function_text(path, queue), "", "task", params, queue)
-    if len(unknown) > MAX_UNKNOWN:
+        text = _("Queue %(queue)s: no running worker knows %(path)s.")
+        text = f"{text % {'path': one_line(path), 'queue': one_line(queue, 64)}} {unknown_task_advice(path)}"
+        yield Problem("unknown_function", text, "", "task", {"task": path, "status": "ready"}, queue)
+    more = len(unknown) - MAX_UNKNOWN
+    if more > 0:
         text = ngettext(
             "No running worker knows %s more function that tasks wait for.",
             "No running worker knows %s more functions that tasks wait for.",
-            len(unknown) - MAX_UNKNOWN,
+            more,
         )
-        yield Problem("unknown_function", text % format_number(len(unknown) - MAX_UNKNOWN), page="worker")
-
-
-def unknown_function_text(path: str, queue: str) -> str:
-    """Name a function of due tasks that no worker of the queue knows, and the likely cause."""
-    text = _("Queue %(queue)s: no running worker knows %(path)s.")
-    return f"{text % {'path': one_line(path), 'queue': one_line(queue, 64)}} {unknown_task_advice(path)}"
+        yield Problem("unknown_function", text % format_number(more), page="worker")
 
 
 def setup_problems(using: str) -> Iterator[Problem]:

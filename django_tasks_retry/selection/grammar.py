@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.utils.dateparse import parse_date, parse_datetime
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -150,18 +151,14 @@ def read_statuses(text: str) -> list[str]:
     return chosen
 
 
-def read_run(text: str) -> list[UUID]:
-    try:
-        return [UUID(text)]
-    except ValueError:
-        raise ValueError(_("“%(value)s” is not the id of a run: give all of it.") % {"value": text[:60]}) from None
+def read_whole_id(problem: Promise) -> Callable[[str], list[UUID]]:
+    def read(text: str) -> list[UUID]:
+        try:
+            return [UUID(text)]
+        except ValueError:
+            raise ValueError(str(problem) % {"value": text[:60]}) from None
 
-
-def read_batch(text: str) -> list[UUID]:
-    try:
-        return [UUID(text)]
-    except ValueError:
-        raise ValueError(_("“%(value)s” is not the id of a batch: give all of it.") % {"value": text[:60]}) from None
+    return read
 
 
 def read_moment(text: str) -> list[timedelta | datetime]:
@@ -197,21 +194,17 @@ def read_payload_term(text: str) -> list[PayloadTerm]:
     return [PayloadTerm(qualified["path"], qualified["text"])]
 
 
-def as_is(text: str) -> list[str]:
-    return [text]
-
-
 KEYS: dict[str, tuple[str, Callable[[str], Sequence[Any]]]] = {
     "id": ("ids", lambda text: [read_id(text)]),
     "status": ("statuses", read_statuses),
-    "queue": ("queues", as_is),
-    "lane": ("lanes", as_is),
-    "task": ("tasks", as_is),
-    "worker": ("workers", as_is),
-    "error": ("errors", as_is),
-    "failure": ("fingerprints", as_is),
-    "run": ("runs", read_run),
-    "batch": ("batches", read_batch),
+    "queue": ("queues", lambda text: [text]),
+    "lane": ("lanes", lambda text: [text]),
+    "task": ("tasks", lambda text: [text]),
+    "worker": ("workers", lambda text: [text]),
+    "error": ("errors", lambda text: [text]),
+    "failure": ("fingerprints", lambda text: [text]),
+    "run": ("runs", read_whole_id(gettext_lazy("“%(value)s” is not the id of a run: give all of it."))),
+    "batch": ("batches", read_whole_id(gettext_lazy("“%(value)s” is not the id of a batch: give all of it."))),
     "since": ("since", read_moment),
     "until": ("until", read_moment),
     "arg": ("args", read_payload_term),

@@ -19,9 +19,8 @@ from ..models.querysets import IS_UNFINISHED
 from ..taskqueue.reading import read_values
 from .history import Breach, Event, Row, StepRow, TaskHistory
 from .lanes import Allowed, LaneHistory, Limits
-from .relations import as_batch, as_count, broken_relations
+from .relations import as_batch, as_count, broken_relations, broken_slots
 from .rules import breaches_of
-from .schedules import broken_slots
 
 PAGE = 500
 MOST_LISTED = 1000

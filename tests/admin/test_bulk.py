@@ -13,7 +13,7 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.admin import base, bulk
 from django_tasks_retry.admin.parts import selection
 from django_tasks_retry.models import Task
-from django_tasks_retry.selection import walk
+from django_tasks_retry.selection import matching
 from django_tasks_retry.taskqueue.statistics import summaries
 from tests import tasks
 
@@ -156,7 +156,7 @@ def test_run_now_makes_scheduled_tasks_due(database, operator):
 def test_all_matching_goes_back_further_than_the_list_looks(database, operator, monkeypatch):
     """No index knows queues, so the list looks at the newest tasks only; an action means all."""
     monkeypatch.setattr(summaries, "LOOK_BACK", 10)
-    monkeypatch.setattr(walk, "STRIDE", 7)
+    monkeypatch.setattr(matching, "STRIDE", 7)
     monkeypatch.setattr(bulk, "BATCH", 3)
     Task.objects.enqueue_many([{"func": tasks.noop, "queue": "emails" if n % 10 < 4 else "bulk"} for n in range(60)])
     assert operator.get(LIST, {"queue": "emails"}).context["cl"].result_count < 10

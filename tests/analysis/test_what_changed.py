@@ -12,8 +12,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django_tasks_retry import clock, registry, taskqueue
 from django_tasks_retry.admin.functions import counts_of_a_day, read_times
 from django_tasks_retry.analysis import what_changed as module
-from django_tasks_retry.analysis.sentences import sampled, sentences
-from django_tasks_retry.analysis.what_changed import what_changed
+from django_tasks_retry.analysis.what_changed import sampled, sentences, what_changed
 from django_tasks_retry.display.scope import current_scope
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue.statistics import summaries

@@ -13,7 +13,7 @@ from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.cli import output
 from django_tasks_retry.models import OperatorEvent, Queue, Task, TaskEvent
 from django_tasks_retry.rules.status import Status
-from django_tasks_retry.selection import walk
+from django_tasks_retry.selection import matching
 from tests import tasks
 from tests.admin import scene
 from tests.admin.conftest import make_user, operator, session_with  # noqa: F401
@@ -146,14 +146,14 @@ class TestMany:
     @pytest.mark.fault("enqueue_during_a_bulk_change")
     def test_none_is_changed_that_came_while_others_were(self, cli, stored, monkeypatch):
         """Somebody enqueues whenever progress is told: while tasks are counted, and while they are changed."""
-        monkeypatch.setattr(walk, "PAGE", 2)
+        monkeypatch.setattr(matching, "PAGE", 2)
         monkeypatch.setattr(output.Output, "progress", lambda *_told, **_is_last: Task.objects.enqueue(tasks.noop))
         assert cli("cancel", "status:ready", "--reason", "x", "-y").out == "3 tasks cancelled.\n"
         assert set(Task.objects.cancelled()) == set(stored)
         assert Task.objects.pending().exists()
 
     def test_pages_take_each_task_once(self, cli, database, monkeypatch):
-        monkeypatch.setattr(walk, "PAGE", 10)
+        monkeypatch.setattr(matching, "PAGE", 10)
         stored = Task.objects.enqueue_many([(tasks.noop,)] * 35)
         taskqueue.cancel([task.pk for task in stored])
         assert cli("retry", "status:cancelled", "--reason", "x", "-y", "--json").record == {

@@ -11,7 +11,7 @@ from django.db import connections
 
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.cli.subcommand import subcommands
-from django_tasks_retry.display.tasks import task_facts, timing
+from django_tasks_retry.display.states import task_facts, timing
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from tests import tasks
 from tests.admin import scene
@@ -50,9 +50,9 @@ class TestList:
             assert len(cli("list", "--json", "-n", 0).records) == 30
 
     def test_it_looks_as_far_back_as_it_takes(self, cli, monkeypatch):
-        from django_tasks_retry.selection import walk
+        from django_tasks_retry.selection import matching
 
-        monkeypatch.setattr(walk, "STRIDE", 3)
+        monkeypatch.setattr(matching, "STRIDE", 3)
         first, *_others = Task.objects.enqueue_many([{"func": tasks.noop, "args": [n]} for n in range(10)])
         assert cli("list", "arg:0", "--ids").out.split() == [str(first.pk)]
 

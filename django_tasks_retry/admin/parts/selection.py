@@ -20,7 +20,7 @@ from ...display.scope import console_database
 from ...models import Task
 from ...models.querysets import TaskQuerySet
 from ...rules.status import Status
-from ...selection import walk
+from ...selection import matching
 from ...selection.grammar import Query
 from ...taskqueue.new_tasks import new_id
 from ...taskqueue.statistics import failure_groups
@@ -71,9 +71,9 @@ class Selection:
 
     def next_batch(self, size: int, using: str) -> tuple[list[UUID], UUID | None]:
         """Return the next tasks, and the last id that was read; None at the end."""
-        bound = walk.edge(UUID(self.after) if self.after else None, using) if self.since is not None else None
-        ids, reached = walk.next_page(self.remaining(using), size, None, bound)
-        return walk.visible(ids, self.query, using), reached
+        bound = matching.edge(UUID(self.after) if self.after else None, using) if self.since is not None else None
+        ids, reached = matching.next_page(self.remaining(using), size, None, bound)
+        return matching.visible(ids, self.query, using), reached
 
     @property
     def query(self) -> Query:
@@ -140,7 +140,7 @@ def dry_run(selection: Selection, statuses: tuple[Status, ...], using: str) -> D
     again = Exists(Task.objects.using(using).filter(retry_of=OuterRef("pk")))
     limit = filters.MAX_CANDIDATES if selection.query.has_payload else DRY_RUN_LIMIT
     found = list(tasks.values_list("pk", "status", again, "queue")[: limit + 1])
-    visible = set(walk.visible([pk for pk, *_rest in found], selection.query, using))
+    visible = set(matching.visible([pk for pk, *_rest in found], selection.query, using))
     rows = [row for pk, *row in found if pk in visible]
     counted = [row for row in rows[:limit] if row[0] in statuses]
     return DryRun(

@@ -41,6 +41,7 @@ from .bulk import paused_warning, run_action
 from .parts import filters
 from .parts.selection import paused_queues_of
 from .parts.timeline import read_progress, retry_preview, timeline
+from .parts.waterfall import waterfall
 
 MAX_EVENTS = 100
 MAX_STEPS = 200
@@ -154,6 +155,7 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
         "preview": retry_preview(task, scope.now),
         "retries": retries_of(task, scope.using),
         "related": related_tasks(task, scope.using),
+        "waterfall": waterfall(task.run_id, scope, task, steps),
         **(payload_context(task, scope, request) if can_see_payload else {}),
     }
 

@@ -122,6 +122,7 @@ def test_no_other_page_reads_the_table(full, operator):
     ]
     child = Task.objects.filter(parent__isnull=False).first()
     pages = [f"task/{task.pk}/change/" for task in [*some, child] if task is not None]
+    pages += [f"task/run/{task.run_id}/" for task in [child] if task is not None]
     functions = ["taskfunction/", "taskfunction/?function=tests.tasks.noop"]
     for page in ["queue/", "worker/", *functions, *pages]:
         for sql in asked(operator, f"{BASE}/{page}", full):

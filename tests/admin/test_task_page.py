@@ -156,7 +156,7 @@ def test_the_page_shows_call_policy_result_and_relations(played, operator):
     again = played["success"].retry(by="tests", reason="once more")
     assert str(again.pk)[:13] in page_of(operator, played["success"])
     shown = page_of(operator, again)
-    for word in ("Retry of", "Same run", str(played["success"].pk)[:13], "once more"):
+    for word in ("Retry of", "All tasks of this run", str(played["success"].pk)[:13], "once more"):
         assert word in shown
 
 
@@ -169,7 +169,7 @@ def test_a_child_names_its_parent_and_the_parent_its_child(database, operator):
     assert "Children" in page_of(operator, parent)
     assert str(child.pk)[:13] in page_of(operator, parent)
     assert "Parent" in page_of(operator, child)
-    assert "Same run" in page_of(operator, child)
+    assert "All tasks of this run" in page_of(operator, child)
 
 
 def test_a_traceback_shows_the_projects_frames_first(played, operator):

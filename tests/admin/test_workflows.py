@@ -10,6 +10,7 @@ import pytest
 from django.urls import reverse
 
 from django_tasks_retry import signal, taskqueue
+from django_tasks_retry.admin.parts import waterfall
 from django_tasks_retry.display.explain import explain
 from django_tasks_retry.display.scope import Scope, current_scope
 from django_tasks_retry.models import Task
@@ -112,17 +113,63 @@ def test_a_batch_or_run_that_is_gone_says_so(operator, kit):
     assert "No such run" in page(operator, "run", gone, status=404)
 
 
-def test_a_run_is_drawn_as_a_tree_with_its_text_beside_it(operator, kit):
+def drawn(client: Any, task: Task, view: str = "run") -> dict[str, Any]:
+    url = reverse(f"admin:django_tasks_retry_task_{view}", args=[task.run_id if view == "run" else task.pk])
+    return client.get(url).context["waterfall"]
+
+
+def test_a_run_is_drawn_as_a_tree_in_a_table_with_a_bar_for_each_attempt(operator, kit):
     task = Task.objects.enqueue(tasks.tree, [2, 2])
     kit.run_due()
     text = page(operator, "run", task.run_id)
     assert "7 of 7 tasks have ended." in text
-    assert (
-        text.count("<rect class=") == text.count("<li><a href=") - text.count("dtr-nav-item")
-        or text.count("<rect") == 7
-    )
-    assert text.count("level 2") == 4
-    assert text.count("<polyline") == 6 + 3, "a line to each, and one down from each that has any below it"
+    assert [row["depth"] for row in drawn(operator, task)["rows"]] == [0, 1, 2, 2, 1, 2, 2]
+    assert text.count('class="dtr-level-2"') == 4
+    assert text.count("dtr-bar-success") == 7
+    assert text.count("dtr-bar-released") == 3, "those that waited for others"
+    assert "attempt 2: completed after" in text, "for who cannot see the bars"
+
+
+def test_retries_and_waits_are_drawn_to_one_scale(operator, kit):
+    task = Task.objects.enqueue(tasks.steps, ["a", "b"], {"fail_at": "b"})
+    kit.run_due()
+    kit.advance(seconds=10)
+    kit.run_due()
+    [row, *steps] = drawn(operator, task, "change")["rows"]
+    assert [bar["kind"] for bar in row["bars"] if bar["is_attempt"]] == ["failed", "success"]
+    assert [step["name"] for step in steps] == ["step a", "step b"]
+    assert all(0 <= float(bar["x"]) <= float(bar["x"]) + float(bar["width"]) <= 1000 for bar in row["bars"])
+
+
+def test_a_task_alone_in_its_run_has_no_waterfall(operator, kit):
+    assert drawn(operator, Task.objects.enqueue(tasks.double, [1]), "change") is None
+
+
+def test_a_run_of_many_tasks_is_folded_and_what_runs_and_failed_stays_in_sight(operator, kit, monkeypatch):
+    task = Task.objects.enqueue(tasks.fan_out, [[*range(1, 30), -1, *range(31, 60)]])
+    for _ in range(40):
+        run_one()
+    running = claim_one("w")
+    rows = drawn(operator, task)["rows"]
+    assert len(rows) == 1 + waterfall.ALIKE + 1
+    assert {running.id, *Task.objects.failed().values_list("pk", flat=True)} <= {row.get("pk") for row in rows}
+    assert rows[-1]["name"] == "51 more fragile"
+    assert "19 Ready" in rows[-1]["note"]
+    last = members()[-1]
+    assert last.pk in {row.get("pk") for row in drawn(operator, last, "change")["rows"]}, "it is its own page"
+
+
+def test_of_a_large_run_the_tasks_around_one_are_read_and_those_that_run(operator, kit, monkeypatch):
+    monkeypatch.setattr(waterfall, "MAX_TASKS", 10)
+    task = Task.objects.enqueue(tasks.fan_out, [list(range(1, 60))])
+    for _ in range(20):
+        run_one()
+    running, middle = claim_one("w"), members()[40]
+    for shown in (task, middle):
+        found = drawn(operator, shown, "change")
+        assert found["is_cut"] == 10
+        assert {task.pk, shown.pk, running.id} <= {row.get("pk") for row in found["rows"]}
+    assert "10 of its tasks" in page(operator, "run", task.run_id)
 
 
 @pytest.mark.parametrize("length", [1, 3])
@@ -131,9 +178,18 @@ def test_a_run_whose_parents_form_a_circle_shows_each_task_once(operator, kit, d
     as_text = str if database == "postgresql" else attrgetter("hex")
     for n, task in enumerate(made):
         overwrite(task, database, run_id=as_text(made[0].pk), parent_id=as_text(made[n - 1].pk))
-    text = page(operator, "run", made[0].pk)
-    assert f"0 of {length} task" in text
-    assert text.count("<rect") == length
+    assert f"0 of {length} task" in page(operator, "run", made[0].pk)
+    rows = drawn(operator, made[0])["rows"]
+    assert sorted(row["pk"] for row in rows) == sorted(task.pk for task in made)
+
+
+def test_the_progress_of_a_batch_shows_the_share_that_failed(operator, kit):
+    Task.objects.enqueue(tasks.fan_out, [[1, -2, 3, 4]])
+    for _ in range(4):
+        run_one()
+    text = page(operator, "batch", members()[0].batch)
+    assert "Done: 50.0 %, Failed: 25.0 %, Open: 25.0 %" in text
+    assert '<rect class="dtr-bar-failed" x="500.00" y="0" width="250.00"' in text
 
 
 @pytest.mark.parametrize("permissions", [(), ("view_task",)])

@@ -150,3 +150,15 @@ def sparkline(buckets: Sequence[Bucket]) -> list[Shape]:
             if height > 0:
                 shapes.append(shape(n * width, y, width * 0.8, height, kind))
     return shapes
+
+
+def shares(parts: Sequence[tuple[str, int, str]]) -> list[Shape]:
+    """Draw parts of a whole side by side, each with its name, count and kind."""
+    total, x, shapes = sum(count for _name, count, _kind in parts) or 1, 0.0, []
+    for name, count, kind in parts:
+        width = count / total * WIDTH
+        if count:
+            label = f"{name}: {format_number(count)}"
+            shapes.append(shape(x, 0, max(width, 2.0), SPARK_HEIGHT, kind, label))
+        x += width
+    return shapes

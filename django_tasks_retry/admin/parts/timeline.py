@@ -36,6 +36,8 @@ KINDS: dict[str, str | Promise] = {
     "waiting": gettext_lazy("waiting"),
     "running": gettext_lazy("running"),
     **dict(OUTCOMES.values()),
+    "step": gettext_lazy("step"),
+    "folded": gettext_lazy("several tasks"),
 }
 MAX_STEPS = 10
 MAX_ATTEMPTS = 1000

@@ -93,7 +93,9 @@ def tasks_of_run(run: UUID, focus: Task | None, using: str) -> tuple[list[Task],
     members = rows.filter(run_id=run).exclude(run_id=F("id"))
     pivot, half = (focus.pk, MAX_TASKS // 2) if focus is not None and focus.pk != run else (run, 0)
     before = read_rows(members.filter(pk__lt=pivot).order_by("-pk")[: half + 1], COLUMNS) if half else []
-    after = read_rows(members.filter(pk__gt=pivot).order_by("pk")[: MAX_TASKS - half + 1], COLUMNS)
+    # Without a task to begin at, the first are read: hosts' clocks differ, so ids may be lower than the run's.
+    later = members.filter(pk__gt=pivot) if half else members
+    after = read_rows(later.order_by("pk")[: MAX_TASKS - half + 1], COLUMNS)
     is_cut = len(before) > half or len(after) > MAX_TASKS - half
     found = {task.pk: task for task in [*before[:half], *after[: MAX_TASKS - half]]}
     above = {run, pivot, focus and focus.parent_id} - found.keys() - {None}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
@@ -23,6 +24,9 @@ from .parts.selection import select_all
 from .parts.waterfall import related_task, waterfall
 
 MAX_RELATED = 10
+BEHIND = 1000
+"""Tasks of a run behind one, among which its children are looked for."""
+RELATED = ("pk", "func_path", "status", "retry_of_id")
 
 
 class WorkflowAdmin(BulkActionAdmin):
@@ -101,9 +105,16 @@ def related_tasks(task: Task, using: str) -> list[dict[str, Any]]:
     found = [
         relation(_("Retry of"), tasks.filter(pk=task.retry_of_id) if task.retry_of_id else ()),
         relation(_("Parent"), tasks.filter(pk=task.parent_id) if task.parent_id else ()),
-        relation(_("Children"), tasks.filter(parent=task.pk)[: MAX_RELATED + 1]),
+        relation(_("Children"), children_of(task, using)),
     ]
     return [each for each in found if each["tasks"]]
+
+
+def children_of(task: Task, using: str) -> list[Task]:
+    """Return the first children, which follow the task in its run. No index leads from a parent to its children."""
+    behind = some_tasks(using).filter(run_id=task.run_id, pk__gt=task.pk).exclude(run_id=F("id")).order_by("pk")
+    found = [each for each in behind.only(*RELATED, "parent_id")[:BEHIND] if each.parent_id == task.pk]
+    return found[: MAX_RELATED + 1]
 
 
 def retries_of(task: Task, using: str) -> dict[str, Any] | None:
@@ -113,7 +124,7 @@ def retries_of(task: Task, using: str) -> dict[str, Any] | None:
 
 
 def some_tasks(using: str) -> Any:
-    return Task.objects.using(using).order_by("-pk").only("pk", "func_path", "status", "retry_of_id")
+    return Task.objects.using(using).order_by("-pk").only(*RELATED)
 
 
 def relation(name: str, tasks: Iterable[Task]) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def what_changed(fingerprint: str, using: str, *, can_see_payload: bool) -> What
 def first_failing(tasks: TaskQuerySet, fingerprint: str) -> Task | None:
     """Find it by the index of failed tasks; if all are still retrying, by theirs."""
     some = tasks.filter(fingerprint=fingerprint).only("pk", "func_path", "finished_at", "updated_at")
-    return some.failed().order_by("finished_at").first() or some.retrying().order_by("pk").first()
+    return some.failed().order_by("finished_at").first() or some.retrying().order_by("finished_at", "pk").first()
 
 
 def last_success(tasks: TaskQuerySet, failing: Task, before: datetime) -> Task | None:
@@ -133,7 +133,7 @@ def decisions_between(start: datetime, end: datetime, using: str) -> list[Operat
 def failing_calls(tasks: TaskQuerySet, fingerprint: str) -> list[set[Fact]]:
     alike = tasks.filter(fingerprint=fingerprint)
     found = list(alike.failed().order_by("-finished_at").values_list("pk", flat=True)[:SAMPLE])
-    return calls(tasks, found or alike.retrying().order_by("-pk").values_list("pk", flat=True)[:SAMPLE])
+    return calls(tasks, found or alike.retrying().order_by("-finished_at", "-pk").values_list("pk", flat=True)[:SAMPLE])
 
 
 def succeeding_calls(tasks: TaskQuerySet, func_path: str) -> list[set[Fact]]:

@@ -31,7 +31,7 @@ STATUSES = [
 ]
 PENDING, RUNNING, SUCCESS, FAILED = (Q(status=status) for status, _ in STATUSES[:4])
 FINISHED, UNFINISHED = Q(status__in=["SUCCESS", "FAILED", "CANCELLED"]), Q(status__in=["PENDING", "RUNNING"])
-IN_LANE, MEMBER = Q(lane__gt=""), Q(batch__isnull=False)
+MEMBER = Q(batch__isnull=False)
 BUCKETS = ("10ms", "50ms", "250ms", "1s", "5s", "30s", "5m", "1h", "more")
 HISTOGRAMS = [
     (f"{measure}_{bucket}", models.BigIntegerField(db_default=0, default=0))
@@ -386,20 +386,21 @@ class Migration(migrations.Migration):
                 ],
                 "default_permissions": ("view", "delete"),
                 "indexes": [
-                    index("lanes", ["queue", "priority", "eta", "id"], PENDING & Q(lane="")),
-                    index("keyed", ["queue", "priority", "lane", "eta", "id"], PENDING & IN_LANE),
+                    index("lanes", ["queue", "priority", "lane", "eta", "id"], PENDING),
                     index(
                         "keyed_due", ["queue", "priority", "eta", "id"],
                         PENDING & Q(GreaterThan(Length(F("lane")), 0)),
                     ),
-                    index("lane_leases", ["lane"], RUNNING & IN_LANE),
-                    index("lane_begun", ["lane"], PENDING & IN_LANE & Q(attempts__gt=0)),
+                    index("begun", ["lane", "status"], Q(lane__gt="", attempts__gt=0, finished_at__isnull=True)),
                     index("leases", ["locked_by"], RUNNING),
-                    index("failed", ["id"], FAILED),
-                    index("failures", ["fingerprint", "finished_at"], FAILED),
-                    index("retrying", ["id"], PENDING & Q(attempts__gt=0)),
-                    index("troubles", ["fingerprint", "id"], PENDING & Q(attempts__gt=0)),
-                    index("schedule_runs", ["schedule"], UNFINISHED & Q(schedule__isnull=False)),
+                    index("failed", ["status", "id"], FAILED | (PENDING & Q(attempts__gt=0))),
+                    index(
+                        "failures", ["status", "fingerprint", "finished_at", "id"], Q(fingerprint__isnull=False)
+                    ),
+                    index(
+                        "series", ["schedule", "func_path", "id"],
+                        Q(finished_at__isnull=True) & (Q(schedule__isnull=False) | Q(interval__gt=0)),
+                    ),
                     index(
                         "expiring", ["expires_at"],
                         Q(
@@ -407,18 +408,18 @@ class Migration(migrations.Migration):
                             attempts=F("refunds"),
                         ),
                     ),
-                    index("suspects", ["eta"], Q(crashes__gte=2, finished_at__isnull=True, locked_by__isnull=True)),
-                    index("series", ["func_path", "id"], UNFINISHED & Q(interval__gt=0)),
                     index("runs", ["run_id", "id"], ~Q(run_id=F("id"))),
-                    index("children", ["parent", "id"], Q(parent__isnull=False)),
                     index("retries", ["retry_of"], Q(retry_of__isnull=False)),
                     index("members", ["batch", "id"], MEMBER),
-                    index("open_members", ["batch", "id"], UNFINISHED & MEMBER),
+                    index("ends", ["finished_at", "batch", "id"], MEMBER),
                     index(
                         "failed_members", ["batch", "id"], Q(status__in=["FAILED", "CANCELLED"], batch__isnull=False)
                     ),
-                    index("ended_members", ["finished_at"], Q(finished_at__isnull=False, batch__isnull=False)),
-                    index("waiting", ["waits_for", "id"], PENDING & Q(waits_for__isnull=False)),
+                    index(
+                        "waiting", ["waits_for", "id"],
+                        Q(finished_at__isnull=True, locked_by__isnull=True)
+                        & (Q(waits_for__isnull=False) | Q(crashes__gte=2)),
+                    ),
                 ],
                 "constraints": [
                     check("status_known", Q(status__in=[status for status, _ in STATUSES])),

@@ -29,7 +29,6 @@ Unfinished = Q(status__in=UNFINISHED_VALUES)
 
 
 # SQLite uses a partial index only if the query repeats its condition literally, without parameters.
-IS_PENDING = RawSQL("status = 'PENDING'", [], BooleanField())
 IS_UNFINISHED = RawSQL("status IN ('PENDING', 'RUNNING')", [], BooleanField())
 
 
@@ -60,7 +59,7 @@ class TaskQuerySet(QuerySet["Task"]):
 
     def suspended(self) -> TaskQuerySet:
         """Waiting for a batch or a signal, which wakes it before its time."""
-        return self.filter(IS_PENDING, waits_for__isnull=False)
+        return self.filter(finished_at=None, locked_by=None, waits_for__isnull=False)
 
     def may_begin(self, only: UUID | None = None) -> TaskQuerySet:
         """Tasks that are not expired before their first attempt, not behind an unfinished task, and not poison.
@@ -92,6 +91,10 @@ class TaskQuerySet(QuerySet["Task"]):
     def leased_to(self, worker_id: str) -> TaskQuerySet:
         """Claimed by this worker."""
         return self.running().filter(locked_by=worker_id)
+
+    def begun_in(self, lane: str) -> TaskQuerySet:
+        """Unfinished tasks of this lane that were claimed, in the words of the index that holds no others."""
+        return self.filter(lane=lane, lane__gt="", attempts__gt=0, finished_at=None)
 
     def unfinished(self) -> TaskQuerySet:
         """Pending or running."""
@@ -140,7 +143,7 @@ class ScheduleQuerySet(QuerySet["Schedule"]):
     def free(self) -> ScheduleQuerySet:
         """Those whose slot does not queue behind an unfinished run."""
         runs = self.model._meta.apps.get_model("django_tasks_retry", "Task")._default_manager
-        return self.exclude(Q(overlap="queue") & Q(Exists(runs.filter(IS_UNFINISHED, schedule_id=OuterRef("pk")))))
+        return self.exclude(Q(overlap="queue") & Q(Exists(runs.filter(finished_at=None, schedule_id=OuterRef("pk")))))
 
     def create(self, **given: Any) -> Schedule:
         """Check, bind and plan: `name`, `task`, and `cron` or `every`; see `taskqueue.create_schedule`."""

@@ -84,8 +84,7 @@ def any_of(conditions: Iterable[Q]) -> Q:
 
 def status_condition(status: str) -> Q:
     """Match a status that people see: PENDING is split by what the task waits for."""
-    # Two indexes part the tasks that wait: with a lane, and without. Both serve only if the condition names them.
-    first, pending = Q(attempts=F("refunds")), Q(status=Status.PENDING) & (Q(lane="") | Q(lane__gt=""))
+    first, pending = Q(attempts=F("refunds")), Q(status=Status.PENDING)
     waits = Q(waits_for__isnull=False)
     match status.lower():
         case "ready":
@@ -93,7 +92,7 @@ def status_condition(status: str) -> Q:
         case "scheduled":
             return pending & Q(eta__gt=Now()) & first & ~waits
         case "waiting":
-            return Q(status=Status.PENDING) & waits
+            return Q(finished_at=None, locked_by=None) & waits
         case "retrying":
             # The second condition follows from the first; it is said for the sake of the index.
             return Q(status=Status.PENDING) & Q(attempts__gt=F("refunds")) & Q(attempts__gt=0) & ~waits

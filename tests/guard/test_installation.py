@@ -19,6 +19,7 @@ from tests.rows.plant import task as unsound_task
 from tests.rows.values import Odd
 
 on_postgresql = pytest.mark.parametrize("on", ["postgresql"], indirect=True)
+MOST_INDEXES = 17
 NAMES = {
     "sqlite": sorted(guard.sqlite_statements()),
     "postgresql": sorted(guard.postgresql_triggers()),
@@ -171,6 +172,13 @@ def indexes_of(using):
     with connections[using].cursor() as cursor:
         cursor.execute("SELECT name FROM sqlite_master WHERE type = 'index'")
         return {name for (name,) in cursor.fetchall()}
+
+
+def test_the_table_of_tasks_has_few_indexes(database):
+    """PostgreSQL opens, locks and prepares each of them for every statement. Merge some before you add one."""
+    with connections[database].cursor() as cursor:
+        found = connections[database].introspection.get_constraints(cursor, Task._meta.db_table)
+    assert sum(bool(each["index"] or each["unique"]) for each in found.values()) <= MOST_INDEXES
 
 
 def test_a_disabled_trigger_is_missed(database):

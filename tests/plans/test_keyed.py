@@ -78,7 +78,7 @@ def test_permits_are_counted_and_claimed_for_in_the_index_of_the_lanes_that_are_
     assert sum(plan.rows_read("django_tasks_retry_lanestate") for plan in taken) <= 2 * held.rotation.hops
     assert sum(plan.buffers() for plan in taken) <= 1000
     [counting] = [plan for plan in plans if plan.name == "Count leases"]
-    assert "dtr_lane_leases" in counting.indexes()
+    assert "dtr_begun" in counting.indexes()
     assert "dtr_leases" not in counting.indexes()
     assert counting.rows_read() <= 4 * BATCH
     assert sum(plan.buffers() for plan in plans if plan.name == "Lock limits") <= 1000
@@ -89,5 +89,5 @@ def test_tasks_without_a_lane_are_claimed_as_if_there_were_no_lanes():
     taskqueue.enqueue_many(taskqueue.EnqueueOptions(tasks.noop, priority=5) for _ in range(2 * BATCH))
     taken = named(claimed(taskqueue.ClaimMemory()), "claim")
     assert "dtr_lanes" in taken.indexes()
-    assert "dtr_keyed" not in taken.indexes()
+    assert "dtr_keyed_due" not in taken.indexes()
     assert taken.rows_read() <= 3 * BATCH

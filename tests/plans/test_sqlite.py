@@ -49,10 +49,10 @@ def test_a_claim_hops_from_lane_to_lane_and_reads_one_range_of_each():
     with query_plans(USING) as lines:
         assert len(claim()) == 2
     assert reads_of_tasks(lines) == {
-        "dtr_keyed",  # whether tasks with a lane wait: the first entry of the index
+        "dtr_keyed_due",  # whether tasks with a lane wait: the first entry of the index
         "dtr_lanes",  # the first lane: the first entry of the index
         "dtr_lanes ((queue,priority)>(?,?))",
-        "dtr_lanes (queue=? AND priority=? AND eta>? AND eta<?)",
+        "dtr_lanes (queue=? AND priority=? AND lane=? AND eta>? AND eta<?)",
         BY_ID,
     }
 

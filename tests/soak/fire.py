@@ -282,8 +282,8 @@ class Fire:
         """By function. In the words of the indexes: the table, in the end, is large."""
         from django_tasks_retry.models import Task
 
-        pending = Q(status="PENDING", lane="") | Q(status="PENDING", lane__gt="")
-        return Counter(Task.objects.filter(pending | Q(status="RUNNING")).values_list("func_path", flat=True))
+        unfinished = Q(status="PENDING") | Q(status="RUNNING")
+        return Counter(Task.objects.filter(unfinished).values_list("func_path", flat=True))
 
     def rest(self) -> list[str]:
         """With nothing broken any more, everything must be done soon."""

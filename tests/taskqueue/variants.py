@@ -61,7 +61,6 @@ KEYED = (
     (
         "            AND t.lane = ''\n",
         f"""\
-            AND t.lane > ''
             AND t.lane = lane.key
             AND (lane.single = '{NIL}' OR t.id = lane.single)
 """,
@@ -70,7 +69,12 @@ KEYED = (
 )
 ONE = (("AND (t.crashes IS NULL OR t.crashes < 2)", "AND t.id = %(only)s::uuid"),)
 WAITING = (("FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"), ("t.ctid", "t.id"))
-IN_LANES = (("t.lane = ''", "length(t.lane) > 0"),)
+IN_LANES = (
+    (" AND t.lane = ''", ""),
+    ("t.status = 'PENDING'", "t.status = 'PENDING' AND length(t.lane) > 0"),
+    ("t.priority, t.lane, t.eta", "t.priority, t.eta"),
+    ("WHERE head.lane = ''\n", ""),
+)
 DEPTHS_SQLITE = (("jsonb_agg", "json_group_array"), ("JOIN ONLY ", "JOIN "))
 SHOWN_SQLITE = (
     ("SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)", "SELECT key, value FROM json_each(%(shown)s)"),
@@ -93,7 +97,7 @@ def suspended_by(which: str) -> str:
 FROM (
     SELECT t.id, t.waits_for
     FROM django_tasks_retry_task AS t
-    WHERE t.status = 'PENDING' AND t.waits_for IS NOT NULL AND {which}
+    WHERE t.finished_at IS NULL AND t.locked_by IS NULL AND t.waits_for IS NOT NULL AND {which}
     ORDER BY t.waits_for, t.id
     LIMIT %(limit)s
 """

@@ -16,7 +16,6 @@ from ...display.formatting import format_duration, format_elapsed, format_relati
 from ...display.scope import Scope
 from ...display.states import State, badge, colour_of, task_state
 from ...models import Schedule, Task
-from ...models.querysets import IS_UNFINISHED
 from ...rules.names import short_name
 from ...rules.schedules.timing import zone_of
 from ...taskqueue.database import UNREADABLE
@@ -123,7 +122,8 @@ def seconds_of(task: Task, now: datetime) -> float:
 def interval_series(scope: Scope, limit: int = 50) -> list[dict[str, Any]]:
     """Return the series of `interval=` that continue, each by its next occurrence."""
     columns = ("id", "func_path", "status", "attempts", "refunds", "eta", "interval", "queue")
-    series = Task.objects.using(scope.using).filter(IS_UNFINISHED, REPEATING).order_by("func_path", "id")[:limit]
+    series = Task.objects.using(scope.using).filter(REPEATING, schedule=None, finished_at=None)
+    series = series.order_by("schedule_id", "func_path", "id")[:limit]
     return [
         {
             "pk": task.pk,

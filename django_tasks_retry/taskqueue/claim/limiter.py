@@ -17,7 +17,6 @@ from django.db import transaction
 
 from ...errors import InvalidLane
 from ...models import FlowLimit, Task
-from ...models.querysets import TaskQuerySet
 from ...rules.lanes import window
 from ...rules.lanes.limits import Limit
 from ..engines.base import ClaimRequest, Engine
@@ -280,7 +279,8 @@ def use_up(capacities: dict[str, Capacity], claimed: Claimed) -> None:
 
 def head_of(of: ClaimRange, using: str) -> UUID | None:
     """The task that was begun and not finished, or one that it waits for; else the first. None if that is elsewhere."""
-    in_line = waiting_in(of.lane, using).filter(queue=of.queue, priority=of.priority)
+    waiting = Task.objects.using(using).pending().filter(queue=of.queue, priority=of.priority, lane=of.lane)
+    in_line = waiting.order_by("eta", "pk")
     begun = begun_in(of.lane, using)
     if begun is not None:
         batch = awaited_by(begun)
@@ -294,7 +294,8 @@ def head_of(of: ClaimRange, using: str) -> UUID | None:
 
 def begun_in(lane: str, using: str) -> Task | None:
     """Return the task that was begun and waits to go on; if it waits for another one, that one."""
-    tasks = waiting_in(lane, using).filter(attempts__gt=0).only("queue", "priority", "waits_for")
+    tasks = Task.objects.using(using).begun_in(lane).pending().order_by("eta", "pk")
+    tasks = tasks.only("queue", "priority", "waits_for")
     begun: Task | None = tasks.first()
     seen: set[UUID] = set()
     while begun is not None and (batch := awaited_by(begun)) and batch not in seen:
@@ -308,8 +309,3 @@ def begun_in(lane: str, using: str) -> Task | None:
 
 def awaited_by(task: Task) -> UUID | None:
     return batch_of(task.waits_for or "")
-
-
-def waiting_in(lane: str, using: str) -> TaskQuerySet:
-    waiting: TaskQuerySet = Task.objects.using(using).pending().filter(lane=lane, lane__gt="").order_by("eta", "pk")
-    return waiting

@@ -28,7 +28,7 @@ from .base import ClaimRequest, Written
 from .ranges import ClaimRange, Cursors, DuePage, LaneRange, read_lane_range
 from .sqlite_rows import SQLiteRows, write_rows
 
-HAS_KEYED = "SELECT EXISTS (SELECT 1 FROM django_tasks_retry_task WHERE status = 'PENDING' AND lane > '')"
+HAS_KEYED = "SELECT EXISTS (SELECT 1 FROM django_tasks_retry_task WHERE status = 'PENDING' AND length(lane) > 0)"
 AGES = timedelta(days=36524)
 DATED = {EventKind.REQUEUED, EventKind.RELEASED}
 """Events that tell when the task is due again."""
@@ -96,8 +96,7 @@ class SQLiteLeases(SQLiteRows):
         return {label_of(kind, name): count for kind, name, count in rows}
 
     def due_in(self, of: ClaimRange, terms: ClaimRequest, limit: int) -> list[list[Any]]:
-        due = self.tasks.due().filter(queue=of.queue, priority=of.priority, backend=terms.backend)
-        due = due.filter(lane=of.lane, lane__gt="") if of.lane else due.filter(lane="")
+        due = self.tasks.due().filter(queue=of.queue, priority=of.priority, lane=of.lane, backend=terms.backend)
         due = due if of.only == EARLIEST else due.filter(pk=of.only)
         above = due.filter(Q(eta__gt=of.floor_eta) | Q(id__gte=of.floor_id), eta__gte=of.floor_eta)
         unpaused = above.exclude(queue__in=Queue.objects.paused().values("name"))

@@ -12,6 +12,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
+from django.db.models import Q
+
 from ... import registry
 from ...clock import now
 from ...conf import forgotten, options
@@ -24,6 +26,7 @@ from ...rules.lanes.templates import RESERVED, matcher
 from ..database import database
 from ..engines import engine_for
 from ..reading import read_rows, unreadable_columns
+from ..statistics.summaries import depths
 
 
 def limit_of(label: str, backend: str) -> Limit:
@@ -144,10 +147,11 @@ def forget_idle(backend: str = "default") -> int:
     using = database(backend)
     moment = now(using)
     old = FlowLimit.objects.using(using).filter(UNDECIDED, kind=LANE, created_at__lt=moment - KEEP)
+    waiting = in_line(using)
     idle = [
         state.pk
         for state in old.order_by("pk")[:PAGE]
-        if not has_started_since(moment - KEEP, state) and not has_tasks(state.name, using)
+        if not has_started_since(moment - KEEP, state) and not has_tasks(state.name, waiting, using)
     ]
     return FlowLimit.objects.using(using).filter(UNDECIDED, pk__in=idle).delete()[0] if idle else 0
 
@@ -161,5 +165,14 @@ def has_started_since(moment: datetime, state: FlowLimit) -> bool:
     return any(end > moment.timestamp() for end, _ in state.recent)
 
 
-def has_tasks(lane: str, using: str) -> bool:
-    return bool(Task.objects.using(using).unfinished().filter(lane=lane, lane__gt="").exists())
+def in_line(using: str) -> Q:
+    """The queues and priorities in which tasks wait: said for the sake of the index."""
+    found = Q(pk__in=[])
+    for depth in depths(using):
+        found |= Q(queue=depth.queue, priority=depth.priority)
+    return found
+
+
+def has_tasks(lane: str, waiting: Q, using: str) -> bool:
+    tasks = Task.objects.using(using)
+    return tasks.begun_in(lane).exists() or tasks.pending().filter(waiting, lane=lane).exists()

@@ -17,8 +17,7 @@ from ...rules.lanes import window
 from ...rules.lanes.limits import Limit
 from ..database import database
 from ..reading import read_rows
-from ..statistics.summaries import depths
-from .limits import COLUMNS, count_running, decided, limit_of
+from .limits import COLUMNS, count_running, decided, in_line, limit_of
 
 MOST_SHOWN = 50
 MOST_WAITING = 1000
@@ -87,8 +86,6 @@ def summary_of(state: FlowLimit, running: int, in_line: Q, moment: datetime, bac
     except InvalidLane as error:
         trouble = str(error)
     due = Task.objects.using(database(backend)).due().filter(in_line, **{COLUMNS[state.kind]: state.name})
-    if state.kind == LANE:
-        due = due.filter(lane__gt="")
     started, opens_in = 0, 0.0
     if limit.starts is not None and not trouble:
         started = sum(count for _, count in window.in_window(state.recent, limit.per, time))
@@ -96,21 +93,13 @@ def summary_of(state: FlowLimit, running: int, in_line: Q, moment: datetime, bac
     return LaneSummary(state, limit, running, due[: MOST_WAITING + 1].count(), started, opens_in, trouble)
 
 
-def in_line(using: str) -> Q:
-    """The queues and priorities in which tasks wait: said for the sake of the index."""
-    found = Q(pk__in=[])
-    for depth in depths(using):
-        found |= Q(queue=depth.queue, priority=depth.priority)
-    return found
-
-
 def waiting_in_lane(lane: str, most: int, using: str) -> int:
     """Return how many wait, due or not, in all queues; counted up to `most`."""
-    waiting = Task.objects.using(using).pending().filter(in_line(using), lane=lane, lane__gt="")
+    waiting = Task.objects.using(using).pending().filter(in_line(using), lane=lane)
     return int(waiting.order_by()[:most].count())
 
 
 def running_in(lane: str, using: str) -> list[UUID]:
     """Some of those that run in a lane."""
-    running = Task.objects.using(using).running().filter(lane=lane, lane__gt="")
+    running = Task.objects.using(using).begun_in(lane).running()
     return list(running.order_by("pk").values_list("pk", flat=True)[:MOST_RUNNING])

@@ -39,7 +39,6 @@ FEED = "CREATE INDEX {name} ON {table} USING brin (id) WITH (autosummarize = on)
 # For the console's pages about succeeded tasks. The other indexes serve tasks that wait, run or have failed.
 ARCHIVE_INDEXES = {
     "runs": "(run_id, id) WHERE NOT (run_id = id)",
-    "children": "(parent_id, id) WHERE parent_id IS NOT NULL",
     "retries": "(retry_of_id) WHERE retry_of_id IS NOT NULL",
     "members": "(batch, id) WHERE batch IS NOT NULL",
 }

@@ -20,7 +20,7 @@ from ... import registry
 from ...clock import Now, now
 from ...errors import TaskQueueError
 from ...models import OperatorEvent, Schedule, Task
-from ...models.querysets import IS_UNFINISHED, ScheduleQuerySet
+from ...models.querysets import ScheduleQuerySet
 from ...rules.schedules.timing import Decision, decide
 from ...utc import adapted
 from ..database import UNREADABLE, database
@@ -194,7 +194,7 @@ def task_for(schedule: Schedule, slot: datetime | None = None) -> Task:
 
 def unfinished_runs(names: Collection[str], using: str) -> dict[str, UUID]:
     """Return an unfinished run by the name of its schedule."""
-    runs = Task.objects.using(using).filter(IS_UNFINISHED, schedule_id__in=names)
+    runs = Task.objects.using(using).filter(finished_at=None, schedule_id__in=names)
     return dict(runs.values_list("schedule_id", "pk"))
 
 

@@ -35,7 +35,6 @@ WITH place AS MATERIALIZED (
         WHERE t.status = 'PENDING'
             AND t.queue = lane.queue
             AND t.priority = lane.priority
-            AND t.lane > ''
             AND t.lane = lane.key
             AND (lane.single = '00000000-0000-0000-0000-000000000000' OR t.id = lane.single)
             AND (t.eta, t.id) >= (lane.floor_eta, lane.floor_id)

@@ -2,7 +2,7 @@
 SELECT asked.kind, asked.name, CASE asked.kind
     WHEN 'lane' THEN (
         SELECT count(*) FROM django_tasks_retry_task AS t
-        WHERE t.status = 'RUNNING' AND t.lane > '' AND t.lane = asked.name
+        WHERE t.lane > '' AND t.attempts > 0 AND t.finished_at IS NULL AND t.lane = asked.name AND t.status = 'RUNNING'
     )
     WHEN 'queue' THEN (
         SELECT count(*) FROM django_tasks_retry_task AS t WHERE t.status = 'RUNNING' AND t.queue = asked.name

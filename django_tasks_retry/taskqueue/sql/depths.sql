@@ -4,15 +4,15 @@
 WITH RECURSIVE lane (id) AS (
     SELECT (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND t.lane = ''
-        ORDER BY t.queue, t.priority, t.eta, t.id
+        WHERE t.status = 'PENDING'
+        ORDER BY t.queue, t.priority, t.lane, t.eta, t.id
         LIMIT 1
     )
     UNION ALL
     SELECT (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND t.lane = '' AND (t.queue, t.priority) > (head.queue, head.priority)
-        ORDER BY t.queue, t.priority, t.eta, t.id
+        WHERE t.status = 'PENDING' AND (t.queue, t.priority) > (head.queue, head.priority)
+        ORDER BY t.queue, t.priority, t.lane, t.eta, t.id
         LIMIT 1
     )
     FROM lane JOIN ONLY django_tasks_retry_task AS head ON head.id = lane.id
@@ -41,4 +41,5 @@ SELECT head.queue, head.priority,
     ) AS called
 ) AS func_paths
 FROM lane JOIN ONLY django_tasks_retry_task AS head ON head.id = lane.id
+WHERE head.lane = ''
 ORDER BY head.queue, head.priority DESC

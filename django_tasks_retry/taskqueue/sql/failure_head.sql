@@ -12,12 +12,12 @@ SELECT alike.fingerprint, (
 ) AS failed_at, (
     SELECT t.id FROM django_tasks_retry_task AS t
     WHERE t.status = 'PENDING' AND t.attempts > 0 AND t.fingerprint = alike.fingerprint
-    ORDER BY t.id DESC
+    ORDER BY t.finished_at DESC, t.id DESC
     LIMIT 1
 ) AS waiting_id, (
     SELECT t.updated_at FROM django_tasks_retry_task AS t
     WHERE t.status = 'PENDING' AND t.attempts > 0 AND t.fingerprint = alike.fingerprint
-    ORDER BY t.id DESC
+    ORDER BY t.finished_at DESC, t.id DESC
     LIMIT 1
 ) AS waiting_since
 FROM (SELECT %(fingerprint)s AS fingerprint) AS alike

@@ -1,5 +1,5 @@
 -- Failure heads: the fingerprints of tasks that failed or wait for another attempt, found by hopping from one to the next
--- in dtr_failures and dtr_troubles; each with its latest tasks. For both databases, so without LATERAL.
+-- in dtr_failures; each with its latest tasks. For both databases, so without LATERAL.
 WITH RECURSIVE gone (fingerprint) AS (
     SELECT (
         SELECT fingerprint FROM django_tasks_retry_task
@@ -48,12 +48,12 @@ SELECT alike.fingerprint, (
 ) AS failed_at, (
     SELECT t.id FROM django_tasks_retry_task AS t
     WHERE t.status = 'PENDING' AND t.attempts > 0 AND t.fingerprint = alike.fingerprint
-    ORDER BY t.id DESC
+    ORDER BY t.finished_at DESC, t.id DESC
     LIMIT 1
 ) AS waiting_id, (
     SELECT t.updated_at FROM django_tasks_retry_task AS t
     WHERE t.status = 'PENDING' AND t.attempts > 0 AND t.fingerprint = alike.fingerprint
-    ORDER BY t.id DESC
+    ORDER BY t.finished_at DESC, t.id DESC
     LIMIT 1
 ) AS waiting_since
 FROM alike

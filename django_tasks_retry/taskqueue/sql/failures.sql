@@ -1,5 +1,5 @@
 -- Failures: the groups with the given fingerprints, each described by its sample and counted up to a cap.
--- The counts read dtr_failures and dtr_troubles. For both databases, so without LATERAL.
+-- The counts read dtr_failures. For both databases, so without LATERAL.
 WITH shown (fingerprint, sample) AS (
     SELECT key, value::uuid FROM jsonb_each_text(%(shown)s::jsonb)
 )

@@ -1,5 +1,5 @@
 -- Failures: as failures.sql, for SQLite.
--- The counts read dtr_failures and dtr_troubles. For both databases, so without LATERAL.
+-- The counts read dtr_failures. For both databases, so without LATERAL.
 WITH shown (fingerprint, sample) AS (
     SELECT key, value FROM json_each(%(shown)s)
 )

@@ -1,19 +1,20 @@
--- Keyed lanes: in dtr_keyed, so many hops from a cursor for each queue and priority, due or not, with what was decided.
+-- Keyed lanes: in dtr_lanes, so many hops from a cursor for each queue and priority, due or not, with what was decided.
+-- The queues and priorities are those of dtr_keyed_due, which holds no task without a lane.
 -- If there are more, also the lanes of tasks that became due last, which would else wait until the cursor comes round.
 WITH RECURSIVE pair (queue, priority) AS (
     SELECT first_pair.* FROM (
         SELECT queue, priority
         FROM django_tasks_retry_task
-        WHERE status = 'PENDING' AND lane > ''
-        ORDER BY queue, priority, lane, eta, id
+        WHERE status = 'PENDING' AND length(lane) > 0
+        ORDER BY queue, priority, eta, id
         LIMIT 1
     ) AS first_pair
     UNION ALL
     SELECT next_pair.* FROM pair CROSS JOIN LATERAL (
         SELECT t.queue, t.priority
         FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND t.lane > '' AND (t.queue, t.priority) > (pair.queue, pair.priority)
-        ORDER BY t.queue, t.priority, t.lane, t.eta, t.id
+        WHERE t.status = 'PENDING' AND length(t.lane) > 0 AND (t.queue, t.priority) > (pair.queue, pair.priority)
+        ORDER BY t.queue, t.priority, t.eta, t.id
         LIMIT 1
     ) AS next_pair
 ), hop (queue, priority, key, eta, n) AS (
@@ -25,7 +26,7 @@ WITH RECURSIVE pair (queue, priority) AS (
     CROSS JOIN LATERAL (
         SELECT t.lane, t.eta
         FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND t.lane > '' AND t.queue = pair.queue AND t.priority = pair.priority
+        WHERE t.status = 'PENDING' AND t.queue = pair.queue AND t.priority = pair.priority
             AND t.lane > COALESCE(cursor.key, '')
         ORDER BY t.lane, t.eta, t.id
         LIMIT 1
@@ -35,7 +36,7 @@ WITH RECURSIVE pair (queue, priority) AS (
     FROM hop CROSS JOIN LATERAL (
         SELECT t.lane, t.eta
         FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND t.lane > '' AND t.queue = hop.queue AND t.priority = hop.priority
+        WHERE t.status = 'PENDING' AND t.queue = hop.queue AND t.priority = hop.priority
             AND t.lane > hop.key
         ORDER BY t.lane, t.eta, t.id
         LIMIT 1
@@ -60,7 +61,7 @@ WITH RECURSIVE pair (queue, priority) AS (
     FROM fresh CROSS JOIN LATERAL (
         SELECT t.eta
         FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND t.lane > '' AND t.queue = fresh.queue AND t.priority = fresh.priority
+        WHERE t.status = 'PENDING' AND t.queue = fresh.queue AND t.priority = fresh.priority
             AND t.lane = fresh.key
         ORDER BY t.eta, t.id
         LIMIT 1

@@ -4,19 +4,19 @@
 WITH RECURSIVE lane (id) AS (
     SELECT (
         SELECT id FROM django_tasks_retry_task
-        WHERE status = 'PENDING' AND lane = ''
-        ORDER BY queue, priority, eta, id
+        WHERE status = 'PENDING'
+        ORDER BY queue, priority, lane, eta, id
         LIMIT 1
     )
     UNION ALL
     SELECT (
         SELECT t.id FROM django_tasks_retry_task AS t
-        WHERE t.status = 'PENDING' AND t.lane = '' AND (t.queue, t.priority) > (+head.queue, +head.priority)
-        ORDER BY t.queue, t.priority, t.eta, t.id
+        WHERE t.status = 'PENDING' AND (t.queue, t.priority) > (+head.queue, +head.priority)
+        ORDER BY t.queue, t.priority, t.lane, t.eta, t.id
         LIMIT 1
     )
     FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
 )
 SELECT head.queue, head.priority, +head.eta, django_tasks_retry_now()
 FROM lane JOIN django_tasks_retry_task AS head ON head.id = lane.id
-WHERE head.eta <= django_tasks_retry_now()
+WHERE head.lane = '' AND head.eta <= django_tasks_retry_now()

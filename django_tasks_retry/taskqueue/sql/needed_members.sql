@@ -15,7 +15,7 @@ WHERE m.batch IS NOT NULL
         )
         OR EXISTS (
             SELECT 1 FROM ONLY django_tasks_retry_task AS waiting
-            WHERE waiting.status = 'PENDING'
+            WHERE waiting.finished_at IS NULL AND waiting.locked_by IS NULL AND waiting.waits_for IS NOT NULL
                 AND waiting.waits_for IN ('batch:' || m.batch, 'batch:' || m.batch || ':fail_fast')
         )
     )

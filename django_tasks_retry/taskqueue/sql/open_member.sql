@@ -2,6 +2,6 @@
 -- By a range of an index and in its order, for the reason given in suspended.sql.
 SELECT m.batch, m.id
 FROM django_tasks_retry_task AS m
-WHERE m.status IN ('PENDING', 'RUNNING') AND m.batch IS NOT NULL AND (m.batch, m.id) >= (%(batch)s, %(id)s)
-ORDER BY m.batch, m.id
+WHERE m.finished_at IS NULL AND m.batch IS NOT NULL AND (m.batch, m.id) >= (%(batch)s, %(id)s)
+ORDER BY m.finished_at, m.batch, m.id
 LIMIT 1

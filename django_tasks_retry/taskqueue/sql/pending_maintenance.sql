@@ -16,7 +16,7 @@ SELECT
     ) IS NOT NULL AS expired,
     (
         SELECT 1 FROM django_tasks_retry_task
-        WHERE status = 'PENDING' AND waits_for IS NOT NULL
+        WHERE finished_at IS NULL AND locked_by IS NULL AND waits_for IS NOT NULL
         ORDER BY waits_for, id
         LIMIT 1
     ) IS NOT NULL AS waiting,

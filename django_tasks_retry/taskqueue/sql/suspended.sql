@@ -11,9 +11,9 @@ SELECT w.id, w.waits_for,
         THEN COALESCE((
             SELECT m.batch <> substr(w.waits_for, 7, 36)::uuid
             FROM django_tasks_retry_task AS m
-            WHERE m.status IN ('PENDING', 'RUNNING') AND m.batch IS NOT NULL
+            WHERE m.finished_at IS NULL AND m.batch IS NOT NULL
                 AND (m.batch, m.id) >= (substr(w.waits_for, 7, 36)::uuid, '00000000-0000-0000-0000-000000000000')
-            ORDER BY m.batch, m.id
+            ORDER BY m.finished_at, m.batch, m.id
             LIMIT 1
         ), TRUE) OR (w.waits_for LIKE '%%:fail_fast' AND EXISTS (
             SELECT 1
@@ -38,7 +38,8 @@ FROM (
         (
             SELECT t.waits_for, t.id, 1 AS n
             FROM django_tasks_retry_task AS t
-            WHERE t.status = 'PENDING' AND t.waits_for IS NOT NULL AND (t.waits_for, t.id) > (%(key)s, %(id)s)
+            WHERE t.finished_at IS NULL AND t.locked_by IS NULL AND t.waits_for IS NOT NULL
+                AND (t.waits_for, t.id) > (%(key)s, %(id)s)
             ORDER BY t.waits_for, t.id
             LIMIT 1
         )
@@ -47,7 +48,8 @@ FROM (
         FROM page CROSS JOIN LATERAL (
             SELECT t.waits_for, t.id
             FROM django_tasks_retry_task AS t
-            WHERE t.status = 'PENDING' AND t.waits_for IS NOT NULL AND (t.waits_for, t.id) > (page.waits_for, page.id)
+            WHERE t.finished_at IS NULL AND t.locked_by IS NULL AND t.waits_for IS NOT NULL
+                AND (t.waits_for, t.id) > (page.waits_for, page.id)
             ORDER BY t.waits_for, t.id
             LIMIT 1
         ) AS behind

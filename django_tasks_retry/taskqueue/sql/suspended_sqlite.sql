@@ -10,9 +10,9 @@ SELECT w.id, w.waits_for,
         THEN COALESCE((
             SELECT m.batch <> replace(substr(w.waits_for, 7, 36), '-', '')
             FROM django_tasks_retry_task AS m
-            WHERE m.status IN ('PENDING', 'RUNNING') AND m.batch IS NOT NULL
+            WHERE m.finished_at IS NULL AND m.batch IS NOT NULL
                 AND (m.batch, m.id) >= (replace(substr(w.waits_for, 7, 36), '-', ''), '00000000000000000000000000000000')
-            ORDER BY m.batch, m.id
+            ORDER BY m.finished_at, m.batch, m.id
             LIMIT 1
         ), TRUE) OR (w.waits_for LIKE '%%:fail_fast' AND EXISTS (
             SELECT 1
@@ -35,7 +35,7 @@ SELECT w.id, w.waits_for,
 FROM (
     SELECT t.id, t.waits_for
     FROM django_tasks_retry_task AS t
-    WHERE t.status = 'PENDING' AND t.waits_for IS NOT NULL AND (t.waits_for, t.id) > (%(key)s, %(id)s)
+    WHERE t.finished_at IS NULL AND t.locked_by IS NULL AND t.waits_for IS NOT NULL AND (t.waits_for, t.id) > (%(key)s, %(id)s)
     ORDER BY t.waits_for, t.id
     LIMIT %(limit)s
 ) AS w

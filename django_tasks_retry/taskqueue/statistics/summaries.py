@@ -92,8 +92,8 @@ def ahead_of(task: Task, using: str) -> int:
     before = Q(priority__gt=task.priority) | Q(priority=task.priority) & (
         Q(eta__lt=task.eta) | Q(eta=task.eta, pk__lt=task.pk)
     )
-    due = Task.objects.using(using).due().filter(before, queue=task.queue, priority__gte=task.priority)
-    due = due.filter(lane=task.lane, lane__gt="") if task.lane else due.filter(lane="")
+    due = Task.objects.using(using).due().filter(before, queue=task.queue, lane=task.lane)
+    due = due.filter(priority__gte=task.priority)
     return len(due.values_list("pk", flat=True)[: CAP + 1])
 
 

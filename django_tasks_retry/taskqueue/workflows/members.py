@@ -12,7 +12,7 @@ from django.db.models.expressions import RawSQL
 from django.db.models.fields.json import KeyTextTransform
 
 from ...models import Step, Task
-from ...models.querysets import IS_UNFINISHED, TaskQuerySet
+from ...models.querysets import TaskQuerySet
 from .steps import Kind
 
 logger = logging.getLogger("django_tasks_retry")
@@ -53,7 +53,7 @@ def members_of(batch: UUID, using: str) -> TaskQuerySet:
 
 def open_members(batch: UUID, using: str) -> TaskQuerySet:
     """Return unfinished members, in the order of an index that holds no others."""
-    return members_of(batch, using).filter(IS_UNFINISHED).order_by("pk")
+    return members_of(batch, using).filter(finished_at=None).order_by("finished_at", "pk")
 
 
 def without_success(batch: UUID, using: str) -> TaskQuerySet:
@@ -84,7 +84,7 @@ def unfinished_below(ids: Sequence[UUID], using: str) -> list[UUID]:
     batches = batches_of(ids, using)
     if not batches:
         return []
-    members = Task.objects.using(using).filter(IS_UNFINISHED, batch__in=batches).order_by("pk")
+    members = Task.objects.using(using).filter(finished_at=None, batch__in=batches).order_by("pk")
     return list(members.values_list("pk", flat=True))
 
 

@@ -72,9 +72,9 @@ CLAIMING = (
         "a task is claimed before its eta",
         (
             Edit("taskqueue/sql/claim.sql", "            AND t.eta <= django_tasks_retry_now()\n", ""),
-            Edit("taskqueue/sql/lanes.sql", "WHERE eta <= django_tasks_retry_now()", ""),
+            Edit("taskqueue/sql/lanes.sql", "AND eta <= django_tasks_retry_now()", ""),
             Edit("models/querysets.py", "return self.pending().filter(eta__lte=Now())", "return self.pending()"),
-            Edit("taskqueue/sql/lanes_sqlite.sql", "WHERE head.eta <= django_tasks_retry_now()", ""),
+            Edit("taskqueue/sql/lanes_sqlite.sql", "AND head.eta <= django_tasks_retry_now()", ""),
         ),
         (MODEL,),
         guarded=True,

@@ -61,12 +61,13 @@ class TaskQuerySet(QuerySet["Task"]):
         """Waiting for a batch or a signal, which wakes it before its time."""
         return self.filter(finished_at=None, locked_by=None, waits_for__isnull=False)
 
-    def may_begin(self, only: UUID | None = None) -> TaskQuerySet:
+    def may_begin(self, only: UUID | None = None, *, poison: bool = False) -> TaskQuerySet:
         """Tasks that are not expired before their first attempt, not behind an unfinished task, and not poison.
 
-        With `only`, this one task, also if it is poison.
+        With `only`, this one task, also if it is poison; with `poison`, these alone.
         """
         whom = Q(crashes=None) | Q(crashes__lt=POISON_AFTER) if only is None else Q(pk=only)
+        whom = Q(crashes__gte=POISON_AFTER) if poison else whom
         in_time = Q(expires_at=None) | Q(expires_at__gt=Now()) | Q(attempts__gt=F("refunds"))
         ahead = self.model._default_manager.filter(pk=OuterRef("follows"), finished_at=None)
         return self.filter(whom, in_time, Q(follows=None) | ~Exists(ahead))

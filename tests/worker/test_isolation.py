@@ -15,6 +15,7 @@ from django_tasks_retry.taskqueue.claim import claim
 from django_tasks_retry.worker.options import WorkerOptions
 from django_tasks_retry.worker.shared.database import DatabaseCaller
 from django_tasks_retry.worker.supervisor.isolation import Isolation
+from tests.steps import now_of
 
 from . import tasks
 from .harness import event_of, story, wait_for, wait_until_finished
@@ -88,8 +89,8 @@ def isolation(committed: str, pool: Pool) -> Isolation:
     return Isolation(WorkerOptions(), DatabaseCaller(committed, 60.0), pool)  # type: ignore[arg-type]
 
 
-def make_poison(function: Any = tasks.canary, count: int = 1) -> list[Task]:
-    made = [Task.objects.enqueue(function, max_attempts=10) for _ in range(count)]
+def make_poison(function: Any = tasks.canary, count: int = 1, arguments: Any = (), **given: Any) -> list[Task]:
+    made = [Task.objects.enqueue(function, list(arguments), max_attempts=10, **given) for _ in range(count)]
     for _ in range(2):
         assert len(taskqueue.claim("boss/1", limit=count)) == count
         taskqueue.recover(dead="boss/1", actor="boss", crashed=True)
@@ -150,3 +151,28 @@ def test_poison_tasks_that_nobody_here_can_run_hide_none_behind_them(isolation, 
     looks = [look(isolation) for _ in range(3)]
     assert [bool(child) for child in looks] == [False, False, True]
     assert pool.started[0].pk == known.pk
+
+
+@pytest.mark.fault("lone_tasks_that_cannot_run")
+def test_a_drain_goes_on_for_a_poison_task_in_a_full_lane(start, effects):
+    poison_tasks = make_poison(count=3, lane="stripe")
+    ahead = Task.objects.enqueue(tasks.wait_at, ["a"], lane="stripe", priority=99)
+    worker = start("--drain", lanes={"stripe": {"concurrency": 1}})
+    effects.wait_for("begin a")
+    wait_for(lambda: "runs alone" in worker.output, "a poison task that finds its lane full")
+    tasks.gate("a").touch()
+    assert worker.exit_code() == 0
+    assert {now_of(task).status for task in [*poison_tasks, ahead]} == {"SUCCESS"}
+
+
+@pytest.mark.fault("lone_tasks_that_cannot_run")
+def test_a_drain_goes_on_for_tasks_behind_a_poison_task(start, effects):
+    poison_tasks = make_poison(tasks.wait_at, arguments=["a"], lane="stripe")
+    behind = Task.objects.enqueue_many([{"func": tasks.canary, "lane": "stripe"}] * 3)
+    worker = start("--drain", lanes={"stripe": {"order": "strict"}})
+    effects.wait_for("begin a")
+    other = Task.objects.enqueue(tasks.canary)
+    wait_for(lambda: now_of(other).finished_at or len(worker.children()) == 1, "an end of what may run beside it")
+    tasks.gate("a").touch()
+    assert worker.exit_code() == 0
+    assert {now_of(task).status for task in [*poison_tasks, *behind]} == {"SUCCESS"}

@@ -227,13 +227,13 @@ def is_work_due(memory: ClaimMemory, backend: str = "default") -> bool:
     return memory.cursor.may_refresh and memory.refresh(engine_for(database(backend)), backend)
 
 
-def is_work_left(memory: ClaimMemory, backend: str = "default") -> bool:
+def is_work_left(memory: ClaimMemory, backend: str = "default", *, poison: bool = False) -> bool:
     """Return whether a task is due that may start now, or once its limit has room. Uses no memory."""
     using = database(backend)
     rows = read_rows(FlowLimit.objects.using(using).with_contents())
     unusable = [row for row in rows if not is_usable(row, backend)]
     queues = Queue.objects.using(using).paused().values_list("name", flat=True)
-    due = Task.objects.using(using).due().filter(backend=backend, func_path__in=memory.known).may_begin()
+    due = Task.objects.using(using).due().filter(backend=backend, func_path__in=memory.known).may_begin(poison=poison)
     due = due.exclude(queue__in=list(queues))
     for kind, column in COLUMNS.items():
         due = due.exclude(**{f"{column}__in": [row.name for row in unusable if row.kind == kind]})

@@ -6,10 +6,11 @@ import logging
 import random
 from time import monotonic
 
+from ... import registry
 from ...models import Task
 from ...rules.names import short_id, short_name
 from ...rules.queues import serves
-from ...taskqueue import find_poison
+from ...taskqueue import ClaimMemory, find_poison, is_work_left
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.interval import Interval
@@ -51,6 +52,20 @@ class Isolation:
             else:
                 self.set_aside[kind] = monotonic() + LOOK_SECONDS
                 self.looking.soon(AGAIN_SECONDS)
+
+    def is_work_left(self) -> bool:
+        """Return whether a drain must go on: for a poison task in a full lane, or for tasks that waited for such a one.
+
+        The latter need another child, as the last one ended before them.
+        """
+        memory = ClaimMemory(self.options.queues, self.options.exclude, registry.known_paths())
+        backend = self.options.backend
+        try:
+            is_poison_left = self.database.call(lambda: is_work_left(memory, backend, poison=True))
+            self.pool.wanted += self.database.call(lambda: is_work_left(memory, backend))
+        except Unavailable:
+            return True
+        return is_poison_left or self.pool.wanted > 0
 
     def find(self) -> Task | None:
         """Return a random poison task: other supervisors poll, too, and would all start a process for the first."""

@@ -88,7 +88,10 @@ class Supervisor:
 
     @property
     def is_done(self) -> bool:
-        return (self.stop_by is not None or self.pool.wanted <= 0) and not self.pool.children
+        if self.pool.children or (self.stop_by is None and self.pool.wanted > 0):
+            return False
+        is_drained = self.options.drain and self.options.max_tasks is None and self.stop_by is None
+        return not (is_drained and self.isolation.is_work_left())
 
     def tick(self) -> None:
         """Do one round of all steps. An error in one keeps none of the others from running."""

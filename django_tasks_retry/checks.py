@@ -57,7 +57,24 @@ def check_database(alias: str) -> list[CheckMessage]:
                 id="django_tasks_retry.E002",
             )
         ]
-    return check_guard(alias) + check_partitions(alias)
+    return check_encoding(alias) or check_guard(alias) + check_partitions(alias)
+
+
+def check_encoding(alias: str) -> list[CheckMessage]:
+    """A task may hold any text, which no other encoding can store; Django demands UTF-8 as well."""
+    try:
+        encoding = engine_for(alias).encoding()
+    except DatabaseError:
+        return []
+    if encoding == "UTF8":
+        return []
+    return [
+        Error(
+            f"Database {alias!r} is encoded in {encoding}, which cannot store all texts of tasks.",
+            hint="Create it anew with ENCODING 'UTF8' TEMPLATE template0, and copy the data by pg_dump and pg_restore.",
+            id="django_tasks_retry.E010",
+        )
+    ]
 
 
 @register(Tags.models)

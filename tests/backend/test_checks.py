@@ -4,12 +4,13 @@ import pytest
 from django.core.checks import run_checks
 from django.db import connections
 
-from django_tasks_retry.checks import check_database_settings
+from django_tasks_retry.checks import check_database_settings, check_databases
 from django_tasks_retry.compat import CORE_HAS_TASKS, InvalidTask, task_backends
 from tests import tasks
 from tests.router import CurrentDatabase
 
 OURS = "django_tasks_retry.backend.RetryBackend"
+E010 = "django_tasks_retry.E010"
 
 
 def messages() -> dict[str, str]:
@@ -65,3 +66,24 @@ def test_the_backport_beside_the_real_thing_is_a_warning(settings, monkeypatch):
 def test_the_checks_run_with_all_others(settings, database):
     settings.TASKS = {"default": {"BACKEND": OURS, "OPTIONS": {"MAX_ATEMPTS": 3}}}
     assert "django_tasks_retry.E005" in {message.id for message in run_checks()}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "ids"), [("LATIN1", {E010}), ("SQL_ASCII", {E010}), ("UTF8", {"django_tasks_retry.W010"})]
+)
+def test_a_database_that_cannot_store_every_text_is_refused_before_it_has_tables(committed, encoding, ids):
+    if connections[committed].vendor != "postgresql":
+        pytest.skip("SQLite stores Unicode")
+    connection, name = connections[committed], f"dtr_{encoding.lower()}"
+    place = dict(connection.settings_dict)
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    try:
+        connection.close()
+        connection.settings_dict["NAME"] = name
+        assert {message.id for message in check_databases([committed])} == ids
+    finally:
+        connection.close()
+        connection.settings_dict.update(place)
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP DATABASE {name}")

@@ -148,6 +148,10 @@ class Engine(Protocol):
     def identity(self) -> str:
         """Return a name of this database that does not depend on its alias."""
 
+    def encoding(self) -> str:
+        """Return how the server stores texts."""
+        return "UTF8"
+
     def limit_session(self, lock_seconds: float) -> None:
         """Bound the wait for a lock, for as long as this connection lives, if nothing else can end it."""
 

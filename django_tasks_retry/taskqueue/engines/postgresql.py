@@ -110,6 +110,10 @@ class PostgreSQL(PostgreSQLInsert):
             cursor.execute(IDENTITY)
             return str(cursor.fetchone()[0])
 
+    def encoding(self) -> str:
+        connections[self.using].ensure_connection()
+        return str(connections[self.using].connection.info.parameter_status("server_encoding"))
+
     def limit_session(self, lock_seconds: float) -> None:
         """Nothing: who waits too long shuts the socket."""
 

@@ -54,6 +54,7 @@ class QueueOptions:
     """Times are seconds, sizes are bytes. Keys of OPTIONS are these names in capitals."""
 
     database: str | None = None  # an alias of DATABASES; None asks the database routers
+    console_database: str | None = None  # the alias of a replica, from which lists, charts and metrics are read
     lease: float = 60.0  # how long a claim holds without being renewed
     max_attempts: int = 5
     retry_base: float = 1.5
@@ -175,6 +176,7 @@ check_interval = check(lambda value: value is None or value > 0, "seconds, or No
 
 CHECKS: dict[str, Callable[[Any], Any]] = {
     "DATABASE": check_database,
+    "CONSOLE_DATABASE": check_database,
     "LEASE": check(lambda value: 0.2 <= value <= DAY, "seconds, from 0.2 to a day"),
     "MAX_ATTEMPTS": check_max_attempts,
     "TIMEOUT": check_timeout,

@@ -93,6 +93,7 @@ def metrics_of(taken: Snapshot) -> Iterator[Family]:
         "expired": [gauge("expired_leases", "Tasks whose lease expired a minute ago, not recovered.", taken.expired)],
         "late_schedules": late_schedules(taken.late_schedules),
         "holder": horizon(taken.holder),
+        "replica_lag": replica_lag(taken.replica_lag),
     }
     for part, metrics in parts.items():
         if part not in taken.unanswered:
@@ -111,6 +112,11 @@ def queue_gauges(queues: Sequence[QueueFigures]) -> Iterator[Family]:
 def late_schedules(late: int | None) -> Iterator[Family]:
     if late is not None:
         yield gauge("schedules_late", "Schedules whose time has come and that did not fire.", late)
+
+
+def replica_lag(seconds: float | None) -> Iterator[Family]:
+    if seconds is not None:
+        yield gauge("replica_lag_seconds", "How old the figures of this scrape may be, as a replica answered.", seconds)
 
 
 def gauge(name: str, help_text: str, value: float) -> Family:

@@ -29,6 +29,8 @@ CURVES = f".. image:: /benchmarks/curves.svg\n   :alt: {WORDS}\n\n"
 
 OPTIONS = {
     "DATABASE": "Alias of ``DATABASES`` that holds the tasks. ``None`` asks the database routers.",
+    "CONSOLE_DATABASE": "Alias of ``DATABASES`` from which lists, charts and metrics are read: a replica. ``None`` "
+    "reads the primary.",
     "LEASE": "Seconds that a claim holds without being renewed. Workers renew four times as often. "
     "After the loss of a whole machine its tasks run again after this time.",
     "MAX_ATTEMPTS": "Attempts that a task may spend, the first included. A task's own policy takes precedence.",

@@ -62,7 +62,7 @@ class PgCluster:
         self.bin = self._readable(installation(version)) / "bin"
         self.root.chmod(0o755)
         if os.getuid() == 0:
-            self.data.mkdir()
+            self.data.mkdir(mode=0o700)
             os.chown(self.data, NOBODY, NOBODY)
 
     def _readable(self, found: Path) -> Path:
@@ -94,6 +94,12 @@ class PgCluster:
             "--no-sync",
         ]
         command += ["--locale=C"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **self._as_server())
+
+    def copy_of(self, primary: PgCluster) -> None:
+        """Become a standby that streams from the primary, which is running."""
+        command = [str(self.bin / "pg_basebackup"), "-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
+        command += ["-D", str(self.data), "-R", "-c", "fast", "--no-sync"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **self._as_server())
 
     def start(self) -> None:

@@ -21,11 +21,12 @@ from django.views.decorators.http import require_POST
 
 from .. import guard
 from ..display.formatting import one_line
-from ..display.scope import console_backend, console_database
+from ..display.scope import console_backend, console_database, note_of_replica
 from ..errors import TaskQueueError
 from ..models import FailureGroup, FlowLimit, Overview, Queue, Schedule, Task, TaskFunction, Worker
 from ..rules.redact import redact_text
 from ..selection.actions import CANCEL, RETRY
+from ..taskqueue import replica
 from ..taskqueue.database import is_missing_table
 from ..taskqueue.timeouts import is_timeout, statement_timeout
 
@@ -73,7 +74,7 @@ class ConsoleAdmin(ModelAdmin):
 
     def get_urls(self) -> list[Any]:
         """Return the list and the doors; subclasses with a page for one object add it."""
-        return [*self.get_post_urls(), self.page_url("", self.changelist_view, "changelist")]
+        return [*self.get_post_urls(), self.page_url("", self.changelist_view, "changelist", from_replica=True)]
 
     def get_post_urls(self) -> list[URLPattern]:
         """Return the addresses that change something. They accept POST only."""
@@ -105,7 +106,7 @@ class ConsoleAdmin(ModelAdmin):
             "app_label": APP,
             "title": title,
             "media": self.media,
-            "console_pages": self.console_pages(request),
+            **self.navigation(request),
             "tasks_url": self.url("changelist", model="task"),
             "can_see_payload": self.has_payload_permission(request),
             "can_retry": RETRY.is_allowed(request),
@@ -137,6 +138,10 @@ class ConsoleAdmin(ModelAdmin):
                 messages.success(request, done)
         return HttpResponseRedirect(to or self.url("changelist"))
 
+    def navigation(self, request: HttpRequest) -> dict[str, Any]:
+        """Return what stands above each page."""
+        return {"console_pages": self.console_pages(request), "replica": note_of_replica()}
+
     def console_pages(self, request: HttpRequest) -> list[dict[str, Any]]:
         """Return the console's navigation: the pages that this user may view."""
         registered = [(model, self.admin_site._registry.get(model)) for model in CONSOLE_MODELS]
@@ -162,9 +167,20 @@ class TaskPermissionMixin(ConsoleAdmin):
 
 
 def bounded(
-    console: ConsoleAdmin, view: View, permission: str = "", *, in_batches: bool = False, read_only: bool = False
+    console: ConsoleAdmin,
+    view: View,
+    permission: str = "",
+    *,
+    in_batches: bool = False,
+    read_only: bool = False,
+    from_replica: bool = False,
 ) -> View:
     """Return the view with checked input and permissions, and a time limit. Batches set a limit each."""
+
+    def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        with nullcontext() if in_batches else statement_timeout(console_database()):
+            check_allowed(console, request, permission, read_only=read_only)
+            return view(request, *args, **kwargs)
 
     @functools.wraps(view)
     def limited(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -172,9 +188,10 @@ def bounded(
             text = _("The request contains a value that is too long or has invalid characters.")
             return console.render_notice(request, _("Bad request"), text, 400)
         try:
-            with nullcontext() if in_batches else statement_timeout(console_database()):
-                check_allowed(console, request, permission, read_only=read_only)
-                return view(request, *args, **kwargs)
+            # The page after an action shows what was done.
+            if from_replica and request.method == "GET" and not messages.get_messages(request):
+                return replica.from_replica(console_backend(), lambda: answer(request, *args, **kwargs))
+            return answer(request, *args, **kwargs)
         except DatabaseError as error:
             if is_timeout(error):
                 text = _(

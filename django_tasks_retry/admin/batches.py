@@ -34,10 +34,10 @@ class WorkflowAdmin(BulkActionAdmin):
 
     def get_workflow_urls(self) -> list[Any]:
         return [
-            self.page_url("batch/<uuid:batch>/", self.batch_view, "batch", read_only=True),
+            self.page_url("batch/<uuid:batch>/", self.batch_view, "batch", read_only=True, from_replica=True),
             self.post_url("batch/<uuid:batch>/retry/", self.batch_action(RETRY), "batch_retry", RETRY.permission),
             self.post_url("batch/<uuid:batch>/cancel/", self.batch_action(CANCEL), "batch_cancel", CANCEL.permission),
-            self.page_url("run/<uuid:run>/", self.run_view, "run", read_only=True),
+            self.page_url("run/<uuid:run>/", self.run_view, "run", read_only=True, from_replica=True),
         ]
 
     def batch_view(self, request: HttpRequest, batch: UUID) -> HttpResponse:

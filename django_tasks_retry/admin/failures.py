@@ -40,7 +40,10 @@ MAX_WORDS = 10
 @admin.register(FailureGroup)
 class FailureAdmin(TaskPermissionMixin, BulkActionAdmin):
     def get_urls(self) -> list[Any]:
-        return [*super().get_urls(), self.page_url("<str:fingerprint>/", self.group_view, "group", read_only=True)]
+        return [
+            *super().get_urls(),
+            self.page_url("<str:fingerprint>/", self.group_view, "group", read_only=True, from_replica=True),
+        ]
 
     def get_post_urls(self) -> list[Any]:
         return [self.post_url("<str:fingerprint>/<str:name>/", self.group_action_view, "act")]

@@ -220,7 +220,7 @@ class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if request.method == "POST":
             request.POST = with_valid_selection(request.POST)
-        context = {"console_pages": self.console_pages(request), **(extra_context or {})}
+        context = {**self.navigation(request), **(extra_context or {})}
         return super().changelist_view(request, context)
 
     # Columns

@@ -6,12 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from django.utils.translation import gettext as _
+
 from ..clock import now
 from ..compat import DEFAULT_TASK_BACKEND_ALIAS
 from ..conf import configured_backends, queues
 from ..models import Queue, Worker
 from ..taskqueue import alive_workers, database, sound_workers
+from ..taskqueue.database import source
 from ..taskqueue.enqueue.backlog import full_queues
+from ..taskqueue.replica import replica_lag
 from ..taskqueue.statistics.snapshot import read_queues
 from ..taskqueue.statistics.stats import RECENT, Counts, counts_since, sums_since
 from ..taskqueue.statistics.summaries import Depth, QueueFigures, depths
@@ -56,6 +60,20 @@ def console_backend() -> str:
 
 def console_database() -> str:
     return database(console_backend())
+
+
+def note_of_replica() -> str:
+    """Return what a page says of the replica from which it is read."""
+    match source.get():
+        case "replica":
+            lag = replica_lag(console_backend())
+            behind = _("%(seconds)s s behind") % {"seconds": f"{lag:.1f}"} if lag is not None else _("age unknown")
+            return _("Read from a replica (%(behind)s). Actions and pages of tasks use the primary.") % {
+                "behind": behind
+            }
+        case "primary":
+            return _("The replica does not answer, so this was read from the primary.")
+    return ""
 
 
 def current_scope() -> Scope:

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,9 +26,16 @@ SHUT_AGAIN_SECONDS = 0.5
 """The error may lead to a ROLLBACK, or to a new connection, that is not answered either."""
 
 
+source: ContextVar[str] = ContextVar("source", default="")
+"""`replica` while a page is read from it, `primary` after it gave no answer. See `replica.from_replica`."""
+
+
 def database(backend: str = "default") -> str:
-    """The one alias that all statements of this backend go to."""
-    return options(backend).database or str(router.db_for_write(Task))
+    """The one alias that all statements of this backend go to; the replica's while pages and metrics are read."""
+    chosen = options(backend)
+    if source.get() == "replica" and chosen.console_database:
+        return chosen.console_database
+    return chosen.database or str(router.db_for_write(Task))
 
 
 def is_postgresql(using: str) -> bool:

@@ -17,6 +17,7 @@ from ...conf import queues as configured_queues
 from ...models import Schedule, Task, TaskTotal, Worker
 from ..database import database
 from ..engines import engine_for
+from ..replica import from_replica, replica_lag
 from ..timeouts import is_timeout, statement_timeout
 from ..workers import alive_workers, sound_workers
 from .stats import ADDED, COUNTS, RAN, WAITED, Stat
@@ -68,19 +69,26 @@ class Snapshot:
     holder: Holder | None = None
     late_schedules: int | None = None
     """None if there are no schedules."""
+    replica_lag: float | None = None
+    """None if the primary was asked, or it is not known."""
     unanswered: frozenset[str] = frozenset()
     """Fields above that the database did not answer in time."""
 
 
 def snapshot(backend: str = "default") -> Snapshot:
     """Read what the backend's database says about its queues. Counts are capped, as in the console."""
-    using = database(backend)
+    primary = database(backend)
+    return from_replica(backend, lambda: read_snapshot(backend, database(backend), primary))
+
+
+def read_snapshot(backend: str, using: str, primary: str) -> Snapshot:
     with statement_timeout(using, STATEMENT_SECONDS):
         workers = sound_workers(alive_workers(backend).only("queues", "exclude", "slots"))
     questions: dict[str, Callable[[], Any]] = {
         "retrying": lambda: len(Task.objects.using(using).retrying().order_by("pk").values_list("pk")[: CAP + 1]),
         "expired": lambda: expired_leases(using),
-        "holder": lambda: holder_of(using),
+        "holder": lambda: holder_of(primary),
+        "replica_lag": lambda: replica_lag(backend) if using != primary else None,
         "late_schedules": lambda: count_late_schedules(backend, using),
         "totals": lambda: read_totals(using),
         "queues": lambda: read_largest_queues(backend, using, workers),

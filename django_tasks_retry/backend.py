@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from django.apps import apps
-from django.core import checks
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage
 from django.utils import timezone
 
 from . import registry
@@ -21,7 +20,7 @@ from .compat import (
     normalize_json,
     task_backends,
 )
-from .conf import KEYS, read_options, suggestion
+from .conf import message, read_options, suggestion
 from .errors import InvalidOptions, UnknownOption
 from .middleware import make
 from .rules.backoff import BackoffLike
@@ -153,40 +152,31 @@ class RetryBackend(BaseTaskBackend):
 
     def _check_apps(self) -> Iterable[CheckMessage]:
         if not apps.is_installed("django_tasks_retry"):
-            yield Error(
-                f"TASKS[{self.alias!r}] uses RetryBackend, but its app is not installed.",
-                hint="Add 'django_tasks_retry' to INSTALLED_APPS and run manage.py migrate.",
-                id="django_tasks_retry.E004",
-            )
+            text = f"TASKS[{self.alias!r}] uses RetryBackend, but its app is not installed."
+            yield message("E004", text, "Add 'django_tasks_retry' to INSTALLED_APPS and run manage.py migrate.")
         if CORE_HAS_TASKS and apps.is_installed("django_tasks"):
-            yield checks.Warning(
-                "The backport 'django_tasks' is installed beside Django's own django.tasks.",
-                hint="Remove it from INSTALLED_APPS and import from django.tasks: receivers of the backport's signals "
-                "are never called.",
-                id="django_tasks_retry.W004",
-            )
+            text = "The backport 'django_tasks' is installed beside Django's own django.tasks."
+            hint = "Remove it from INSTALLED_APPS and import from django.tasks: receivers of the backport's signals "
+            yield message("W004", text, f"{hint}are never called.")
 
     def _check_options(self) -> Iterable[CheckMessage]:
         try:
             read_options(self.options, self.alias)
         except InvalidOptions as error:
-            yield Error(str(error), hint=f"OPTIONS may have the keys {', '.join(KEYS)}.", id="django_tasks_retry.E005")
+            yield message("E005", str(error), error.hint or "The reference of settings lists keys and values.")
             return
         try:
             for path in self.options.get("MIDDLEWARE", ()):
                 make(path, self.alias)
         except InvalidOptions as error:
             hint = "Give paths of subclasses of django_tasks_retry.middleware.Middleware."
-            yield Error(str(error), hint=hint, id="django_tasks_retry.E007")
+            yield message("E007", str(error), hint)
 
     def _check_queues(self) -> Iterable[CheckMessage]:
         for queue in sorted(self.queues, key=str):
             if not isinstance(queue, str) or not 1 <= len(queue) <= MAX_QUEUE_NAME:
-                yield Error(
-                    f"TASKS[{self.alias!r}]['QUEUES'] holds {queue!r}, which cannot name a queue.",
-                    hint=f"Give texts of 1 to {MAX_QUEUE_NAME} characters.",
-                    id="django_tasks_retry.E006",
-                )
+                text = f"TASKS[{self.alias!r}]['QUEUES'] holds {queue!r}, which cannot name a queue."
+                yield message("E006", text, f"Give texts of 1 to {MAX_QUEUE_NAME} characters.")
 
 
 def as_json(value: Any) -> Any:

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from django.conf import settings
+from django.core import checks
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from .compat import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME
 from .errors import InvalidOptions, UnknownBackend, UnknownQueue
 from .rules.backoff import Exponential
+from .rules.lanes.limits import KEYS as LIMIT_KEYS
 from .rules.lanes.limits import Limit, read_limit
 from .rules.lanes.templates import RESERVED
 from .rules.names import path_of
@@ -94,7 +96,14 @@ class QueueOptions:
 
 DEFAULTS = QueueOptions()
 KEYS = {field.name.upper(): field.name for field in fields(QueueOptions)}
+ENTRIES = {"BACKLOG": ("max_pending",), "LANES": LIMIT_KEYS}
 RENAMED = {"PATIENCE": "PRIORITY_AGING", "LOG_LINES": "ATTEMPT_LOG_LINES"}
+
+
+def message(number: str, text: str, hint: str | None = None) -> checks.CheckMessage:
+    """Return an error (E…) or a warning (W…) of a system check."""
+    kind = checks.Error if number.startswith("E") else checks.Warning
+    return kind(text, hint=hint, id=f"django_tasks_retry.{number}")
 
 
 def read_options(raw: Mapping[str, Any], alias: str) -> QueueOptions:
@@ -103,13 +112,14 @@ def read_options(raw: Mapping[str, Any], alias: str) -> QueueOptions:
     for key in raw:
         if key not in KEYS:
             advice = f" It is called {RENAMED[key]!r}." if key in RENAMED else suggestion(key, KEYS)
-            raise InvalidOptions(f"{where} has the unknown key {key!r}.{advice}")
+            raise InvalidOptions(f"{where} has the unknown key {key!r}.{advice}", f"The keys are {', '.join(KEYS)}.")
     options = QueueOptions(**{KEYS[key]: value for key, value in raw.items()})
     for key, check in CHECKS.items():
         try:
             check(getattr(options, KEYS[key]))
         except (TypeError, ValueError) as error:
-            raise InvalidOptions(f"{where}[{key!r}] is not valid: {error}") from None
+            hint = f"An entry has the keys {', '.join(ENTRIES[key])}." if key in ENTRIES else ""
+            raise InvalidOptions(f"{where}[{key!r}] is not valid: {error}", hint) from None
     try:
         _ = options.backoff
     except (TypeError, ValueError) as error:
@@ -144,10 +154,6 @@ def is_whole(value: object, least: int, most: int) -> bool:
 
 def is_list_of_texts(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
-
-
-def is_dotted(name: str) -> bool:
-    return all(part.isidentifier() for part in name.split("."))
 
 
 def is_absolute(value: object) -> bool:
@@ -194,7 +200,9 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     ),
     "ADMIN_EMAIL_INTERVAL": check_interval,
     "TASK_MODULES": check(
-        lambda value: is_list_of_texts(value) and all(map(is_dotted, value)),
+        lambda value: (
+            is_list_of_texts(value) and all(part.isidentifier() for name in value for part in name.split("."))
+        ),
         "a list of modules, such as ['shop.receipts']",
     ),
     "MIDDLEWARE": check(is_list_of_texts, "a list of the paths of classes"),
@@ -239,20 +247,14 @@ def is_ours(path: str) -> bool:
 def check_backend(alias: str) -> str:
     """Refuse a backend whose tasks no worker of ours would ever look for."""
     ours = configured_backends()
-    if alias not in ours:
-        raise UnknownBackend(f"{foreign(alias)} {known_backends(ours)}{suggestion(alias, ours)}")
-    return alias
-
-
-def foreign(alias: str) -> str:
+    if alias in ours:
+        return alias
     path = getattr(settings, "TASKS", {}).get(alias, {}).get("BACKEND")
-    return f"TASKS[{alias!r}] is {path}, not a RetryBackend." if path else f"TASKS has no backend {alias!r}."
-
-
-def known_backends(ours: tuple[str, ...]) -> str:
+    what = f"TASKS[{alias!r}] is {path}, not a RetryBackend." if path else f"TASKS has no backend {alias!r}."
+    advice = f"Tasks are kept by {', '.join(map(repr, ours))}.{suggestion(alias, ours)}"
     if not ours:
-        return f'None of TASKS is one: add TASKS = {{"default": {{"BACKEND": "{OURS}"}}}} to the settings.'
-    return f"Tasks are kept by {', '.join(map(repr, ours))}."
+        advice = f'None of TASKS is one: add TASKS = {{"default": {{"BACKEND": "{OURS}"}}}} to the settings.'
+    raise UnknownBackend(f"{what} {advice}")
 
 
 @forgotten

@@ -1,42 +1,4 @@
-"""Every exception that a user of the package can meet.
-
-TaskQueueError
-├── InvalidCall             what was asked to be enqueued cannot be stored or run
-│   ├── InvalidPayload      an argument or a result is not canonical JSON
-│   │   ├── UnstorableResult  that of a step, which was done; final at once
-│   │   └── NewerFormat      typed JSON of a later release
-│   ├── WrongArguments      the function cannot be called with these arguments
-│   ├── UnknownOption       enqueue() has no such option
-│   ├── UnregisteredTask    the function is not a task that workers can look up
-│   ├── UnknownQueue        the queue is not one of the backend's queues
-│   └── UnknownBackend      the alias names no backend of TASKS whose tasks are kept in this queue
-├── InvalidPolicy           a retry policy that contradicts itself
-├── InvalidSchedule         a schedule that cannot be read, never fires, or names what does not exist
-├── InvalidLane             a lane whose limits contradict one another, or whose name cannot be made
-├── InvalidOptions          TASKS[alias]["OPTIONS"] cannot be understood
-├── AlreadyEnqueued         an unfinished task holds the unique key, and the caller wants to be the only one
-├── QueueFull               the queue or lane has reached its backlog limit
-├── EnqueueTimeout          the database did not answer within OPTIONS["ENQUEUE_TIMEOUT"]
-├── IllegalMove             the task's status does not allow what was asked
-├── LeaseLost               a report came late, from somebody else, or for a task that is gone
-├── GuardMissing            the database does not enforce the contract
-├── CannotPartition         history cannot be partitioned in this database
-└── NotMigrated             the tables of the queue are not there
-
-Raised by task functions to steer their own retries (not errors of the queue):
-ControlFlow
-├── Retry                   try again after a delay of its own; spends the attempt
-├── Snooze                  not now; the attempt is refunded
-└── Abort                   give up at once
-
-MembersFailed               tasks that a function gathered have failed or were cancelled
-MembersGone                 tasks that a function gathered were deleted, and their results with them
-Suspend                     not an Exception: the attempt ends here, and another goes on when what it waits for has come
-
-Raised inside a task function, or recorded in its result:
-TaskTimeout                 the attempt ran longer than its timeout
-TaskCancelled               the task was cancelled while it ran
-"""
+"""Every exception that a user of the package can meet."""
 
 from __future__ import annotations
 
@@ -54,11 +16,11 @@ class TaskQueueError(Exception):
 
 
 class InvalidCall(TaskQueueError, ValueError):
-    """The call cannot be enqueued."""
+    """What was asked to be enqueued cannot be stored or run."""
 
 
 class InvalidPayload(InvalidCall, TypeError):
-    """A value cannot be stored as canonical JSON."""
+    """An argument or a result is not canonical JSON."""
 
 
 class UnstorableResult(InvalidPayload):
@@ -78,15 +40,15 @@ class UnknownOption(InvalidCall, TypeError):
 
 
 class UnregisteredTask(InvalidCall):
-    """The function is not a registered task."""
+    """The function is not a task that workers can look up."""
 
 
 class UnknownQueue(InvalidCall):
-    """The queue is not configured."""
+    """The queue is not one of the backend's queues."""
 
 
 class UnknownBackend(InvalidCall):
-    """The backend keeps no tasks in the database."""
+    """The alias names no backend of TASKS whose tasks are kept in this queue."""
 
 
 class InvalidPolicy(TaskQueueError, ValueError):
@@ -94,7 +56,7 @@ class InvalidPolicy(TaskQueueError, ValueError):
 
 
 class InvalidSchedule(TaskQueueError, ValueError):
-    """The schedule cannot be read, or can never run."""
+    """The schedule cannot be read, never fires, or names what does not exist."""
 
 
 class InvalidLane(TaskQueueError, ValueError):
@@ -104,9 +66,13 @@ class InvalidLane(TaskQueueError, ValueError):
 class InvalidOptions(TaskQueueError, ValueError):
     """The backend's OPTIONS cannot be understood."""
 
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.hint = hint
+        super().__init__(message)
+
 
 class AlreadyEnqueued(TaskQueueError):
-    """An unfinished task holds the unique key."""
+    """An unfinished task holds the unique key, and the caller wants to be the only one."""
 
     def __init__(self, key: str, task: Any) -> None:
         self.key, self.task = key, task
@@ -175,7 +141,7 @@ class LostReason(StrEnum):
 
 
 class LeaseLost(TaskQueueError):
-    """The report was rejected: the lease it was made under no longer holds."""
+    """A report came late, from somebody else, or for a task that is gone; its outcome was dropped."""
 
     def __init__(self, reason: LostReason, task_id: object = None) -> None:
         self.reason = reason

@@ -38,6 +38,20 @@ def test_an_unknown_key_without_likeness():
     assert error.msg == "TASKS['default']['OPTIONS'] has the unknown key 'COLOUR'."
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "keys"),
+    [
+        ("COLOUR", "red", "BACKLOG, "),
+        ("BACKLOG", {"emails": {"most": 5}}, "An entry has the keys max_pending."),
+        ("LANES", {"tenant-*": {"most": 5}}, "An entry has the keys concurrency, rate, "),
+    ],
+)
+def test_the_hint_lists_the_keys_of_the_level_that_is_wrong(key, value, keys):
+    [error] = found(**{key: value})
+    assert keys.lower() in error.hint.lower()
+    assert ("MAX_ATTEMPTS" in error.hint) == (key == "COLOUR")
+
+
 @pytest.mark.parametrize(("old", "new"), [("PATIENCE", "PRIORITY_AGING"), ("LOG_LINES", "ATTEMPT_LOG_LINES")])
 def test_an_option_that_was_renamed_is_answered_with_its_name(old, new):
     with pytest.raises(InvalidOptions, match=f"unknown key '{old}'. It is called '{new}'."):

@@ -11,11 +11,11 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from django.core import checks
 from django.core.checks import CheckMessage
 from django.db import IntegrityError, connections, transaction
 from django.db.models.base import ModelState
 
+from ...conf import message
 from ...models import FlowLimit, Task, TaskEvent, TaskResult
 from ...models.limits import label_of, split
 from ...rules.failure import LOST
@@ -135,13 +135,8 @@ class PostgreSQL(PostgreSQLInsert):
         connection: Any = connections[self.using]
         if connection.Database.__name__ == "psycopg":
             return []
-        return [
-            checks.Warning(
-                "Tasks are tested with psycopg 3 only; this project uses psycopg2.",
-                hint="pip install 'django-tasks-retry[postgres]' and remove psycopg2.",
-                id="django_tasks_retry.W002",
-            )
-        ]
+        text = "Tasks are tested with psycopg 3 only; this project uses psycopg2."
+        return [message("W002", text, "pip install 'django-tasks-retry[postgres]' and remove psycopg2.")]
 
     # Leases
 

@@ -12,7 +12,6 @@ from sqlite3 import SQLITE_BUSY
 from typing import Any
 from uuid import UUID
 
-from django.core import checks
 from django.core.checks import CheckMessage
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, transaction
@@ -20,6 +19,7 @@ from django.db.models import F, Value
 from django.db.models.functions import Coalesce, Greatest
 
 from ...clock import Now, frozen, now
+from ...conf import message
 from ...models import Step, TaskEvent, TaskResult
 from ...rules.failure import LOST
 from ...rules.status import Status
@@ -90,13 +90,8 @@ class SQLite(SQLiteLeases):
     def check_settings(self) -> list[CheckMessage]:
         if connections[self.using].settings_dict["OPTIONS"].get("transaction_mode") == "IMMEDIATE":
             return []
-        return [
-            checks.Warning(
-                f"Database {self.using!r} begins its transactions deferred: workers will meet 'database is locked'.",
-                hint=f"Set DATABASES[{self.using!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
-                id="django_tasks_retry.W001",
-            )
-        ]
+        text = f"Database {self.using!r} begins its transactions deferred: workers will meet 'database is locked'."
+        return [message("W001", text, f"Set DATABASES[{self.using!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.")]
 
     # Leases
 

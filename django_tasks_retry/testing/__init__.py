@@ -3,8 +3,7 @@
 With pytest, ask for the fixture `tasks`. With unittest, mix in `TaskTestMixin` and use `self.tasks`.
 """
 
-from .crash import CrashReport
+from .crash import CrashReport, IdempotencyReport
 from .harness import Tasks, TaskTestMixin
-from .idempotency import IdempotencyReport
 
 __all__ = ["CrashReport", "IdempotencyReport", "TaskTestMixin", "Tasks"]

@@ -1,26 +1,28 @@
-"""The crash kit: kill a task between claim, effect and record, and see what is done twice."""
+"""The crash kit: kill a task between claim, effect and record, or after each statement, and see what is done twice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from django.apps import apps
 from django.core import mail
-from django.db import transaction
+from django.db import connections, transaction
 
 from ..bridge import read_result
 from ..conf import options
 from ..errors import Suspend
-from ..models import Task
+from ..models import Step, Task
 from ..rules.policy import policy_of
+from ..rules.status import Status
 from ..taskqueue import EnqueueOptions, Failed, Lease, Outcome, claim, database, enqueue, recover
 from ..worker.child.attempt import Attempt
 from ..worker.child.call import BoundCall
+from ..worker.child.pipeline import error_of, run_and_record
 from .calls import Expected
 from .inline import hooks_run_after, perform, run_inline
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 Observe: TypeAlias = Callable[[], Any]
 NEEDED = 3
 MOST_URGENT = 100
+MOST_POINTS = 500
+STEP = Step._meta.db_table
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,7 @@ class CrashReport:
         )
 
 
-def crash(tasks: Tasks, expected: Expected, observe: Observe | None) -> CrashReport:
-    observe = observe or (lambda: everyday_effects(tasks.using))
+def crash(tasks: Tasks, expected: Expected, observe: Observe) -> CrashReport:
     task_id = enqueue_urgently(expected, tasks.backend).pk
     atomic = policy_of(expected.task.func).atomic
     before = observe()
@@ -105,16 +108,8 @@ def everyday_effects(using: str) -> dict[str, int]:
 def enqueue_urgently(expected: Expected, backend: str) -> Task:
     """Enqueue with a budget that outlives two crashes, ahead of all that is due."""
     budget = max(NEEDED, policy_of(expected.task.func).budget(options(backend).max_attempts))
-    return enqueue(
-        EnqueueOptions(
-            expected.task.func,
-            expected.args,
-            expected.kwargs,
-            backend=backend,
-            max_attempts=budget,
-            priority=MOST_URGENT,
-        )
-    )
+    call = EnqueueOptions(expected.task.func, expected.args, expected.kwargs, backend=backend)
+    return enqueue(call._replace(max_attempts=budget, priority=MOST_URGENT))
 
 
 def claim_it(tasks: Tasks, task_id: Any) -> Lease:
@@ -148,3 +143,130 @@ def call_and_die(attempt: Attempt, call: BoundCall) -> Outcome:
     with transaction.atomic(database(attempt.lease.backend)) if call.is_atomic else nullcontext():
         call.task.call(*call.args, **call.kwargs)
         raise Killed
+
+
+# Killed after each statement in turn
+
+
+@dataclass(frozen=True)
+class Crash:
+    """One place to be killed at, and what came of it."""
+
+    place: str
+    differs: str = ""
+
+    def __str__(self) -> str:
+        return f"  {self.place}: {self.differs}"
+
+
+@dataclass(frozen=True)
+class IdempotencyReport:
+    """The effects of an undisturbed task, and the kills that changed them."""
+
+    call: str
+    undisturbed: Any
+    crashes: list[Crash] = field(default_factory=list)
+
+    @property
+    def idempotent(self) -> bool:
+        """Return whether a crash at any place came to the same as none."""
+        return not self.harmful
+
+    @property
+    def harmful(self) -> list[Crash]:
+        return [crash for crash in self.crashes if crash.differs]
+
+    def __str__(self) -> str:
+        head = f"{self.call} was killed at {len(self.crashes)} places and recovered. Undisturbed: {self.undisturbed!r}"
+        if self.idempotent:
+            return f"{head}\n  It came to the same each time."
+        return "\n".join([head, *map(str, self.harmful)])
+
+
+class Killer:
+    """Counts the statements of the tasks' own attempts, and dies after one of them."""
+
+    def __init__(self, nth: int = 0) -> None:
+        self.nth, self.seen, self.place = nth, 0, ""
+
+    def __call__(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001 - as Django calls it
+        answer = execute(sql, params, many, context)
+        if not sql.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK")):
+            self.seen += 1
+            if self.seen == self.nth:
+                self.place = f"after statement {self.seen}, {described(sql, params)}"
+                raise Killed
+        return answer
+
+    @contextmanager
+    def at_work(self, using: str) -> Iterator[None]:
+        with connections[using].execute_wrapper(self):
+            yield
+
+
+def described(sql: str, params: Any) -> str:
+    words = " ".join(line for line in sql.split("\n") if not line.strip().startswith("--")).split()
+    text = " ".join(words)[:60]
+    name = params.get("name") if isinstance(params, Mapping) else None
+    return f"step {name!r}" if name and STEP in sql else text
+
+
+def check_idempotent(tasks: Tasks, expected: Expected, observe: Observe) -> IdempotencyReport:
+    count, undisturbed, _ = attempt_all(tasks, expected, observe, Killer())
+    report = IdempotencyReport(str(expected), undisturbed)
+    if count > MOST_POINTS:
+        raise AssertionError(f"{expected} makes {count} statements; {MOST_POINTS} are the most that are tried in turn.")
+    for nth in range(1, count + 1):
+        killer = Killer(nth)
+        _, left, problem = attempt_all(tasks, expected, observe, killer)
+        differs = problem or ("" if left == undisturbed else difference(undisturbed, left))
+        report.crashes.append(Crash(killer.place or f"after statement {nth}", differs))
+    return report
+
+
+def difference(undisturbed: Any, left: Any) -> str:
+    if isinstance(undisturbed, dict) and isinstance(left, dict):
+        names = sorted({*undisturbed, *left}, key=str)
+        changed = [f"{n} {undisturbed.get(n)!r} → {left.get(n)!r}" for n in names if undisturbed.get(n) != left.get(n)]
+        return ", ".join(changed)
+    return f"{undisturbed!r} → {left!r}"
+
+
+def attempt_all(tasks: Tasks, expected: Expected, observe: Observe, killer: Killer) -> tuple[int, Any, str]:
+    """Enqueue the call and run all that it sets off, killed once; and then take it all back."""
+    travelled = tasks.travelled
+    with transaction.atomic(using=tasks.using):
+        task = enqueue_urgently(expected, tasks.backend)
+        run_killed(tasks, killer)
+        task.refresh_from_db(using=tasks.using)
+        left = observe()
+        why = task.last_error["message"] if task.last_error else ""
+        problem = "" if task.status == Status.SUCCESS else f"it ended as {task.status}: {why}"
+        transaction.set_rollback(True, using=tasks.using)
+    tasks.travel_to(travelled)
+    return killer.seen, left, problem
+
+
+def run_killed(tasks: Tasks, killer: Killer) -> None:
+    """Run until nothing waits. The lease of a killed worker runs out, and its task is recovered."""
+    while True:
+        leases = tasks.claim_due()
+        if leases:
+            if not run_or_die(leases[0], killer, tasks.using):
+                lose_the_worker(tasks)
+        elif not tasks.advance_to_next():
+            return
+
+
+def run_or_die(lease: Lease, killer: Killer, using: str) -> bool:
+    def perform_killed(attempt: Attempt) -> Outcome:
+        with killer.at_work(using):
+            outcome = perform(attempt)
+        if isinstance(error := error_of(outcome), Killed):
+            raise error
+        return outcome
+
+    with hooks_run_after(), suppress(Killed):
+        run_and_record(Attempt(lease, monotonic()), perform_killed)
+        return True
+    return False

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -37,8 +37,7 @@ from ..taskqueue import (
 from ..worker.child.attempt import Attempt
 from ..worker.options import new_worker_id
 from .calls import Expected, expected_call, listing, rendered
-from .crash import CrashReport, Observe, crash
-from .idempotency import IdempotencyReport, check_idempotent
+from .crash import CrashReport, IdempotencyReport, Observe, check_idempotent, crash, everyday_effects
 from .inline import run_inline
 
 if TYPE_CHECKING:
@@ -229,7 +228,7 @@ class Tasks:
         change, in a form that can be compared; by default that is how many rows each model has, and the mails sent.
         `assert report.idempotent, report` tells whether the second run changed anything that the first had done.
         """
-        return crash(self, expected_call(task, args, kwargs), observe)
+        return crash(self, expected_call(task, args, kwargs), observe or partial(everyday_effects, self.using))
 
     def check_idempotent(
         self, task: AnyTask | Callable[..., Any], /, *args: Any, observe: Observe | None = None, **kwargs: Any
@@ -239,7 +238,9 @@ class Tasks:
         `assert report.idempotent, report` names each kill that left something else behind than an undisturbed
         run. Nothing of it stays in the database. `observe` is as for crash().
         """
-        return check_idempotent(self, expected_call(task, args, kwargs), observe)
+        return check_idempotent(
+            self, expected_call(task, args, kwargs), observe or partial(everyday_effects, self.using)
+        )
 
     def close(self) -> None:
         """Give the clock back."""

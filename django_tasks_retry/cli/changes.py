@@ -131,7 +131,6 @@ def apply_change(change: Change, hint: str = "", options: Callable[[int], dict[s
         applied = act(change, page, extra, done + skipped) if page else []
         done, skipped = done + len(applied), skipped + len(page) - len(applied)
         context.output.progress(f"{done + skipped:,} of {count:,} {action.participle}")
-    context.output.progress("", is_last=True)
     return sum_up(change, done, skipped)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 
 from ..analysis.what_changed import sampled, sentences, what_changed
@@ -11,9 +10,26 @@ from ..display.formatting import format_ago, format_capped, one_line
 from ..rules.names import short_name
 from ..rules.redact import redact_text
 from ..taskqueue.statistics.failure_groups import FailureGroup, describe_groups, group_heads
+from .output import Column, only_json
 from .subcommand import CliError, Context, Exit, command, option
 
-HEADINGS = ("FAILURE", "ERROR", "TASK", "OPEN", "HOUR", "DAY", "RETRYING", "LAST", "MESSAGE")
+
+def columns(now: datetime) -> list[Column[FailureGroup]]:
+    return [
+        Column("fingerprint", "FAILURE"),
+        Column("", "ERROR", error_text),
+        Column("func_path", "TASK", lambda group: one_line(short_name(group.func_path), 60)),
+        Column("open", "OPEN", lambda group: format_capped(group.open)),
+        Column("failed_this_hour", "HOUR", lambda group: format_capped(group.failed_this_hour)),
+        Column("failed_today", "DAY", lambda group: format_capped(group.failed_today)),
+        Column("retrying", "RETRYING", lambda group: format_capped(group.retrying)),
+        Column("last_failed_at", "LAST", lambda group: format_ago(group.last_failed_at, now)),
+        Column(
+            "message", "MESSAGE", lambda group: message_text(group, can_see_payload=True),
+            lambda group: redact_text(group.message),
+        ),
+        *only_json("sample", "queue", "exception", "code", "first_failed_at", "failed"),
+    ]  # fmt: skip
 
 
 @command(
@@ -27,12 +43,7 @@ def failures(context: Context) -> None:
         return
     output, now, groups = context.output, context.scope.now, group_heads(context.using)
     shown = describe_groups(groups[: context["limit"] or None], context.using)
-    output.listing(
-        shown,
-        lambda group: asdict(group) | {"message": redact_text(group.message)},
-        HEADINGS,
-        lambda group: group_row(group, now),
-    )
+    output.listing(shown, columns(now))
     if not shown:
         output.say("Nothing has failed.")
     elif len(groups) > len(shown):
@@ -49,17 +60,3 @@ def show_changes(context: Context, fingerprint: str) -> None:
     context.output.answer(record, "\n".join(changes))
     if not context.output.as_json:
         context.output.say(sampled(changed))
-
-
-def group_row(group: FailureGroup, now: datetime) -> tuple[str, ...]:
-    return (
-        group.fingerprint,
-        error_text(group),
-        one_line(short_name(group.func_path), 60),
-        format_capped(group.open),
-        format_capped(group.failed_this_hour),
-        format_capped(group.failed_today),
-        format_capped(group.retrying),
-        format_ago(group.last_failed_at, now),
-        message_text(group, can_see_payload=True),
-    )

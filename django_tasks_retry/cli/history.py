@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -28,27 +30,32 @@ from ..taskqueue.retention.layout import Period, partition_named, read_layout
 from ..verify.audit import MOST_LISTED, Audit, verify
 from ..verify.lanes import Allowed, Limits
 from ..verify.rules import RULES
-from .records import local
+from .output import Column, cell
 from .subcommand import YES, CliError, Context, Exit, actor, checked, command, option
 
-PARTITIONS = ("NAME", "FROM", "UNTIL", "TASKS", "MEGABYTES", "DROPPED FROM")
-PRUNED = ("backend", "queue", "status", "tasks")
+PARTITIONS: Sequence[Column[dict[str, Any]]] = (
+    Column("name", "NAME"),
+    Column("from", "FROM"),
+    Column("until", "UNTIL"),
+    Column("tasks", "TASKS"),
+    Column("bytes", "MEGABYTES", lambda each: format_number(each["bytes"] // 1_000_000)),
+    Column("dropped_from", "DROPPED FROM", lambda each: cell(each["dropped_from"]) or "never"),
+)
+PRUNED: Sequence[Column[dict[str, Any]]] = (
+    Column("backend", "BACKEND"),
+    Column("queue", "QUEUE"),
+    Column("status", "STATUS", lambda each: each["status"].lower()),
+    Column("tasks", "TASKS"),
+)
 Counts = Counter[tuple[str, str, str]]
 
 
 @command("partitions", "The periods of a partitioned history, and when each will be dropped.")
 def partitions(context: Context) -> None:
     found = summarize(context.using)
-    context.output.listing(found, dict, PARTITIONS, partition_row)
+    context.output.listing(found, PARTITIONS)
     if not found:
         context.output.say("History is not partitioned. See: tasks partitions create --help")
-
-
-def partition_row(each: dict[str, Any]) -> tuple[str, ...]:
-    first, last, dropped = (
-        f"{each[name]:%Y-%m-%d %H:%M}" if each[name] else "never" for name in ("from", "until", "dropped_from")
-    )
-    return each["name"], first, last, format_number(each["tasks"]), format_number(each["bytes"] // 1_000_000), dropped
 
 
 @command(
@@ -110,14 +117,13 @@ def prune(context: Context) -> None:
         context.confirm_many(total, f"{counted(total)} past their retention will be deleted.")
         for backend in backends:
             delete(context, backend)
-    rows = [dict(zip(PRUNED, (*key, number), strict=True)) for key, number in sorted(counts.items())]
-    context.output.listing(rows, dict, [name.upper() for name in PRUNED], pruned_row)
+    rows = [
+        {"backend": backend, "queue": queue, "status": status, "tasks": number}
+        for (backend, queue, status), number in sorted(counts.items())
+    ]
+    context.output.listing(rows, PRUNED)
     if not total:
         context.output.say("Nothing is past its retention.")
-
-
-def pruned_row(row: dict[str, Any]) -> tuple[str, ...]:
-    return one_line(row["backend"], 64), one_line(row["queue"], 64), row["status"].lower(), format_number(row["tasks"])
 
 
 def count_prunable(context: Context, backends: list[str]) -> Counts:
@@ -126,7 +132,6 @@ def count_prunable(context: Context, backends: list[str]) -> Counts:
         for page in taskqueue.prunable(backend=backend):
             counts.update({(backend, *key): number for key, number in page.items()})
             context.output.progress(f"{counted(counts.total())} found")
-    context.output.progress("", is_last=True)
     return counts
 
 
@@ -157,7 +162,6 @@ def verify_history(context: Context) -> Exit:
         context.using, lease, first, last, limits_of(context.backend), shortest_retention(context.backend)
     ):
         context.output.progress(f"{counted(audit.tasks)} checked, {breaches(audit.counts.total())}")
-    context.output.progress("", is_last=True)
     report = report_of(context, audit, now)
     if context.output.as_json:
         context.output.record(report)
@@ -172,13 +176,11 @@ def breaches(count: int) -> str:
 
 def limits_of(backend: str) -> Limits:
     """Return the current limits of lanes; if people changed a lane's limit, the most that they ever allowed."""
-    most: dict[str, Allowed] = {}
 
+    @cache
     def allowed(lane: str) -> Allowed:
-        if lane not in most:
-            limit = largest_limit(lane, backend)
-            most[lane] = Allowed(limit.most_running, limit.starts, limit.per, limit.order == "strict")
-        return most[lane]
+        limit = largest_limit(lane, backend)
+        return Allowed(limit.most_running, limit.starts, limit.per, limit.order == "strict")
 
     return allowed
 
@@ -224,8 +226,8 @@ def print_report(context: Context, report: dict[str, Any]) -> None:
     line, paint = context.output.line, context.output.paint
     line(paint("Does the history keep the contract?", "strong"))
     line(f"database   {one_line(report['database'], 120)}")
-    line(f"verified   {local(report['verified_at'])}, by django_tasks_retry {report['version']}")
-    line(f"window     enqueued from {local(report['since']) or 'the beginning'} to {local(report['until'])}")
+    line(f"verified   {cell(report['verified_at'])}, by django_tasks_retry {report['version']}")
+    line(f"window     enqueued from {cell(report['since']) or 'the beginning'} to {cell(report['until'])}")
     line(f"looked at  {counted(report['tasks'])}, {counted(report['events'], 'event')}")
     line()
     for rule in report["rules"]:

@@ -13,7 +13,6 @@ import tty
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any
 
 from django.utils import timezone
 
@@ -25,7 +24,6 @@ from ..display.formatting import (
     format_decimal,
     format_duration,
     format_elapsed,
-    format_number,
     format_percentage,
     one_line,
 )
@@ -41,18 +39,17 @@ from ..taskqueue.statistics.failure_groups import describe_groups, group_heads
 from ..taskqueue.statistics.stats import COUNTS, Counts, counts_since
 from ..taskqueue.statistics.summaries import QueueFigures
 from ..worker.options import read_count, read_names
-from .failures import group_row
-from .output import aligned, is_terminal
-from .queues import HEADINGS as QUEUE_HEADINGS
-from .queues import queue_row
+from .failures import columns as failure_columns
+from .output import Column, aligned, is_terminal, rows_of
+from .queues import QUEUES
 from .subcommand import Context, Exit, checked, command, option
-from .workers import NO_WORKER, worker_row
+from .workers import NO_WORKER
+from .workers import columns as worker_columns
 
 DURATION = checked(read_duration)
 OPTIONAL = {"paused", "full", "failing", "failing_function", "paused_lane", "gone_worker"}
 """Problems that are not findings of the check: operators chose them, or its options ask for them."""
 
-STATS = ("TASK", "QUEUE", "ATTEMPTS", "COMPLETED", "RETRIED", "FAILED", "FAILING", "PER MINUTE", "MEAN")
 ALTERNATE, NORMAL = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 HOME, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 MOST = {"running": 8, "failures": 5, "workers": 8}
@@ -138,33 +135,26 @@ def stats(context: Context) -> None:
         return
     span = timedelta(seconds=context["since"])
     counts = counts_since(context.scope.now - span, context.using, "func_path", "queue")
-    rows = [stat_record(each, span) for each in counts]
-    context.output.listing(rows, dict, STATS, stat_row)
-    if not rows and not context.output.as_json:
+    context.output.listing(counts, stat_columns(span))
+    if not counts and not context.output.as_json:
         context.output.say("No attempt has ended in this time.")
 
 
-def stat_record(counts: Counts, span: timedelta) -> dict[str, Any]:
-    return {
-        "task": counts.func_path,
-        "queue": counts.queue,
-        "attempts": counts.attempts,
-        **{name: getattr(counts, name) for name in COUNTS},
-        "failing": counts.failures / counts.attempts if counts.attempts else None,
-        "per_minute": counts.attempts / (span.total_seconds() / 60),
-        "mean_seconds": counts.mean_seconds,
-    }
-
-
-def stat_row(row: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        one_line(row["task"], 120),
-        one_line(row["queue"], 64),
-        *(format_number(row[name]) for name in ("attempts", *COUNTS)),
-        format_percentage(row["retried"] + row["failed"], row["attempts"]),
-        format_decimal(row["per_minute"]),
-        format_duration(row["mean_seconds"] or 0),
-    )
+def stat_columns(span: timedelta) -> list[Column[Counts]]:
+    minutes = span.total_seconds() / 60
+    return [
+        Column("task", "TASK", value=lambda each: each.func_path),
+        *(Column(name, name.upper()) for name in ("queue", "attempts", *COUNTS)),
+        Column(
+            "failing", "FAILING", lambda each: format_percentage(each.failures, each.attempts),
+            lambda each: each.failures / each.attempts if each.attempts else None,
+        ),
+        Column(
+            "per_minute", "PER MINUTE", lambda each: format_decimal(each.attempts / minutes),
+            lambda each: each.attempts / minutes,
+        ),
+        Column("mean_seconds", "MEAN", lambda each: format_duration(each.mean_seconds or 0)),
+    ]  # fmt: skip
 
 
 @command(
@@ -189,7 +179,7 @@ def frame(scope: Scope) -> list[str]:
     return [
         heading(standing),
         "",
-        *aligned([QUEUE_HEADINGS, *map(queue_row, standing.queues)]),
+        *aligned(rows_of(standing.queues, QUEUES)),
         "",
         *running_lines(scope),
         *failure_lines(scope),
@@ -206,7 +196,7 @@ def heading(standing: Standing) -> str:
         f"ready {format_capped(standing.due)}",
         f"running {running}/{slots}",
         f"{sum(queue.per_minute for queue in queues):.1f} per minute",
-        f"{len(standing.workers)} workers",
+        counted(len(standing.workers), "worker"),
     )
     return " │ ".join(parts)
 
@@ -231,21 +221,16 @@ def running_lines(scope: Scope) -> list[str]:
 
 def failure_lines(scope: Scope) -> list[str]:
     groups = describe_groups(group_heads(scope.using)[: MOST["failures"]], scope.using)
-    rows = [("NEWEST FAILURES", "TASK", "OPEN", "HOUR", "LAST", "MESSAGE")]
-    for group in groups:
-        _failure, error, task, unretried, hour, _day, _retrying, last, message = group_row(group, scope.now)
-        rows.append((error, task, unretried, hour, last, message))
+    shown = ("ERROR", "TASK", "OPEN", "HOUR", "LAST", "MESSAGE")
+    rows = rows_of(groups, [each for each in failure_columns(scope.now) if each.heading in shown])
+    rows[0][0] = "NEWEST FAILURES"
     return [*aligned(rows), ""] if groups else []
 
 
 def worker_lines(scope: Scope, workers: Sequence[Worker]) -> list[str]:
-    if not workers:
-        return [NO_WORKER]
-    rows = [("WORKER", "RUNNING", "UP", "LAST SEEN")]
-    for worker in workers[: MOST["workers"]]:
-        name, _state, running, _queues, _tasks, _version, up, seen = worker_row(worker, scope.now)
-        rows.append((name, running, up, seen))
-    return aligned(rows)
+    shown = ("WORKER", "RUNNING", "UP", "LAST SEEN")
+    columns = [each for each in worker_columns(scope.now) if each.heading in shown]
+    return aligned(rows_of(workers[: MOST["workers"]], columns)) if workers else [NO_WORKER]
 
 
 def draw(context: Context, lines: Sequence[str]) -> None:

@@ -8,12 +8,15 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
 
 from django.core.management.base import OutputWrapper
 from django.core.serializers.json import DjangoJSONEncoder
 
-from ..display.formatting import counted
+from ..display.formatting import counted, format_moment, format_number, one_line
+from ..display.states import State
 
 COLOURS = {"bad": "31", "good": "32", "warn": "33", "calm": "2", "strong": "1"}
 BETWEEN = "  "
@@ -33,6 +36,55 @@ class Encoder(DjangoJSONEncoder):
             return str(value)
 
 
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """A property of the items of a list: its name in JSON, and its heading and text in a table; either may be empty."""
+
+    name: str
+    heading: str = ""
+    text: Callable[[T], str] | None = None
+    """By default the value, as any value of its type is shown."""
+    value: Callable[[T], Any] | None = None
+    """By default the attribute or key of that name."""
+
+    def value_of(self, item: T) -> Any:
+        if self.value is not None:
+            return self.value(item)
+        return item[self.name] if isinstance(item, Mapping) else getattr(item, self.name)
+
+    def json_of(self, item: T) -> Any:
+        value = self.value_of(item)
+        return value.name if isinstance(value, State) else value
+
+    def text_of(self, item: T) -> str:
+        return cell(self.value_of(item)) if self.text is None else self.text(item)
+
+
+def cell(value: Any) -> str:
+    """Return a value as tables show it."""
+    match value:
+        case None:
+            return ""
+        case State():
+            return str(value.label)
+        case datetime():
+            return format_moment(value)
+        case int():
+            return format_number(value)
+    return one_line(value)
+
+
+def only_json(*names: str) -> list[Column[Any]]:
+    """Return columns for attributes that tables leave out."""
+    return [Column(name) for name in names]
+
+
+def rows_of(items: Iterable[T], columns: Sequence[Column[T]]) -> list[list[str]]:
+    """Return the rows of a table, the headings first."""
+    shown = [column for column in columns if column.heading]
+    return [[column.heading for column in shown], *([column.text_of(item) for column in shown] for item in items)]
+
+
 class Output:
     def __init__(
         self, stdout: OutputWrapper, stderr: OutputWrapper, *, as_json: bool = False, colour: bool = True
@@ -45,6 +97,7 @@ class Output:
     # Data
 
     def line(self, text: str = "") -> None:
+        self.clear_progress()
         self.stdout.write(f"{text}\n", ending="")
 
     def record(self, record: Mapping[str, Any]) -> None:
@@ -58,24 +111,18 @@ class Output:
         else:
             self.line(text)
 
-    def listing(
-        self,
-        items: Iterable[T],
-        record: Callable[[T], Mapping[str, Any]],
-        headings: Sequence[str],
-        row: Callable[[T], Sequence[str]],
-    ) -> None:
+    def listing(self, items: Sequence[T], columns: Sequence[Column[T]]) -> None:
         """Several answers: a record each for --json, else one table; nothing if there are none."""
         if self.as_json:
             for item in items:
-                self.record(record(item))
-        elif rows := [row(item) for item in items]:
-            self.table(headings, rows)
+                self.record({column.name: column.json_of(item) for column in columns if column.name})
+        elif items:
+            self.table(rows_of(items, columns))
 
-    def table(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Aligned; on a terminal no line is longer than the screen."""
+    def table(self, rows: Sequence[Sequence[str]]) -> None:
+        """Aligned, the headings first; on a terminal no line is longer than the screen."""
         limit = shutil.get_terminal_size().columns if self.is_terminal else None
-        for n, text in enumerate(aligned([headings, *rows])):
+        for n, text in enumerate(aligned(rows)):
             self.line(self.paint(text[:limit], "strong") if n == 0 else text[:limit])
 
     def paint(self, text: str, tone: str) -> str:
@@ -84,19 +131,25 @@ class Output:
     # Talk
 
     def talk(self, text: str) -> None:
+        self.clear_progress()
         self.stderr.write(text, style_func=str, ending="")
         self.stderr.flush()
 
     def say(self, text: str) -> None:
         self.talk(f"{text}\n")
 
-    def progress(self, text: str, *, is_last: bool = False) -> None:
-        """Overwritten by the next one; seen on a terminal only."""
+    def progress(self, text: str) -> None:
+        """Overwritten by whatever comes next; seen on a terminal only."""
         now = time.monotonic()
-        if not is_terminal(self.stderr) or (not is_last and now - self.shown_at < PROGRESS_SECONDS):
-            return
-        self.shown_at = now
-        self.talk(f"\r\x1b[K{'' if is_last else text}")
+        if is_terminal(self.stderr) and now - self.shown_at >= PROGRESS_SECONDS:
+            self.talk(text)
+            self.shown_at = now
+
+    def clear_progress(self) -> None:
+        if self.shown_at:
+            self.shown_at = 0.0
+            self.stderr.write("\r\x1b[K", ending="")
+            self.stderr.flush()
 
     def count(self, sizes: Iterable[int], participle: str) -> int:
         """The sum of the sizes, with progress meanwhile."""
@@ -104,7 +157,6 @@ class Output:
         for size in sizes:
             total += size
             self.progress(f"{counted(total)} {participle}")
-        self.progress("", is_last=True)
         return total
 
     def ask(self, question: str) -> bool | None:

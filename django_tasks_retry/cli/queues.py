@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import taskqueue
@@ -12,16 +12,64 @@ from ..display.formatting import format_capped, format_decimal, format_duration,
 from ..display.scope import read_standing
 from ..display.states import lane_state, queue_state
 from ..durations import read_duration
-from ..models import FlowLimit, Queue, Schedule
+from ..models import FlowLimit, Schedule
 from ..rules.lanes.limits import WINDOW, Limit
 from ..rules.redact import redact_text
 from ..taskqueue.control.decisions import KINDS, SCHEDULE, Pausable
 from ..taskqueue.lanes.summaries import LaneSummary, summarize_lanes
 from ..taskqueue.statistics.summaries import QueueFigures
+from .output import Column, only_json
 from .subcommand import REASON, WHY_IT_WAITS, CliError, Context, Exit, checked, command, option
 
-HEADINGS = ("QUEUE", "STATE", "READY", "OLDEST", "RUNNING", "WORKERS", "PER MINUTE", "FAILING")
-LANES = ("LANE", "STATE", "RUNNING", "STARTED", "WAITING", "WEIGHT", "DECIDED BY")
+QUEUES: Sequence[Column[QueueFigures]] = (
+    Column("name", "QUEUE"),
+    Column("state", "STATE", value=queue_state),
+    Column("due", "READY", lambda queue: format_capped(queue.due)),
+    Column("oldest_seconds", "OLDEST", lambda queue: format_duration(queue.oldest_seconds) if queue.due else ""),
+    Column("running", "RUNNING"),
+    Column("workers", "WORKERS"),
+    Column("per_minute", "PER MINUTE", lambda queue: format_decimal(queue.per_minute)),
+    Column(
+        "failing", "FAILING", lambda queue: format_percentage(queue.failures, queue.attempts),
+        lambda queue: queue.failures / queue.attempts if queue.attempts else None,
+    ),
+    *only_json("is_paused", "slots", "attempts", "failures"),
+    Column("paused_at", value=lambda queue: queue.pause and queue.pause.paused_at),
+    Column("paused_by", value=lambda queue: queue.pause.paused_by if queue.pause else ""),
+    Column("reason", value=lambda queue: redact_text(queue.pause.reason) if queue.pause else ""),
+)  # fmt: skip
+
+
+def running_text(lane: LaneSummary) -> str:
+    most = lane.limit.most_running
+    return str(lane.running) if most is None else f"{lane.running} of {most}"
+
+
+def started_text(lane: LaneSummary) -> str:
+    starts, per = lane.limit.starts, lane.limit.per
+    return "" if starts is None else f"{lane.started} of {starts} in {format_duration(per)}"
+
+
+def decider_of(lane: LaneSummary) -> str:
+    """Return who decided its limits; empty if the settings and the code do."""
+    return lane.state.decided_by if lane.state.is_decided else ""
+
+
+LANES: Sequence[Column[LaneSummary]] = (
+    Column("lane", "LANE", value=lambda lane: lane.label),
+    Column("state", "STATE", value=lane_state),
+    Column("running", "RUNNING", running_text),
+    Column("concurrency", value=lambda lane: lane.limit.most_running),
+    Column("started", "STARTED", started_text),
+    Column("rate", value=lambda lane: lane.limit.rate),
+    Column("opens_in"),
+    Column("waiting", "WAITING", lambda lane: format_capped(lane.waiting)),
+    Column("weight", "WEIGHT", lambda lane: f"{lane.limit.weight:g}", lambda lane: lane.limit.weight),
+    Column("paused_by", value=lambda lane: lane.state.paused_by),
+    Column("reason", value=lambda lane: redact_text(lane.state.reason)),
+    Column("decided_by", "DECIDED BY", value=decider_of),
+    Column("decided_for", value=lambda lane: redact_text(lane.state.decided_for) if lane.state.is_decided else ""),
+)  # fmt: skip
 NUMBERS = ("concurrency", "rate", "weight")
 SUBJECT = (
     option("queue", nargs="?", metavar="QUEUE"),
@@ -34,48 +82,19 @@ SUBJECT = (
 @command("queues", "Queues: how many tasks are ready, how long they wait, who serves them.")
 def queues(context: Context) -> None:
     found = read_standing(context.scope).queues
-    context.output.listing(found, queue_record, HEADINGS, queue_row)
-    if context.output.as_json:
-        return
+    context.output.listing(found, QUEUES)
     for queue in found:
-        if queue.full_at:
+        if queue.full_at and not context.output.as_json:
             text = f"{one_line(queue.name, 64)} is full: {queue.full_at} tasks wait, and more calls raise QueueFull"
             context.output.say(text)
     say_paused(context, [queue.pause for queue in found if queue.pause])
 
 
 def say_paused(context: Context, rows: Iterable[Pausable]) -> None:
+    if context.output.as_json:
+        return
     for name, pause in describe_pauses(rows).items():
         context.output.say(f"{one_line(name, 100)} was paused by {pause.by}: {pause.reason or 'no reason given'}")
-
-
-def queue_record(queue: QueueFigures) -> dict[str, Any]:
-    pause = queue.pause or Queue()
-    names = (
-        "name", "due", "oldest_seconds", "running", "is_paused", "workers", "slots", "attempts", "failures",
-        "per_minute",
-    )  # fmt: skip
-    return {
-        **{name: getattr(queue, name) for name in names},
-        "state": queue_state(queue).name,
-        "failing": queue.failures / queue.attempts if queue.attempts else None,
-        "paused_at": pause.paused_at,
-        "paused_by": pause.paused_by,
-        "reason": redact_text(pause.reason),
-    }
-
-
-def queue_row(queue: QueueFigures) -> tuple[str, ...]:
-    return (
-        one_line(queue.name, 64),
-        str(queue_state(queue).label),
-        format_capped(queue.due),
-        format_duration(queue.oldest_seconds) if queue.due else "",
-        str(queue.running),
-        str(queue.workers),
-        format_decimal(queue.per_minute),
-        format_percentage(queue.failures, queue.attempts),
-    )
 
 
 @command(
@@ -118,42 +137,10 @@ def subject_of(context: Context) -> tuple[str, str]:
 )  # fmt: skip
 def lanes(context: Context) -> None:
     found = summarize_lanes(context.backend, context["search"])
-    context.output.listing(found, lane_record, LANES, lane_row)
-    if not context.output.as_json:
-        say_paused(context, [lane.state for lane in found])
+    context.output.listing(found, LANES)
+    say_paused(context, [lane.state for lane in found])
     if not found:
         context.output.say("No lane is limited or paused.")
-
-
-def lane_row(lane: LaneSummary) -> tuple[str, ...]:
-    most, starts = lane.limit.most_running, lane.limit.starts
-    return (
-        one_line(lane.label, 100),
-        str(lane_state(lane).label),
-        f"{lane.running}" if most is None else f"{lane.running} of {most}",
-        "" if starts is None else f"{lane.started} of {starts} in {format_duration(lane.limit.per)}",
-        format_capped(lane.waiting),
-        f"{lane.limit.weight:g}",
-        one_line(lane.state.decided_by, 60) if lane.state.is_decided else "",
-    )
-
-
-def lane_record(lane: LaneSummary) -> dict[str, Any]:
-    return {
-        "lane": lane.label,
-        "state": lane_state(lane).name,
-        "running": lane.running,
-        "concurrency": lane.limit.most_running,
-        "started": lane.started,
-        "rate": lane.limit.rate,
-        "opens_in": lane.opens_in,
-        "waiting": lane.waiting,
-        "weight": lane.limit.weight,
-        "paused_by": lane.state.paused_by,
-        "reason": redact_text(lane.state.reason),
-        "decided_by": lane.state.decided_by if lane.state.is_decided else "",
-        "decided_for": redact_text(lane.state.decided_for) if lane.state.is_decided else "",
-    }
 
 
 def read_rate(text: str) -> tuple[int, float]:

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from ..display.events import as_mapping
 from ..display.formatting import one_line
@@ -21,6 +20,7 @@ from ..rules.redact import redact_text
 from ..selection.grammar import Query, ids_beginning_with, parse_arguments
 from ..selection.matching import walk
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
+from .output import cell
 from .subcommand import CliError, Context, Exit, option
 
 MAX_CANDIDATES = 5
@@ -65,7 +65,6 @@ def newest(context: Context, query: Query, limit: int) -> Iterator[list[UUID]]:
         left -= len(page)
         if left <= 0:
             break
-    context.output.progress("", is_last=True)
 
 
 def read_tasks(context: Context, ids: Sequence[UUID], columns: Sequence[str] = ()) -> list[Task]:
@@ -111,7 +110,7 @@ def task_row(task: Task, now: datetime) -> tuple[str, ...]:
         one_line(short_name(task.func_path), 60),
         one_line(task.queue, 64),
         f"{task.spent}/{task.max_attempts}",
-        local(time_of(task.pk)),
+        cell(time_of(task.pk)),
         timing(task, now),
         error_line(as_mapping(task.last_error), 120),
     )
@@ -152,7 +151,3 @@ def payload_record(task: Task, *, raw: bool = False) -> dict[str, Any]:
 def event_record(event: TaskEvent, *, raw: bool = False) -> dict[str, Any]:
     columns = {name: getattr(event, name) for name in ("id", "task_id", "kind", "ts", "attempt", "actor")}
     return {**columns, "data": shown(event.data, raw=raw)}
-
-
-def local(moment: datetime | None) -> str:
-    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S}" if moment else ""

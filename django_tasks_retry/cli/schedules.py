@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db.models import QuerySet
 
 from .. import taskqueue
 from ..contrib.schedule_import import SOURCES, Found, carry_out, plan_import
 from ..display.explain_schedule import explain_schedule, schedule_state
-from ..display.formatting import format_relative, one_line
+from ..display.formatting import counted, format_relative, one_line
 from ..display.redact import redact_value
 from ..display.scope import Scope
 from ..models import Schedule
@@ -17,15 +15,10 @@ from ..rules.names import short_name
 from ..rules.redact import redact_text
 from ..taskqueue.control.decisions import SCHEDULE
 from ..taskqueue.reading import read_row, read_rows
+from .output import Column, only_json
 from .queues import switch
-from .records import local
 from .subcommand import REASON, WHY_IT_WAITS, CliError, Context, Exit, actor, command, option
 
-HEADINGS = ("SCHEDULE", "STATE", "TASK", "WHEN", "TIME ZONE", "NEXT", "LAST", "LAST OUTCOME")
-COLUMNS = (
-    "name", "func_path", "args", "kwargs", "queue", "priority", "cron", "every", "timezone", "overlap", "misfire_grace",
-    "starts_at", "ends_at", "source", "paused_at", "paused_by", "vanished_at", "next_at", "last_at", "last_outcome",
-)  # fmt: skip
 NAME = option("name", metavar="NAME")
 
 
@@ -55,34 +48,36 @@ def named(context: Context) -> Schedule:
 
 
 def print_schedules(context: Context, found: list[Schedule]) -> None:
-    scope = context.scope
     if not found:
         raise CliError("There is no schedule.", Exit.NOT_FOUND)
-    context.output.listing(found, lambda each: record_of(each, scope), HEADINGS, lambda each: row_of(each, scope))
+    context.output.listing(found, columns(context.scope))
 
 
 def why(schedule: Schedule, scope: Scope) -> str:
     return explain_schedule(schedule, scope, can_see_payload=True).sentence
 
 
-def row_of(schedule: Schedule, scope: Scope) -> tuple[str, ...]:
-    return (
-        one_line(schedule.name, 128),
-        str(schedule_state(schedule, scope.now).label),
-        one_line(short_name(schedule.func_path), 60),
-        one_line(schedule.cron, 60) or (f"every {schedule.every:g} s" if schedule.every else ""),
-        one_line(schedule.timezone, 40),
-        format_relative(schedule.next_at, scope.now) if schedule.next_at else "",
-        local(schedule.last_at),
-        schedule.last_outcome,
-    )
+def rhythm_of(schedule: Schedule) -> str:
+    return one_line(schedule.cron, 60) or (f"every {schedule.every:g} s" if schedule.every else "")
 
 
-def record_of(schedule: Schedule, scope: Scope) -> dict[str, Any]:
-    columns = {name: getattr(schedule, name) for name in COLUMNS}
-    hidden = {name: redact_value("", columns[name], None) for name in ("args", "kwargs")}
-    state = {"state": schedule_state(schedule, scope.now).name, "why": why(schedule, scope)}
-    return {**columns, **hidden, **state, "reason": redact_text(schedule.reason)}
+def columns(scope: Scope) -> list[Column[Schedule]]:
+    return [
+        Column("name", "SCHEDULE"),
+        Column("state", "STATE", value=lambda each: schedule_state(each, scope.now)),
+        Column("func_path", "TASK", lambda each: one_line(short_name(each.func_path), 60)),
+        Column("cron", "WHEN", rhythm_of),
+        Column("timezone", "TIME ZONE"),
+        Column("next_at", "NEXT", lambda each: format_relative(each.next_at, scope.now) if each.next_at else ""),
+        Column("last_at", "LAST"),
+        Column("last_outcome", "LAST OUTCOME"),
+        *only_json("queue", "priority", "every", "overlap", "misfire_grace", "starts_at", "ends_at", "source"),
+        *only_json("paused_at", "paused_by", "vanished_at"),
+        Column("args", value=lambda each: redact_value("", each.args, None)),
+        Column("kwargs", value=lambda each: redact_value("", each.kwargs, None)),
+        Column("why", value=lambda each: why(each, scope)),
+        Column("reason", value=lambda each: redact_text(each.reason)),
+    ]
 
 
 @command(
@@ -123,7 +118,7 @@ def import_schedules(context: Context) -> None:
         announce(context, other.name, "leave out", other.problem)
     if context["apply"]:
         made = carry_out(plan, by=actor(), backend=context.backend)
-        context.output.say(f"{len(made)} schedules made, {len(plan.not_importable)} left out.")
+        context.output.say(f"{counted(len(made), 'schedule')} made, {len(plan.not_importable)} left out.")
     else:
         context.output.say(f"Dry run: {len(plan.importable)} would be made. Add --apply to make them.")
 

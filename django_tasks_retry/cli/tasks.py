@@ -25,6 +25,7 @@ from ..selection.matching import walk
 from ..taskqueue.engines import engine_for
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
 from ..taskqueue.statistics import summaries
+from .output import cell
 from .records import (
     HEADINGS,
     ID,
@@ -32,7 +33,6 @@ from .records import (
     WORDS,
     error_record,
     event_record,
-    local,
     newest,
     one_id,
     one_task,
@@ -78,7 +78,7 @@ def list_tasks(context: Context) -> Exit:
             else:
                 rows.append(task_row(task, now))
     if rows:
-        output.table(HEADINGS, rows)
+        output.table([HEADINGS, *rows])
     if not found:
         output.say("No task matches.")
         return Exit.NOT_FOUND
@@ -145,7 +145,7 @@ def show_all(context: Context, task: Task, events: Sequence[TaskEvent], why: Exp
         section(context, "Metadata", textwrap.indent(redacted_json(task.metadata, None), "  "))
     if steps := read_rows(Step.objects.using(context.using).filter(task_id=task.pk).order_by("id")[:MAX_EVENTS]):
         section(context, "Steps")
-        output.table(("TIME", "STEP", "KIND", "ATTEMPT", ""), [step_row(step) for step in steps])
+        output.table([("TIME", "STEP", "KIND", "ATTEMPT", ""), *map(step_row, steps)])
     if events:
         section(context, "Events")
         show_events(context, events)
@@ -161,7 +161,7 @@ def facts(task: Task, now: datetime) -> list[tuple[str, str]]:
     shown = task_facts(task, now, can_see_payload=True)
     found = [
         ("status", task_state(task, now).name),
-        *((name, local(value) if isinstance(value, datetime) else str(value)) for name, _label, value in shown),
+        *((name, cell(value) if isinstance(value, datetime) else str(value)) for name, _label, value in shown),
         ("waits for", one_line(task.waits_for or "", 255)),
         ("after", str(task.follows_id or "")),
         ("retry of", str(task.retry_of_id or "")),
@@ -173,13 +173,7 @@ def facts(task: Task, now: datetime) -> list[tuple[str, str]]:
 
 def step_row(step: Step) -> tuple[str, ...]:
     result = "" if step.result is None else one_line(redacted_json(step.result, None), 80)
-    return (
-        local(step.ts),
-        one_line(step.name.removesuffix(":until"), 220),
-        one_line(step.kind),
-        str(step.attempt),
-        result,
-    )
+    return cell(step.ts), one_line(step.name.removesuffix(":until"), 220), step.kind, str(step.attempt), result
 
 
 def show_why(context: Context, why: Explanation) -> None:
@@ -190,14 +184,15 @@ def show_why(context: Context, why: Explanation) -> None:
 
 def show_events(context: Context, events: Sequence[TaskEvent]) -> None:
     names = actor_names({event.actor for event in events})
-    context.output.table(("TIME", "EVENT", "ATTEMPT", "BY", ""), [event_row(event, names) for event in events])
+    rows = [event_row(event, names) for event in events]
+    context.output.table([("TIME", "EVENT", "ATTEMPT", "BY", ""), *rows])
 
 
 def event_row(event: TaskEvent, names: dict[str, str]) -> tuple[str, ...]:
     error = as_mapping(as_mapping(event.data).get("error"))
     summary = event_summary(event, error, can_see_payload=True)
     name = str(EVENT_NAMES.get(event.kind, one_line(event.kind, 20)))
-    return local(event.ts), name, str(event.attempt), names[event.actor], summary
+    return cell(event.ts), name, str(event.attempt), names[event.actor], summary
 
 
 def traceback_of(task: Task) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from .. import taskqueue
 from ..display.formatting import format_ago, format_elapsed, one_line
@@ -11,13 +10,9 @@ from ..display.scope import MOST_WORKERS
 from ..display.states import worker_end, worker_state
 from ..models import Worker
 from ..taskqueue.reading import read_rows
+from .output import Column, only_json
 from .subcommand import REASON, CliError, Context, Exit, command, option
 
-HEADINGS = ("WORKER", "STATE", "RUNNING", "QUEUES", "TASKS", "VERSION", "UP", "LAST SEEN")
-COLUMNS = (
-    "host", "pid", "version", "backend", "queues", "exclude", "tasks", "processes", "slots", "running", "started_at",
-    "heartbeat_at", "stopped_at", "stop_asked_at", "stop_asked_by",
-)  # fmt: skip
 NO_WORKER = "No worker is running. Start one: python manage.py runworker"
 
 
@@ -32,32 +27,30 @@ def workers(context: Context) -> Exit:
         for worker in read_rows(stored[:MOST_WORKERS])
         if context["all"] or worker_state(worker, now).name not in ("stopped", "lost")
     ]
-    context.output.listing(shown, lambda each: record_of(each, now), HEADINGS, lambda each: worker_row(each, now))
+    context.output.listing(shown, columns(now))
     if not shown:
         context.output.say(NO_WORKER)
     return Exit.OK if shown else Exit.NOT_FOUND
 
 
-def worker_row(worker: Worker, now: datetime) -> tuple[str, ...]:
+def columns(now: datetime) -> list[Column[Worker]]:
+    return [
+        Column("id", "WORKER"),
+        Column("state", "STATE", value=lambda each: worker_state(each, now)),
+        Column("running", "RUNNING", lambda each: f"{each.running}/{each.slots}"),
+        Column("queues", "QUEUES", lambda each: one_line(queues_text(each), 100)),
+        Column("tasks", "TASKS", lambda each: str(len(each.tasks))),
+        Column("version", "VERSION"),
+        Column("", "UP", lambda each: format_elapsed(each.started_at, worker_end(each, now))),
+        Column("heartbeat_at", "LAST SEEN", lambda each: format_ago(each.heartbeat_at, now)),
+        *only_json("host", "pid", "backend", "exclude", "processes", "slots"),
+        *only_json("started_at", "stopped_at", "stop_asked_at", "stop_asked_by"),
+    ]
+
+
+def queues_text(worker: Worker) -> str:
     exclude = f" (not {', '.join(worker.exclude)})" if worker.exclude else ""
-    return (
-        one_line(worker.pk, 128),
-        str(worker_state(worker, now).label),
-        f"{worker.running}/{worker.slots}",
-        one_line(", ".join(worker.queues) + exclude, 100),
-        str(len(worker.tasks)),
-        one_line(worker.version, 32),
-        format_elapsed(worker.started_at, worker_end(worker, now)),
-        format_ago(worker.heartbeat_at, now),
-    )
-
-
-def record_of(worker: Worker, now: datetime) -> dict[str, Any]:
-    return {
-        "id": worker.pk,
-        "state": worker_state(worker, now).name,
-        **{name: getattr(worker, name) for name in COLUMNS},
-    }
+    return ", ".join(worker.queues) + exclude
 
 
 @command(

@@ -147,7 +147,7 @@ class TestMany:
     def test_none_is_changed_that_came_while_others_were(self, cli, stored, monkeypatch):
         """Somebody enqueues whenever progress is told: while tasks are counted, and while they are changed."""
         monkeypatch.setattr(matching, "PAGE", 2)
-        monkeypatch.setattr(output.Output, "progress", lambda *_told, **_is_last: Task.objects.enqueue(tasks.noop))
+        monkeypatch.setattr(output.Output, "progress", lambda *_told: Task.objects.enqueue(tasks.noop))
         assert cli("cancel", "status:ready", "--reason", "x", "-y").out == "3 tasks cancelled.\n"
         assert set(Task.objects.cancelled()) == set(stored)
         assert Task.objects.pending().exists()

@@ -54,7 +54,7 @@ SHELL = (
     ),
     Mutant(
         "the shell names who took a decision that was taken back",
-        (Edit("cli/queues.py", 'one_line(lane.state.decided_by, 60) if lane.state.is_decided else ""', '"cli:"'),),
+        (Edit("cli/queues.py", 'lane.state.decided_by if lane.state.is_decided else ""', '"cli:"'),),
         (LANES + "test_after_a_decision_is_taken_back_the_shell_names_nobody_as_the_console_does",),
     ),
     Mutant(

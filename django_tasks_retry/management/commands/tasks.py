@@ -32,7 +32,6 @@ class Command(BaseCommand):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = Exit.BROKEN_PIPE
         except (TaskQueueError, CliError, Error, KeyboardInterrupt) as error:
-            output.progress("", is_last=True)
             message, code = message_of(error)
             output.say(message)
         if code != Exit.OK:

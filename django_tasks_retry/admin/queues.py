@@ -22,7 +22,6 @@ from ..models import FlowLimit, Queue
 from ..models.limits import FUNCTION, LANE, QUEUE, split
 from ..rules.lanes.limits import LONGEST_WINDOW, MOST, WINDOW
 from ..taskqueue.lanes.summaries import MOST_SHOWN, LaneSummary, summarize_lanes
-from ..taskqueue.statistics.summaries import depths
 from .base import ConsoleAdmin, Verb
 from .parts.charts import SCALES, Activity, read_activity, sparkline
 
@@ -53,7 +52,7 @@ class QueueAdmin(ConsoleAdmin):
 
     def pause_view(self, request: HttpRequest, name: str) -> HttpResponse:
         scope = current_scope()
-        if name not in queue_names(scope, (depth.queue for depth in depths(scope.using))):
+        if name not in queue_names(scope):
             raise Http404
         done = _("Queue %(queue)s is paused.") % {"queue": one_line(name, 64)}
         return self.decide(request, name, "pause", partial(taskqueue.pause, name), done)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -82,11 +82,12 @@ def current_scope() -> Scope:
     return Scope(backend, using, now(using))
 
 
-def queue_names(scope: Scope, found: Iterable[str] = ()) -> list[str]:
-    """Queues of the settings, those with a row (paused once), those with attempts within a day, and others `found`."""
+def queue_names(scope: Scope, waiting: Sequence[Depth] | None = None) -> list[str]:
+    """Queues of the settings, those that were paused once, and those with tasks that wait or that ran within a day."""
     stored = Queue.objects.using(scope.using).values_list("name", flat=True)[:500]
     busy = sums_since(scope.now - timedelta(days=1), scope.using, "queue")
-    return sorted({*queues(scope.backend), *stored, *(row["queue"] for row in busy), *found})
+    waiting = depths(scope.using, cap=0) if waiting is None else waiting
+    return sorted({*queues(scope.backend), *stored, *(row["queue"] for row in busy), *(each.queue for each in waiting)})
 
 
 def read_workers(scope: Scope) -> list[Worker]:
@@ -96,7 +97,7 @@ def read_workers(scope: Scope) -> list[Worker]:
 def read_standing(scope: Scope) -> Standing:
     workers, waiting = read_workers(scope), depths(scope.using)
     recent = {each.queue: each for each in counts_since(scope.now - RECENT, scope.using, "queue")}
-    found = read_queues(scope.backend, scope.using, workers, queue_names(scope), waiting)
+    found = read_queues(scope.backend, scope.using, workers, queue_names(scope, waiting), waiting)
     full = full_queues([each.name for each in found], scope.backend, scope.using)
     queues = [
         replace(each, attempts=counts.attempts, failures=counts.failures, full_at=full.get(each.name, 0))

@@ -93,6 +93,14 @@ def test_rows_tell_status_attempts_time_and_error(played, operator):
     assert "in 4 h 59 min" in operator.get(LIST, {"status": "scheduled"}).content.decode()
 
 
+def test_the_filter_lists_queues_whose_tasks_only_ever_waited(database, operator, settings):
+    settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": []}}
+    Task.objects.enqueue(tasks.noop, queue="api")
+    Task.objects.enqueue(tasks.noop, queue="late", eta=timedelta(days=1))
+    page = operator.get(LIST).content.decode()
+    assert all(f"?queue={queue}" in page for queue in ("api", "late"))
+
+
 def test_the_filter_lists_queues_that_ran_tasks(database, operator):
     """Settings with QUEUES = [] name no queue."""
     Task.objects.enqueue(tasks.noop)

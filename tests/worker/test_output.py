@@ -18,6 +18,7 @@ from django.utils.log import RequireDebugTrue
 from django_tasks_retry import guard
 from django_tasks_retry.models import Task
 from django_tasks_retry.worker import logs
+from django_tasks_retry.worker.shared.outcomes import span
 
 from . import tasks
 from .harness import ROOT, status_of, wait_for
@@ -43,6 +44,13 @@ def test_lines_for_people(start, effects, committed):
     assert re.search(rf"{stamp} INFO  done      fail_twice .* attempt=3/3", worker.output, re.MULTILINE)
     assert "stopped · 1 done, 2 retried, 0 failed, 0 released in" in rest[-1]
     assert not re.search("^FORGED", worker.output, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.012, "12ms"), (3.04, "3.0s"), (59.9, "59.9s"), (75.0, "1m15s"), (80136.3, "22h15m")]
+)
+def test_long_times_are_minutes_and_hours(seconds, text):
+    assert span(seconds) == text
 
 
 def test_lines_for_machines_have_stable_keys(start, effects):

@@ -48,9 +48,9 @@ class Depth:
     due: int
 
 
-def depths(using: str) -> list[Depth]:
-    """Return each queue and priority with pending tasks: its oldest task and its due tasks, counted up to CAP + 1."""
-    parameters, current = {"cap": CAP + 1, "paths": MAX_PATHS, **READABLE_TIMES}, now(using)
+def depths(using: str, cap: int = CAP) -> list[Depth]:
+    """Return each queue and priority with pending tasks: its oldest task and its due tasks, counted up to `cap` + 1."""
+    parameters, current = {"cap": cap + 1, "paths": MAX_PATHS, **READABLE_TIMES}, now(using)
     found: dict[tuple[str, int], Depth] = {}
     rows = engine_for(using).rows
     for row in (*rows("depths", parameters), *rows("depths_keyed", parameters)):

@@ -141,7 +141,10 @@ def sentence(result: AttemptResult, word: str, detail: dict[str, Any]) -> str:
 
 
 def span(seconds: float) -> str:
-    return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.1f}s"
+    if seconds < 60:
+        return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.1f}s"
+    minutes = int(seconds) // 60
+    return f"{minutes}m{int(seconds) % 60:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
 
 
 # Statistics on their way: a child sends them to its supervisor, which adds them to the database every few seconds.

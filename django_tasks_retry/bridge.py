@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache
@@ -64,39 +64,35 @@ class TaskResult(FrameworkResult):  # type: ignore[misc]
 
         Polls the database, so keep it for scripts and tests: a request should not wait for a worker.
         """
-        until = None if timeout is None else monotonic() + as_seconds(timeout)
-        pause = pauses()
-        while not self._has_ended(until):
-            sleep(next(pause))
+        for pause in self._polls(timeout):
+            sleep(pause)
         return self.return_value
 
     async def await_end(self, timeout: float | timedelta | None = None) -> Any:
         """See wait()."""
-        until = None if timeout is None else monotonic() + as_seconds(timeout)
-        pause = pauses()
-        while not await sync_to_async(self._has_ended)(until):
-            await asyncio.sleep(next(pause))
+        polls = self._polls(timeout)
+        while (pause := await sync_to_async(lambda: next(polls, None))()) is not None:
+            await asyncio.sleep(pause)
         return self.return_value
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self.await_end().__await__()
 
-    def _has_ended(self, until: float | None) -> bool:
-        if not self.is_finished:
-            self.refresh()
-        if not self.is_finished and connections[database(self.backend)].in_atomic_block:
-            raise InvalidCall("wait() within a transaction never ends: workers see the task after the commit.")
-        if not self.is_finished and until is not None and monotonic() >= until:
-            raise TimeoutError(f"Task {self.id} has not ended in time; its status is {self.status}.")
-        return bool(self.is_finished)
-
-
-def pauses() -> Iterator[float]:
-    """Yield the seconds between polls: a short task is noticed soon, a long one costs little."""
-    pause = FIRST_POLL
-    while True:
-        yield pause
-        pause = min(2 * pause, LAST_POLL)
+    def _polls(self, timeout: float | timedelta | None) -> Iterator[float]:
+        """Refresh until the task has ended, and yield the seconds in between, ever more: a long task costs little."""
+        until = None if timeout is None else monotonic() + as_seconds(timeout)
+        pause = FIRST_POLL
+        while True:
+            if not self.is_finished:
+                self.refresh()
+            if self.is_finished:
+                return
+            if connections[database(self.backend)].in_atomic_block:
+                raise InvalidCall("wait() within a transaction never ends: workers see the task after the commit.")
+            if until is not None and monotonic() >= until:
+                raise TimeoutError(f"Task {self.id} has not ended in time; its status is {self.status}.")
+            yield pause
+            pause = min(2 * pause, LAST_POLL)
 
 
 IN_DJANGO = {
@@ -131,12 +127,7 @@ def variant(task: AnyTask, row: Task | Lease) -> AnyTask:
     Not by `task.using(...)`, which would check anew what is history: a queue that is no longer configured, say.
     """
     eta = None if row.eta == row.created_at else in_project_time(row.eta)
-    if (
-        task.run_after == eta
-        and task.queue_name == row.queue
-        and task.priority == row.priority
-        and task.backend == row.backend
-    ):
+    if (task.run_after, task.queue_name, task.priority, task.backend) == (eta, row.queue, row.priority, row.backend):
         return task
     changes = {"run_after": eta, "queue_name": row.queue, "priority": row.priority, "backend": row.backend}
     task_class: Any = type(task)
@@ -194,17 +185,16 @@ def errors_of(events: Iterable[TaskEvent]) -> Iterable[TaskError]:
     """One per failed attempt, and one for a cancellation."""
     for event in events:
         if event.kind == EventKind.FAILED:
-            error = event.data["error"]
-            yield task_error(error["exception"], error["traceback"] or error["message"])
+            yield task_error(event.data["error"])
         elif event.kind == EventKind.CANCELLED:
-            reason = event.data.get("reason") or "no reason given"
-            yield task_error(path_of(TaskCancelled), f"Cancelled by {event.actor}: {reason}")
+            text = f"Cancelled by {event.actor}: {event.data.get('reason') or 'no reason given'}"
+            yield TaskError(exception_class_path=path_of(TaskCancelled), traceback=text)
 
 
-def task_error(exception: str, traceback: str) -> TaskError:
+def task_error(error: dict[str, Any]) -> TaskError:
     # What cannot be stored is a TypeError in the framework's words.
-    path = "builtins.TypeError" if exception == path_of(InvalidPayload) else exception
-    return TaskError(exception_class_path=path or LOST, traceback=traceback)
+    path = "builtins.TypeError" if error["exception"] == path_of(InvalidPayload) else error["exception"]
+    return TaskError(exception_class_path=path or LOST, traceback=error["traceback"] or error["message"])
 
 
 def running_result(lease: Lease, task: AnyTask, *, with_history: bool = True) -> AnyResult:
@@ -223,8 +213,8 @@ def failed_result(lease: Lease, error: BaseException) -> AnyResult:
     task = registry.find(lease.func_path)
     if task is None:
         raise TaskResultDoesNotExist(str(lease.id))
-    result, failure = running_result(lease, task), capture(error)
-    result.errors.append(task_error(failure.exception, failure.traceback))
+    result = running_result(lease, task)
+    result.errors.append(task_error(capture(error).as_dict()))
     return result
 
 
@@ -248,8 +238,7 @@ def concluded(result: AnyResult, receipt: Receipt, report: Report | None) -> Any
         value = read_value(result.task, data) if is_watched(task_finished) else data  # instances cost a query
         object.__setattr__(result, "_return_value", value)
     elif receipt.error is not None:
-        error = receipt.error
-        result.errors.append(task_error(error["exception"], error["traceback"] or error["message"]))
+        result.errors.append(task_error(receipt.error))
     return result
 
 
@@ -270,15 +259,14 @@ def recorded_error(error: dict[str, Any], traceback: TracebackType | None = None
 
     It has the recorded name. Without a traceback, the recorded text becomes a note.
     """
-    recorded = stand_in_for(error["exception"])(redact_text(error["message"]))
+    path = error["exception"]
+    module, _, name = path.rpartition(".")
+    named = {"__module__": module or __name__}
+    kind = PLAIN_ERRORS.get(path) or type(name or "RecordedError", (RecordedError,), named)
+    recorded: Exception = kind(redact_text(error["message"]))
     if traceback is None:
         recorded.add_note(redact_text(error["traceback"]))
     return recorded.with_traceback(traceback)
-
-
-def stand_in_for(path: str) -> Callable[[str], Exception]:
-    module, _, name = path.rpartition(".")
-    return PLAIN_ERRORS.get(path) or type(name or "RecordedError", (RecordedError,), {"__module__": module or __name__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

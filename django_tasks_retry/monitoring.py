@@ -35,7 +35,7 @@ SCHEME = "bearer "
 def metrics(request: HttpRequest) -> HttpResponse:
     """Return 404 if metrics are not offered, 403 if the caller may not read them."""
     backend = backend_of(request)
-    if not is_open(backend):
+    if not (options(backend).metrics_token or options(backend).metrics_permission):
         raise Http404
     if not may_read(request, backend):
         return plain("Give the token of OPTIONS['METRICS_TOKEN'] as Authorization: Bearer …\n", 403)
@@ -85,12 +85,6 @@ def backend_of(request: HttpRequest) -> str:
     if alias not in configured_backends():
         raise Http404
     return alias
-
-
-def is_open(backend: str) -> bool:
-    """Return whether anybody may read at all."""
-    chosen = options(backend)
-    return bool(chosen.metrics_token or chosen.metrics_permission)
 
 
 def may_read(request: HttpRequest, backend: str) -> bool:

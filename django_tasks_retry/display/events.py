@@ -29,13 +29,10 @@ from .scope import Scope
 def actor_names(actors: set[str]) -> dict[str, str]:
     """Actor → name; all users in one query."""
     keys = {actor: actor.partition(":")[2] for actor in actors if actor.startswith("user:")}
-    usernames = find_usernames([key for key in keys.values() if is_valid_user_key(key)])
+    valid = [key for key in keys.values() if is_valid_user_key(key)]
+    users = get_user_model()._default_manager.filter(pk__in=valid) if valid else ()
+    usernames = {str(user.pk): user.get_username() for user in users}
     return {actor: one_line(usernames.get(keys.get(actor, ""), actor), 80) for actor in actors}
-
-
-def find_usernames(keys: list[str]) -> dict[str, str]:
-    users = get_user_model()._default_manager.filter(pk__in=keys) if keys else ()
-    return {str(user.pk): user.get_username() for user in users}
 
 
 def is_valid_user_key(key: str) -> bool:

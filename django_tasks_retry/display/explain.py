@@ -10,20 +10,26 @@ from django.utils.translation import ngettext
 
 from .. import registry
 from ..conf import configured_backends
-from ..models import Schedule, Task, TaskEvent, Worker
+from ..models import FlowLimit, Queue, Schedule, Task, TaskEvent, Worker
+from ..rules.backoff import MAX_DELAY
 from ..rules.failure import Code
 from ..rules.status import Status
 from ..rules.transitions import POISON_AFTER, EventKind
 from ..taskqueue import alive_workers, sound_workers
-from ..taskqueue.reading import unreadable_columns
+from ..taskqueue.claim.limiter import awaited_by, begun_in
+from ..taskqueue.control.decisions import pause_of
+from ..taskqueue.lanes.summaries import LaneSummary, running_in, summarize
+from ..taskqueue.reading import read_rows, unreadable_columns
 from ..taskqueue.recording import WARN_AFTER_RELEASES, releases_in_a_row
 from ..taskqueue.statistics import summaries
 from ..taskqueue.statistics.summaries import serving
-from .events import actor_names
-from .explain_waiting import explain_limit, explain_pause, explain_waiting
+from ..taskqueue.workflows.members import SIGNAL, batch_of
+from ..taskqueue.workflows.results import batch_counts
+from .events import actor_names, describe_pauses
 from .formatting import (
     NO_VALUE,
     format_capped,
+    format_duration,
     format_elapsed,
     format_moment,
     format_number,
@@ -40,8 +46,10 @@ def explain(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_pa
     """Reasons that people wrote are told to those who may see payloads."""
     if unreadable_columns(task):
         return Explanation(explain_unreadable(task))
+    if task.status == Status.CANCELLED:
+        return Explanation(explain_cancelled(events, can_see_payload=can_see_payload))
     if task.is_finished:
-        return Explanation(explain_ended(task, events, can_see_payload=can_see_payload))
+        return Explanation(explain_success(task) if task.status == Status.SUCCESS else explain_failed(task))
     if task.status == Status.PENDING:
         found = explain_pending(task, scope, can_see_payload=can_see_payload)
     else:
@@ -77,11 +85,14 @@ def explain_unreadable(task: Task) -> str:
 
 
 def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Explanation:
-    if task.expires_at and task.expires_at <= scope.now and not task.spent:
+    found = explain_waiting_for(task, scope, can_see_payload=can_see_payload)
+    if task.expires_at is None or task.spent:
+        return found
+    if task.expires_at <= scope.now:
         text = _("It expired at %(time)s before it was started. The next worker cancels it.")
         return Explanation(text % {"time": format_moment(task.expires_at)})
-    found = explain_waiting_for(task, scope, can_see_payload=can_see_payload)
-    return Explanation(f"{found.sentence} {expiry_sentence(task, scope.now)}".rstrip(), found.command)
+    text = _("It expires at %(time)s, %(ago)s, if it has not started by then.")
+    return Explanation(f"{found.sentence} {text % when(task.expires_at, scope.now)}", found.command)
 
 
 def explain_waiting_for(task: Task, scope: Scope, *, can_see_payload: bool) -> Explanation:
@@ -97,13 +108,6 @@ def explain_waiting_for(task: Task, scope: Scope, *, can_see_payload: bool) -> E
     if (task.crashes or 0) >= POISON_AFTER:
         return Explanation(_("Its process died twice in a row, so a worker runs it alone in a process of its own."))
     return explain_unclaimed(task, scope)
-
-
-def expiry_sentence(task: Task, now: datetime) -> str:
-    """Say until when it may wait, if no attempt is spent yet."""
-    if task.expires_at is None or task.spent:
-        return ""
-    return _("It expires at %(time)s, %(ago)s, if it has not started by then.") % when(task.expires_at, now)
 
 
 def follows_sentence(task: Task, scope: Scope) -> str:
@@ -180,12 +184,6 @@ def explain_running(task: Task, now: datetime) -> str:
     return f"{running} {alone}" if (task.crashes or 0) >= POISON_AFTER else running
 
 
-def explain_ended(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool) -> str:
-    if task.status == Status.CANCELLED:
-        return explain_cancelled(events, can_see_payload=can_see_payload)
-    return explain_success(task) if task.status == Status.SUCCESS else explain_failed(task)
-
-
 def explain_success(task: Task) -> str:
     began, ended = task.last_attempt_at, task.finished_at
     text = _("It succeeded in the first attempt, which took %(time)s.")
@@ -235,3 +233,86 @@ def explain_cancelled(events: Sequence[TaskEvent], *, can_see_payload: bool) -> 
         text = _("It was cancelled by %(by)s at %(time)s.")
     by = actor_names({cancelled.actor})[cancelled.actor]
     return text % {"by": by, "time": format_moment(cancelled.ts), "reason": reason}
+
+
+def explain_waiting(task: Task, now: datetime, using: str) -> str:
+    """Explain a task that waits for a batch or a signal."""
+    key = task.waits_for or ""
+    batch = batch_of(key)
+    if batch is not None:
+        counts = batch_counts(batch, using)
+        text = ngettext(
+            "It waits for %(open)s of %(total)s task.", "It waits for %(open)s of %(total)s tasks.", counts.total
+        )
+        return text % {"open": format_number(counts.open), "total": format_number(counts.total)}
+    text = _("It waits for the signal %(name)s until %(time)s.")
+    if (task.eta - now).total_seconds() > MAX_DELAY / 2:  # for ever
+        text = _("It waits for the signal %(name)s.")
+    return text % {"name": one_line(key.removeprefix(SIGNAL), 200), "time": format_moment(task.eta)}
+
+
+def explain_pause(task: Task, scope: Scope, *, can_see_payload: bool) -> str:
+    """Return nothing unless its queue, lane or function is paused."""
+    row = pause_of(task, scope.using)
+    if row is None:
+        return ""
+    pause, name = describe_pauses([row], can_see_payload=can_see_payload)[row.name], one_line(row.name, 100)
+    if isinstance(row, Queue):
+        text = _(
+            "Queue %(queue)s was paused by %(by)s at %(time)s (%(reason)s). The task waits until the queue is resumed."
+        )
+        return text % {"queue": name, **pause.values}
+    text = _("Lane %(lane)s was paused by %(by)s at %(time)s (%(reason)s). The task waits.")
+    values = {"lane": name, **pause.values}
+    if row.probe_at is not None:
+        wait = max(0.0, (row.probe_at - scope.now).total_seconds())
+        values |= {"lane": one_line(row.label, 100), "next": format_duration(wait)}
+        text = _("The circuit breaker paused %(lane)s at %(time)s (%(reason)s). It lets one task try in %(next)s.")
+    elif row.kind == "function":
+        text = _("Function %(lane)s was paused by %(by)s at %(time)s (%(reason)s). The task waits.")
+    return text % values
+
+
+def explain_limit(task: Task, scope: Scope) -> str:
+    """Explain the limit that holds the task back; empty if none does."""
+    labels = [*([task.lane] if task.lane else []), f"queue:{task.queue}", f"function:{task.func_path}"]
+    for summary in summarize(read_rows(FlowLimit.objects.using(scope.using).among(labels)), scope.backend):
+        values = {"lane": one_line(summary.label, 100)}
+        if summary.trouble:
+            text = _("The limits of %(lane)s cannot be read, so none of its tasks starts. Set or clear its limits.")
+            return text % values
+        if summary.is_full:
+            return full_sentence(task, summary, scope)
+        if summary.is_throttled:
+            text = _(
+                "Lane %(lane)s has reached its rate limit (%(count)s starts in %(window)s). "
+                "The next task can start in %(time)s."
+            )
+            values |= {"window": format_duration(summary.limit.per), "time": format_duration(summary.opens_in)}
+            return text % {**values, "count": summary.started}
+        if task.lane == summary.label and summary.limit.order == "strict":
+            return order_sentence(task, scope)
+    return ""
+
+
+def full_sentence(task: Task, summary: LaneSummary, scope: Scope) -> str:
+    values = {
+        "lane": one_line(summary.label, 100), "running": summary.running, "most": summary.limit.most_running,
+    }  # fmt: skip
+    if summary.state.probing_since:
+        return _("The circuit breaker lets %(lane)s try one task at a time until one succeeds.") % values
+    if summary.label != task.lane:
+        return _("%(lane)s runs %(running)s of %(most)s.") % values
+    values["tasks"] = ", ".join(map(str, running_in(task.lane, scope.using))) or NO_VALUE
+    before = summaries.ahead_of(task, scope.using)
+    text = ngettext("%(count)s waits before it.", "%(count)s wait before it.", before)
+    full = _("Lane %(lane)s runs %(running)s of %(most)s: %(tasks)s.") % values
+    return f"{full} {text % {'count': format_capped(before)}}"
+
+
+def order_sentence(task: Task, scope: Scope) -> str:
+    begun = begun_in(task.lane, scope.using)
+    if begun is None or begun.pk == task.pk or (task.batch and awaited_by(begun) == task.batch):
+        return ""
+    values = {"lane": one_line(task.lane, 100), "task": begun.pk}
+    return _("Lane %(lane)s runs in strict order: %(task)s started earlier and has not finished.") % values

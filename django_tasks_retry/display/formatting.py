@@ -63,12 +63,9 @@ def format_capped(count: int, cap: int = CAP) -> str:
 
 def format_count(count: int, cap: int, estimate: int = 0) -> str:
     """Exact up to the cap; above it the estimate, or 'cap+' if there is none."""
-    return f"≈ {format_number(round_to(estimate))}" if count > cap and estimate > cap else format_capped(count, cap)
-
-
-def round_to(count: int, digits: int = 2) -> int:
-    """Round to that many digits: an estimate knows no more."""
-    return round(count, digits - len(str(count)))
+    if count <= cap or estimate <= cap:
+        return format_capped(count, cap)
+    return f"≈ {format_number(round(estimate, 2 - len(str(estimate))))}"  # an estimate knows two digits
 
 
 def format_approximate(count: int) -> str:
@@ -87,14 +84,11 @@ def format_percentage(part: float, whole: float) -> str:
 
 def format_duration(seconds: float) -> str:
     """Two units at most: 850 ms, 1.2 s, 3 min 2 s, 2 h 14 min, 3 d 4 h."""
-    return format_finite(max(0.0, seconds)) if math.isfinite(seconds) else "∞"
-
-
-def format_finite(seconds: float) -> str:
-    if seconds < 1:
-        return _("%(ms)s ms") % {"ms": round(seconds * 1000)}
+    if not math.isfinite(seconds):
+        return "∞"
     if seconds < 10:
-        return _("%(s)s s") % {"s": format_decimal(seconds)}
+        ms = {"ms": round(max(0.0, seconds) * 1000)}
+        return _("%(ms)s ms") % ms if seconds < 1 else _("%(s)s s") % {"s": format_decimal(seconds)}
     whole = round(seconds)
     days, hours, minutes = whole // 86400, whole % 86400 // 3600, whole % 3600 // 60
     if whole < 60:

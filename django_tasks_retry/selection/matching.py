@@ -64,17 +64,13 @@ def place_condition(query: Query) -> Q:
     condition = any_of(status_condition(each) for each in query.statuses)
     condition &= any_of(worker_condition(each) for each in query.workers)
     condition &= any_of(run_condition(each) for each in query.runs)
-    condition &= any_of(Q(batch=each) for each in query.batches)
-    if query.queues:
-        condition &= Q(queue__in=query.queues)
-    if query.lanes:
-        condition &= Q(lane__in=query.lanes)
-    if query.below:
-        condition &= Q(pk__lt=query.below)
     condition &= any_of(name_condition(each) for each in query.tasks)
-    if query.fingerprints:
-        condition &= Q(fingerprint__in=query.fingerprints)
-    return condition
+    wanted: dict[str, Sequence[object]] = {
+        "batch": query.batches, "queue": query.queues, "lane": query.lanes, "fingerprint": query.fingerprints,
+    }  # fmt: skip
+    for column, values in wanted.items():
+        condition &= Q(**{f"{column}__in": values}) if values else Q()
+    return condition & Q(pk__lt=query.below) if query.below else condition
 
 
 def any_of(conditions: Iterable[Q]) -> Q:

@@ -13,7 +13,7 @@ from django.db import connections
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.clock import now
-from django_tasks_retry.display.explain_waiting import explain_waiting
+from django_tasks_retry.display.explain import explain_waiting
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import Sweep
 from django_tasks_retry.taskqueue.claim.limiter import begun_in

@@ -71,7 +71,9 @@ def check_database(alias: str) -> Found:
         if (encoding := engine_for(alias).encoding()) != "UTF8":
             # A task may hold any text, which no other encoding can store; Django demands UTF-8 as well.
             text = f"Database {alias!r} is encoded in {encoding}, which cannot store all texts of tasks."
-            hint = "Create it anew with ENCODING 'UTF8' TEMPLATE template0, and copy the data by pg_dump and pg_restore."
+            hint = (
+                "Create it anew with ENCODING 'UTF8' TEMPLATE template0, and copy the data by pg_dump and pg_restore."
+            )
             yield message("E010", text, hint)
             return
     with suppress(DatabaseError):

@@ -16,7 +16,7 @@ class TaskQueueError(Exception):
 
 
 class InvalidCall(TaskQueueError, ValueError):
-    """What was asked to be enqueued cannot be stored or run."""
+    """The call cannot be stored or run."""
 
 
 class InvalidPayload(InvalidCall, TypeError):

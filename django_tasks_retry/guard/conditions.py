@@ -4,8 +4,6 @@ Operands that are sums or joined texts stand in brackets: PostgreSQL is given th
 those bind all alike.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 

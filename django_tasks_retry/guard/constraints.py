@@ -5,8 +5,6 @@ reads the text of each check anew for every statement, and the thirteen took 80 
 took. The function names the check that a row breaks.
 """
 
-from __future__ import annotations
-
 import logging
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """Install the guard, and find missing parts of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pkgutil import iter_modules
 from typing import Any

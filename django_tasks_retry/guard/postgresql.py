@@ -4,8 +4,6 @@ A session may put operators of its own before PostgreSQL's. Conditions of trigge
 made; in functions every operator is named in full.
 """
 
-from __future__ import annotations
-
 import re
 
 from ..clock import FUNCTION

@@ -1,7 +1,5 @@
 """Install the guard on PostgreSQL, seal its triggers, and find those that are missing or changed."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Grants are by column and cannot look at values. Operators, and the owner of the tables, pass all of these rules.
 """
 
-from __future__ import annotations
-
 from ..clock import FUNCTION
 from ..models import FlowLimit, Schedule
 from . import conditions

@@ -4,8 +4,6 @@ Statements that write and copy tasks, and the guard, build their lists from thes
 them. A test names the column of the model that stands in no list.
 """
 
-from __future__ import annotations
-
 CALL_COLUMNS = (
     "func_path", "args", "kwargs", "backend", "max_attempts", "backoff", "timeout", "interval", "slot", "run_id",
     "unique_key", "metadata", "lane",

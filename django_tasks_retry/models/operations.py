@@ -1,7 +1,5 @@
 """Rows around the tasks: queues, workers, statistics, and decisions of operators."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db import models

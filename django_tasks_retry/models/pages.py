@@ -1,7 +1,5 @@
 """Models without rows, so that every admin lists the console's pages among the models."""
 
-from __future__ import annotations
-
 from django.utils.translation import gettext_lazy as _
 
 from .tasks import Task

@@ -1,7 +1,5 @@
 """Records about tasks: results, events and steps; and signals, which tasks wait for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder

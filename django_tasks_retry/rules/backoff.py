@@ -1,7 +1,5 @@
 """Delays before the next attempt. Chance is an argument."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias

@@ -3,8 +3,6 @@
 Capturing never fails, whatever the exception does.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import traceback

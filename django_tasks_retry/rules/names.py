@@ -1,7 +1,5 @@
 """Names of functions and tasks, in rows, in the log and in the console; and ids that sort by time (UUID version 7)."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime

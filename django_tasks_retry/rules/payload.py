@@ -1,7 +1,5 @@
 """Arguments, results and texts in the one form that both databases store and give back unchanged."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

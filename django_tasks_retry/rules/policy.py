@@ -1,7 +1,5 @@
 """The retry policy that `@retry` attaches to a function, and its verdict on a failed attempt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Patterns of queues: which a worker takes tasks from, and how many tasks may be pending (OPTIONS["BACKLOG"])."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any

@@ -3,8 +3,6 @@
 Nobody sees a secret, whatever their permissions.
 """
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The statuses of a task."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

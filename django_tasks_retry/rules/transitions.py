@@ -4,8 +4,6 @@ The database guard and the documentation are made from this one table. The servi
 from it; if a move is made in SQL, a test compares what was written with the table.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 

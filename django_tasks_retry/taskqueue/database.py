@@ -1,7 +1,5 @@
 """The database of a backend's tasks: how statements are run there, and what its errors mean."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Records written with a move, in its transaction: events, the result of a finished task, and the operator log."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta

@@ -3,8 +3,6 @@
 Ids rise within a process, so that tasks enqueued together keep their order.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import threading

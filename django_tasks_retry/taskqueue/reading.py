@@ -1,7 +1,5 @@
 """Rows read although some cannot be: each fails alone, and column by column."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress

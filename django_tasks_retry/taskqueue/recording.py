@@ -4,8 +4,6 @@ A report is accepted only while its lease holds: same task, same worker, same at
 arrives late changes nothing, and the answer says why. A task whose row is locked delays no other.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """Renew: a worker that is alive keeps its leases, and tells how far it has come. Written under the fence."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar

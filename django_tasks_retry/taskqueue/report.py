@@ -1,7 +1,5 @@
 """A report: one move of a leased task as plain values, ready to be written under its fence; and the receipt for it."""
 
-from __future__ import annotations
-
 import logging
 import random
 from collections.abc import Iterator, Mapping

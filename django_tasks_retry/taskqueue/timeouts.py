@@ -1,7 +1,5 @@
 """Time limits: for locks that others keep on tasks, and for the statements of a web request."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Typed arguments and results: written when a call is enqueued or has returned, read when it runs or is asked for."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections import defaultdict

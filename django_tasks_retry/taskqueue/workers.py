@@ -1,7 +1,5 @@
 """Registration and heartbeats of workers, and their questions about their own leases."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple

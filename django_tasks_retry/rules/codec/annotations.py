@@ -1,7 +1,5 @@
 """The codec that an annotation asks for."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import sys

@@ -5,8 +5,6 @@ write them. Other forms are objects of our own with `$v`, the version of the for
 classes come from annotations.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Limits of lanes, and `@lane`, which declares them: how many may run at once and start in a window, and the share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Names of lanes, filled in from the arguments of a call."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

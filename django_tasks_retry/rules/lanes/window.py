@@ -6,8 +6,6 @@ starts than are counted. The price is at most one bucket's width in which fewer 
 64th once there are 64 buckets.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Schedules that stand in code: what `@schedule` attaches to a function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ cronsim reads expressions and knows Debian's rules for the change of clocks: a f
 calendar day, right after the gap in spring; an expression whose minute or hour begins with `*` follows real time.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Claim: due tasks become RUNNING under a lease. Two claimers never get the same task, and nobody waits for anybody."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence

@@ -11,8 +11,6 @@ one of the two has become slow, it is done less often: refreshes rest, or floors
 vain. A task that sorts below a kept floor, because it was recovered or committed long after its eta, waits until then.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Sequence

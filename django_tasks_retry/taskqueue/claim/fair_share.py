@@ -3,8 +3,6 @@
 Nothing here reads the database: plans are made of values, and claims follow them.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

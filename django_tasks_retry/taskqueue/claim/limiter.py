@@ -3,8 +3,6 @@
 A lease is the permit: it is counted, in a statement after the lock was granted, and freed by whatever ends it.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter

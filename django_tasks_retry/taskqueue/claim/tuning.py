@@ -1,7 +1,5 @@
 """Tuning: every number by which claimers remember, share, poll and wait, with the reason for its value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar

@@ -1,7 +1,5 @@
 """The circuit breaker: a function or lane whose attempts fail pauses itself, probes one at a time, and resumes."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any, NamedTuple
 

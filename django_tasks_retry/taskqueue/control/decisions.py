@@ -4,8 +4,6 @@ Each keeps its pause in its own row, in columns of the same names: claims read t
 statement, and workers may write the row of a lane, but not that of a queue.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, TypeAlias
 

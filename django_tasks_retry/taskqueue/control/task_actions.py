@@ -3,8 +3,6 @@
 Acting on many, rows in the wrong status are skipped and counted, never an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial

@@ -4,8 +4,6 @@ The cap is exact for committed tasks up to a thousand; a larger count is cached 
 process adds meanwhile. Open transactions do not see each other's tasks, so together they can exceed the limit.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Sequence

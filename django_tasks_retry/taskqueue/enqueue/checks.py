@@ -1,7 +1,5 @@
 """Checks of a call before anything is written: does it fit its function, can it be stored, are its options in range."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 import math

@@ -4,8 +4,6 @@ A thread shuts the socket when the time is over, and the driver fails in its ord
 main thread only, and producers have many threads.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

@@ -1,7 +1,5 @@
 """Check that workers will find a task: in a module that they import at their start, or that one imports."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Enqueue: a call becomes a PENDING row, in the caller's transaction."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice

@@ -1,7 +1,5 @@
 """Insert: prepared tasks become rows. A unique key that is taken yields the task that holds it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext

@@ -6,8 +6,6 @@ for unsent messages. A lost notification costs one poll interval, so no error of
 task is stored.
 """
 
-from __future__ import annotations
-
 import atexit
 import logging
 import os

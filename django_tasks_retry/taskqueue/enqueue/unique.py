@@ -5,8 +5,6 @@ task runs under the key, the next one takes the key's second place and waits for
 running task that fails and returns to PENDING under its own key.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import StrEnum

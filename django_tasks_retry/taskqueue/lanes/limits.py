@@ -3,8 +3,6 @@
 A row is created for what is limited, locked while it is claimed from, and deleted when nothing needs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Summaries of lanes: what runs, what waits, what is full or paused; at a cost that is bounded for each lane."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

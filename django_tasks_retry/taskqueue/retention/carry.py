@@ -5,8 +5,6 @@ then take the place of the period's; only tasks that changed meanwhile are copie
 dissolved into the default partitions once few of their tasks are left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any

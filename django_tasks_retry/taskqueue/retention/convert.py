@@ -5,8 +5,6 @@ constraint, the bound, states that they hold nothing from a coming instant on. I
 switch then takes a moment, under locks for which nobody waits long. Each step can be repeated after it failed.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta

@@ -5,8 +5,6 @@ its rows. Tasks that were not archived (unfinished, failed, cancelled, late) los
 events and steps first.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta

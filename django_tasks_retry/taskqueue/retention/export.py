@@ -1,7 +1,5 @@
 """Export: write tasks to files before retention deletes them, row by row or a partition at a time."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Maintain a partitioned history: create partitions, and archive tasks that succeeded. The pruning worker runs it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from datetime import timedelta

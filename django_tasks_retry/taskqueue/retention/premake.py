@@ -1,7 +1,5 @@
 """Create partitions before they are needed. If one cannot be created, rows go to the default partition."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

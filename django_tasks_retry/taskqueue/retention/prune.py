@@ -1,7 +1,5 @@
 """Prune: delete finished tasks past their retention, a batch at a time, never holding a lock for long."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Edit schedules: create, change, delete, run now. Each decision is recorded, with actor and reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta

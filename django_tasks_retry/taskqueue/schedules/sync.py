@@ -1,7 +1,5 @@
 """Sync the rows of schedules with code and settings: what this process lists, and what no live worker lists."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta

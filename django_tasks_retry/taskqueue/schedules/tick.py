@@ -4,8 +4,6 @@ Any worker ticks. Rows that another one has locked are passed over, and a slot t
 neither leader nor log is needed for exactly one task per slot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

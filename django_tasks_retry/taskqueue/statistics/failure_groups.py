@@ -1,7 +1,5 @@
 """Failure groups: failures with one fingerprint, found and counted at a cost that does not grow with what is stored."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A snapshot: the figures behind the metrics, at a cost that does not grow with the number of stored tasks."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

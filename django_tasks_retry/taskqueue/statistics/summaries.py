@@ -3,8 +3,6 @@
 Every count is capped: beyond the cap nobody needs to know how many, only that they are many.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence

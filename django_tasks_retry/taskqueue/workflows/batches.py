@@ -3,8 +3,6 @@
 A batch has no row of its own: it is its members.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID

@@ -4,8 +4,6 @@ A canceller commits the parent first and its members afterwards. It may die in b
 somebody else keeps locked. So any worker looks through the batches with unfinished members, a page at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Members of batches, the keys by which tasks wait for a batch or a signal, and what `prune` keeps for workflows."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The steps of a task: named results, written under the fence of the attempt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -4,8 +4,6 @@ The check is a statement of its own, after the commit of the member's end: of tw
 one sees both. If a worker dies in between, the sweep of any worker wakes the task.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 from collections.abc import Iterable, Sequence

@@ -128,7 +128,7 @@ def steps_against_tasks(count: int) -> None:
     from django_tasks_retry import taskqueue
     from django_tasks_retry.models import Task
     from django_tasks_retry.taskqueue.renewal import one_commit
-    from django_tasks_retry.taskqueue.workflows.steps import Kind, StepStore
+    from django_tasks_retry.taskqueue.workflows.steps import StepKind, StepStore
 
     from .tasks import noop
 
@@ -139,10 +139,10 @@ def steps_against_tasks(count: int) -> None:
 
     def atomic_step(number: int) -> None:
         with one_commit(lease):
-            steps.save(f"atomic {number}", Kind.STEP, number)
+            steps.save(f"atomic {number}", StepKind.STEP, number)
 
     say(f"{count:,} of each, one after the other, each with its own commit")
-    tell(count, timed(lambda: repeat(count, lambda n: steps.save(f"step {n}", Kind.STEP, n))), "a step")
+    tell(count, timed(lambda: repeat(count, lambda n: steps.save(f"step {n}", StepKind.STEP, n))), "a step")
     tell(count, timed(lambda: repeat(count, atomic_step)), "an atomic step")
     taskqueue.complete_task(lease)
     tell(count, timed(lambda: repeat(count, whole_task)), "a plain task: enqueue, claim, finish")

@@ -14,14 +14,14 @@ class TasksRetryConfig(AppConfig):
 
     def ready(self) -> None:
         from . import bridge, checks, clock, compat, guard  # noqa: F401
-        from .taskqueue.engines import statements
+        from .taskqueue.engines import install_after_migrate
 
         connection_created.connect(clock.register_on_sqlite, dispatch_uid="django_tasks_retry.clock")
         connection_created.connect(guard.register_on_sqlite, dispatch_uid="django_tasks_retry.guard")
         pre_migrate.connect(guard.remove_before_migrate, sender=self, dispatch_uid="django_tasks_retry.guard")
         post_migrate.connect(guard.install_after_migrate, sender=self, dispatch_uid="django_tasks_retry.guard")
         uid = "django_tasks_retry.functions"
-        post_migrate.connect(statements.install_after_migrate, sender=self, dispatch_uid=uid)
+        post_migrate.connect(install_after_migrate, sender=self, dispatch_uid=uid)
         for name in ("Task", "TaskResult", "TaskEvent", "Step"):
             model, uid = self.get_model(name), f"django_tasks_retry.fixture.{name}"
             pre_save.connect(guard.open_for_fixture, sender=model, dispatch_uid=uid)

@@ -39,10 +39,9 @@ from .rules.redact import redact_text
 from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Lease, Receipt, Report, database
-from .taskqueue.renewal import check_lease, holds, open_transactions, report_progress
+from .taskqueue.renewal import check_lease, lease_holds, open_transactions, report_progress
 from .taskqueue.typed import read_returned
-from .taskqueue.workflows.context import Workflow
-from .taskqueue.workflows.steps import StepStore
+from .taskqueue.workflows import StepStore, Workflow
 from .utc import in_project_time
 
 AnyResult: TypeAlias = "DjangoResult[Any, Any]"
@@ -310,7 +309,7 @@ class Context(Workflow, AnyContext):  # type: ignore[misc]
 
     def lease_ok(self) -> bool:
         """Return whether the outcome of this attempt would still be accepted, by the database's word. False: stop."""
-        return holds(self.lease)
+        return lease_holds(self.lease)
 
     async def aprogress(self, done: float, total: float | None = None, note: str = "") -> None:
         """See progress()."""

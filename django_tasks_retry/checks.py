@@ -19,15 +19,14 @@ from .conf import OURS, configured_backends, message
 from .errors import InvalidOptions
 from .models import Task, TaskEvent, TaskResult
 from .rules.backoff import FixedDelays, has_unreachable_delays
-from .rules.lanes.limits import Declaration, declaration_of
+from .rules.lanes.limits import LaneDeclaration, declaration_of
 from .rules.lanes.templates import MAX_LANE, RESERVED, wrong_with
 from .rules.names import path_of
 from .taskqueue import database
 from .taskqueue.engines import ENGINES, engine_for
-from .taskqueue.enqueue import discovery
-from .taskqueue.enqueue.checks import callee_of
-from .taskqueue.retention.drop import partition_problems
-from .taskqueue.schedules.sync import problems as schedule_problems
+from .taskqueue.enqueue import callee_of, discovery_advice, discovery_reason, will_be_found
+from .taskqueue.retention import partition_problems
+from .taskqueue.schedules import schedule_problems
 
 Found: TypeAlias = Iterator[CheckMessage]
 
@@ -153,7 +152,7 @@ def check_lanes() -> Found:
 
 def lane_problems() -> Iterator[tuple[str, str]]:
     """Yield the path of each function whose lane is wrong, and what is wrong with it."""
-    limited: dict[str, tuple[str, Declaration]] = {}
+    limited: dict[str, tuple[str, LaneDeclaration]] = {}
     for task in registry.registered():
         declared = declaration_of(task.func)
         if declared is None:
@@ -206,10 +205,10 @@ def check_known_tasks() -> Found:
 def check_undiscovered_tasks() -> Found:
     with suppress(Exception):  # views import tasks: checks run in no order, and Django's own of the URLs may come later
         _ = get_resolver().url_patterns
-    modules = {task.func.__module__ for task in registry.registered() if not discovery.will_be_found(task.func)}
+    modules = {task.func.__module__ for task in registry.registered() if not will_be_found(task.func)}
     for module in sorted(modules):
-        text = f"Workers will not find the tasks in {module}: {discovery.reason(module)}."
-        yield message("W009", text, discovery.advice(module))
+        text = f"Workers will not find the tasks in {module}: {discovery_reason(module)}."
+        yield message("W009", text, discovery_advice(module))
 
 
 @check()

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isinf, isnan
 
-from .taskqueue.statistics.snapshot import Holder, Snapshot, snapshot
-from .taskqueue.statistics.stats import BOUNDS, COUNTS, Stat
-from .taskqueue.statistics.summaries import QueueFigures
+from .taskqueue.statistics import BOUNDS, COUNTS, Holder, QueueFigures, Snapshot, Stat, take_snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "django_tasks_"
@@ -53,7 +51,7 @@ def histogram(bounds: Iterable[float], counts: Iterable[int], total: float, labe
 
 def scrape(backend: str = "default") -> str:
     """The metrics of the backend's database, now."""
-    return render(snapshot(backend))
+    return render(take_snapshot(backend))
 
 
 def render(taken: Snapshot) -> str:

@@ -21,7 +21,7 @@ from .errors import GuardMissing, NotMigrated
 from .metrics import CONTENT_TYPE, scrape
 from .models import Worker
 from .taskqueue import alive_workers, database
-from .taskqueue.statistics.summaries import depths, paused_queues, serving, unknown_functions
+from .taskqueue.statistics import depths, paused_queues, serving, unknown_functions
 from .taskqueue.timeouts import statement_timeout
 from .taskqueue.workers import ALIVE_SECONDS, sound_workers
 

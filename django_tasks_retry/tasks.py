@@ -6,7 +6,7 @@ from typing import Any
 
 from .compat import task
 from .taskqueue.typed import function_of, write_returned
-from .taskqueue.workflows.batches import call_of
+from .taskqueue.workflows import call_of
 
 
 @task(takes_context=True)

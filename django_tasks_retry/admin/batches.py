@@ -16,8 +16,7 @@ from ..display.scope import Scope, current_scope
 from ..models import Task
 from ..rules.names import short_id
 from ..selection.actions import CANCEL, RETRY, Action
-from ..taskqueue.workflows.members import keys_of
-from ..taskqueue.workflows.results import batch_counts
+from ..taskqueue.workflows import batch_counts, keys_of
 from .bulk import BulkActionAdmin
 from .parts.charts import shares
 from .parts.selection import select_all

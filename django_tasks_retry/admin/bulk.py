@@ -19,8 +19,8 @@ from ..display.formatting import format_moment, format_number, one_line
 from ..display.scope import console_backend, console_database
 from ..models import Task
 from ..selection.actions import ACTIONS, CANCEL, RETRY, Action
-from ..taskqueue.statistics import summaries
-from ..taskqueue.statistics.failure_groups import outcomes
+from ..taskqueue import statistics
+from ..taskqueue.statistics import group_outcomes
 from ..taskqueue.timeouts import statement_timeout
 from .base import ConsoleAdmin, log_action, reason_of
 from .parts.selection import (
@@ -74,7 +74,7 @@ class BulkActionAdmin(ConsoleAdmin):
             "skipped": expected.skipped and format_number(expected.skipped),
             "warnings": warnings_of(action, selection, expected),
             "is_capped": expected.is_capped,
-            "look_back": expected.is_partial and format_number(summaries.LOOK_BACK),
+            "look_back": expected.is_partial and format_number(statistics.LOOK_BACK),
             "nothing_to_do": not expected.possible and expected.is_exact,
             "reason_required": requires_reason(expected),
             "reason_required_above": REASON_REQUIRED_ABOVE,
@@ -189,7 +189,7 @@ def retry_warnings(selection: Selection, expected: DryRun) -> Iterator[str]:
             "%s of them has been retried before.", "%s of them have been retried before.", expected.retried
         ) % format_number(expected.retried)
     fingerprint = selection.params.get("fingerprint", "")
-    found = outcomes(fingerprint, console_database()) if fingerprint else None
+    found = group_outcomes(fingerprint, console_database()) if fingerprint else None
     if found and found.retried:
         text = ngettext(
             "%(count)s task of this group was retried already; %(succeeded)s succeeded since.",

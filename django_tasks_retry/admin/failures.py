@@ -25,10 +25,9 @@ from ..rules.names import short_id, short_name
 from ..rules.redact import redact_text
 from ..selection.actions import ACTIONS, CANCEL, RETRY
 from ..selection.matching import visible_text
+from ..taskqueue import statistics
 from ..taskqueue.reading import read_row, unreadable_columns
-from ..taskqueue.statistics import failure_groups
-from ..taskqueue.statistics.failure_groups import Head, group_texts
-from ..taskqueue.statistics.summaries import CAP
+from ..taskqueue.statistics import CAP, GroupHead, group_texts
 from .base import TaskPermissionMixin
 from .bulk import BulkActionAdmin
 from .parts.selection import select_all
@@ -51,24 +50,24 @@ class FailureAdmin(TaskPermissionMixin, BulkActionAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         scope, visible = current_scope(), self.has_payload_permission(request)
         query = request.GET.get("q", "").strip()
-        heads = failure_groups.group_heads(scope.using)
+        heads = statistics.group_heads(scope.using)
         found = matching_heads(heads, query, scope.using, can_see_payload=visible)
         page = Paginator(found, PER_PAGE).get_page(request.GET.get("p"))
-        groups = failure_groups.describe_groups(list(page), scope.using)
+        groups = statistics.describe_groups(list(page), scope.using)
         context = {
             "groups": failure_rows(groups, scope, can_see_payload=visible),
             "page": page,
             "query": query,
             "page_query": urlencode({"q": query}) + "&" if query else "",
-            "is_cut": len(heads) >= failure_groups.MAX_GROUPS,
+            "is_cut": len(heads) >= statistics.MAX_GROUPS,
         }
         return self.render_page(request, "failures", _("Failures"), context)
 
     def group_view(self, request: HttpRequest, fingerprint: str) -> HttpResponse:
         """Show one group: its error, code location, arguments, counts and outcomes."""
         scope, visible = current_scope(), self.has_payload_permission(request)
-        head = failure_groups.group_head(unquote(fingerprint), scope.using)
-        groups = failure_groups.describe_groups([head], scope.using) if head else []
+        head = statistics.group_head(unquote(fingerprint), scope.using)
+        groups = statistics.describe_groups([head], scope.using) if head else []
         if not groups:
             text = _("No task with this error is stored: all were deleted, or succeeded in a later attempt.")
             return self.render_notice(request, _("No such failure"), text, 404)
@@ -88,14 +87,14 @@ class FailureAdmin(TaskPermissionMixin, BulkActionAdmin):
 
 
 def failure_rows(
-    groups: Sequence[failure_groups.FailureGroup], scope: Scope, *, can_see_payload: bool, with_locations: bool = True
+    groups: Sequence[statistics.GroupFigures], scope: Scope, *, can_see_payload: bool, with_locations: bool = True
 ) -> list[dict[str, Any]]:
     tracebacks: dict[UUID, str] = {}
     if with_locations and groups and can_see_payload:
         samples = Task.objects.using(scope.using).filter(pk__in=[each.sample for each in groups])
         tracebacks = dict(samples.values_list("pk", KT("last_error__traceback")))
     many = any(each.failed > CAP for each in groups)
-    estimates = failure_groups.estimates(scope.using) if many else {}
+    estimates = statistics.estimate_groups(scope.using) if many else {}
     return [
         {
             "fingerprint": each.fingerprint,
@@ -119,10 +118,10 @@ def failure_rows(
 
 
 def group_context(
-    group: failure_groups.FailureGroup, scope: Scope, request: HttpRequest, *, can_see_payload: bool
+    group: statistics.GroupFigures, scope: Scope, request: HttpRequest, *, can_see_payload: bool
 ) -> dict[str, Any]:
     sample: Task | None = read_row(Task.objects.using(scope.using), group.sample)
-    outcomes = failure_groups.outcomes(group.fingerprint, scope.using)
+    outcomes = statistics.group_outcomes(group.fingerprint, scope.using)
     return {
         "group": group,
         "error": error_text(group),
@@ -141,13 +140,13 @@ def group_context(
 
 
 def counts_of(
-    group: failure_groups.FailureGroup, outcomes: failure_groups.Outcomes, using: str
+    group: statistics.GroupFigures, outcomes: statistics.GroupOutcomes, using: str
 ) -> list[tuple[str, str, str]]:
     """Return names and numbers, each with the filter of the task list that shows them or an empty text."""
     estimate = 0
-    if outcomes.failed > failure_groups.COUNTED:
-        estimate = failure_groups.estimates(using).get(group.fingerprint, 0)
-    failed, alike = format_count(outcomes.failed, failure_groups.COUNTED, estimate), f"fingerprint={group.fingerprint}"
+    if outcomes.failed > statistics.COUNTED:
+        estimate = statistics.estimate_groups(using).get(group.fingerprint, 0)
+    failed, alike = format_count(outcomes.failed, statistics.COUNTED, estimate), f"fingerprint={group.fingerprint}"
     return [
         (_("Failed"), failed, f"status=failed&{alike}"),
         (_("In the last 24 hours"), format_capped(group.failed_today), ""),
@@ -170,7 +169,7 @@ def sample_context(sample: Task, request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def matching_heads(heads: Sequence[Head], query: str, using: str, *, can_see_payload: bool) -> list[Head]:
+def matching_heads(heads: Sequence[GroupHead], query: str, using: str, *, can_see_payload: bool) -> list[GroupHead]:
     """Return the heads that match, in the same order. Messages are searched as far as the user may see them."""
     words = query.lower().split()[:MAX_WORDS]
     if not words:

@@ -20,8 +20,8 @@ from ..display.formatting import NO_VALUE, format_decimal, format_duration, form
 from ..display.scope import Scope, current_scope
 from ..models import Task, TaskFunction
 from ..rules.names import short_name
-from ..taskqueue.statistics import failure_groups, summaries
-from ..taskqueue.statistics.stats import BOUNDS, RAN, WAITED, Counts, counts_since, sums_since
+from ..taskqueue import statistics
+from ..taskqueue.statistics import BOUNDS, RAN, WAITED, Counts, counts_since, sums_since
 from .base import TaskPermissionMixin
 from .failures import change_context, failure_rows
 from .parts.charts import chart_context, chosen_scale, read_activity
@@ -81,7 +81,7 @@ def quantile(counts: Sequence[int], share: float) -> float:
 
 def newest_times(using: str, func_path: str) -> Times:
     """Measure the newest finished tasks of the function among the newest of all: no index exists for functions."""
-    floor = summaries.newest_before(summaries.LOOK_BACK, using) or UUID(int=0)
+    floor = statistics.newest_before(statistics.LOOK_BACK, using) or UUID(int=0)
     tasks = Task.objects.using(using).finished().filter(pk__gte=floor, func_path=func_path)
     ended = tasks.filter(last_attempt_at__isnull=False, finished_at__isnull=False).order_by("-pk")
     rows: list[Any] = list(ended.values_list("eta", "last_attempt_at", "finished_at")[:SAMPLE])
@@ -131,12 +131,10 @@ class FunctionAdmin(TaskPermissionMixin):
         return self.render_page(request, "function", one_line(short_name(func_path), 80), context)
 
     def failures(self, func_path: str, scope: Scope, *, can_see_payload: bool) -> dict[str, Any]:
-        heads = failure_groups.group_heads(scope.using)
-        ours = {
-            each.fingerprint for each in failure_groups.group_texts(heads, scope.using) if each.func_path == func_path
-        }
+        heads = statistics.group_heads(scope.using)
+        ours = {each.fingerprint for each in statistics.group_texts(heads, scope.using) if each.func_path == func_path}
         newest = [head for head in heads if head.fingerprint in ours][:MAX_GROUPS]
-        groups = failure_groups.describe_groups(newest, scope.using)
+        groups = statistics.describe_groups(newest, scope.using)
         context: dict[str, Any] = {"groups": failure_rows(groups, scope, can_see_payload=can_see_payload)}
         if groups:
             context |= change_context(groups[0].fingerprint, scope, can_see_payload=can_see_payload)
@@ -168,7 +166,7 @@ def formatted(seconds: Sequence[float], times: Times) -> list[str]:
 
 def sample_text(times: Times) -> str:
     """Say which attempts the percentiles describe."""
-    values = {"count": format_number(times.sampled), "most": format_number(summaries.LOOK_BACK)}
+    values = {"count": format_number(times.sampled), "most": format_number(statistics.LOOK_BACK)}
     if times.is_estimate:
         return _("%(count)s attempts in 24 hours, estimated from the workers' histograms.") % values
     text = ngettext(

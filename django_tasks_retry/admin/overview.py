@@ -17,7 +17,7 @@ from ..display.scope import Standing, current_scope, read_standing
 from ..models import Overview, Task, Worker
 from ..registry import is_coroutine
 from ..rules.names import worker_of
-from ..taskqueue.statistics import failure_groups, summaries
+from ..taskqueue import statistics
 from .base import TaskPermissionMixin
 from .failures import failure_rows
 from .parts.charts import chart_context, chosen_scale, read_activity
@@ -36,9 +36,9 @@ class OverviewAdmin(TaskPermissionMixin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         scope, visible = current_scope(), self.has_payload_permission(request)
         standing, activity = read_standing(scope), read_activity(scope, chosen_scale(request))
-        heads = failure_groups.group_heads(scope.using)
-        groups = failure_groups.describe_groups(heads[:MAX_GROUPS], scope.using)
-        stored = summaries.stored(scope.using)
+        heads = statistics.group_heads(scope.using)
+        groups = statistics.describe_groups(heads[:MAX_GROUPS], scope.using)
+        stored = statistics.count_stored(scope.using)
         problems = find_problems(standing, can_see_payload=visible)
         context = {
             **chart_context(activity),
@@ -58,7 +58,7 @@ class OverviewAdmin(TaskPermissionMixin):
         return self.render_page(request, "overview", _("Overview"), context)
 
     def task_cards(self, standing: Standing) -> list[Card]:
-        tasks, most = Task.objects.using(standing.scope.using), summaries.CAP + 1
+        tasks, most = Task.objects.using(standing.scope.using), statistics.CAP + 1
         running = list(tasks.running().order_by("locked_by").values_list("func_path", "locked_by")[:most])
         retrying = len(tasks.retrying().values_list("pk", flat=True)[:most])
         oldest = standing.oldest_seconds
@@ -72,9 +72,9 @@ class OverviewAdmin(TaskPermissionMixin):
         ]
         return [(name, value, note, f"{url}?status={status}", tone) for name, value, note, status, tone in rows]
 
-    def total_cards(self, standing: Standing, heads: Sequence[failure_groups.Head], stored: int) -> list[Card]:
+    def total_cards(self, standing: Standing, heads: Sequence[statistics.GroupHead], stored: int) -> list[Card]:
         scope, alive = standing.scope, len(standing.workers)
-        failed = failure_groups.failed_since(heads[:SUMMED_GROUPS], scope.now - timedelta(days=1), scope.using)
+        failed = statistics.failed_since(heads[:SUMMED_GROUPS], scope.now - timedelta(days=1), scope.using)
         rows = [
             (_("Failed"), format_capped(failed), _("in 24 hours"), "failuregroup", "bad" if failed else ""),
             (_("Workers"), format_number(alive), _("alive"), "worker", "" if alive else "bad"),

@@ -21,7 +21,7 @@ from ..display.states import badge, lane_state, queue_state
 from ..models import FlowLimit, Queue
 from ..models.limits import FUNCTION, LANE, QUEUE, split
 from ..rules.lanes.limits import LONGEST_WINDOW, MOST, WINDOW
-from ..taskqueue.lanes.summaries import MOST_SHOWN, LaneSummary, summarize_lanes
+from ..taskqueue.lanes import MOST_SHOWN, LaneSummary, summarize_lanes
 from .base import ConsoleAdmin, Verb
 from .parts.charts import SCALES, Activity, read_activity, sparkline
 

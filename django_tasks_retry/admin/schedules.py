@@ -29,7 +29,7 @@ from ..errors import TaskQueueError
 from ..models import OperatorEvent, Schedule, Task
 from ..models.schedules import OVERLAPS
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
-from ..taskqueue.schedules.edit import declaration, define, planned
+from ..taskqueue.schedules import define_schedule, planned_columns, read_declaration
 from .base import ConsoleAdmin, Verb, log_action, reason_of
 from .parts.schedule_rows import RUNS, instants, interval_series, run_of, runs_of, schedule_row, slot_of
 
@@ -81,8 +81,8 @@ class ScheduleForm(forms.Form):
         if self.errors:
             return cleaned
         try:
-            timing = define(cleaned["task"], declaration(self.asked), moment=self.moment)
-            self.instants = Schedule(**timing, **planned(timing, self.moment)).timing.upcoming(self.moment, 5)
+            timing = define_schedule(cleaned["task"], read_declaration(self.asked), moment=self.moment)
+            self.instants = Schedule(**timing, **planned_columns(timing, self.moment)).timing.upcoming(self.moment, 5)
         except TaskQueueError as error:
             raise forms.ValidationError(str(error)) from None
         return cleaned

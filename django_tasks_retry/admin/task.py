@@ -32,9 +32,7 @@ from ..rules.status import Status
 from ..rules.transitions import EventKind
 from ..selection.actions import ACTIONS, CANCEL, RETRY, Action
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
-from ..taskqueue.workflows.members import as_batch
-from ..taskqueue.workflows.results import batch_counts
-from ..taskqueue.workflows.steps import Kind
+from ..taskqueue.workflows import StepKind, as_batch, batch_counts
 from .base import ConsoleAdmin, reason_of
 from .batches import related_tasks, retries_of
 from .bulk import paused_warning, run_action
@@ -46,12 +44,12 @@ from .parts.waterfall import waterfall
 MAX_EVENTS = 100
 MAX_STEPS = 200
 KINDS: dict[str, str | Promise] = {
-    Kind.STEP: gettext_lazy("step"),
-    Kind.SLEEP: gettext_lazy("sleep"),
-    Kind.WAIT: gettext_lazy("deadline"),
-    Kind.SIGNAL: gettext_lazy("signal"),
-    Kind.BATCH: gettext_lazy("batch"),
-    Kind.MEMBERS: gettext_lazy("members"),
+    StepKind.STEP: gettext_lazy("step"),
+    StepKind.SLEEP: gettext_lazy("sleep"),
+    StepKind.WAIT: gettext_lazy("deadline"),
+    StepKind.SIGNAL: gettext_lazy("signal"),
+    StepKind.BATCH: gettext_lazy("batch"),
+    StepKind.MEMBERS: gettext_lazy("members"),
 }
 
 
@@ -218,7 +216,9 @@ def step_rows(
     left = {name for event in events for name in as_mapping(event.data).get("left_behind") or ()}
     rows = []
     for step in steps:
-        batch = as_batch(as_mapping(step.result).get("batch")) if step.kind in (Kind.BATCH, Kind.MEMBERS) else None
+        batch = (
+            as_batch(as_mapping(step.result).get("batch")) if step.kind in (StepKind.BATCH, StepKind.MEMBERS) else None
+        )
         row = {
             "ts": step.ts,
             "name": one_line(step.name.removesuffix(":until"), 220),

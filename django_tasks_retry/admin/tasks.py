@@ -32,9 +32,9 @@ from ..selection.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..selection.grammar import HELP
 from ..selection.matching import matching
 from ..selection.payload import find_visible
+from ..taskqueue import statistics
 from ..taskqueue.reading import read_rows
-from ..taskqueue.statistics import summaries
-from ..taskqueue.statistics.summaries import CAP
+from ..taskqueue.statistics import CAP
 from ..taskqueue.timeouts import is_timeout, statement_timeout
 from .batches import WorkflowAdmin
 from .parts import filters
@@ -84,7 +84,7 @@ class TaskChangeList(ChangeList):
         every, self.floor = self.queryset, None
         try:
             with statement_timeout(self.root_queryset.db):
-                for self.looked_at in (summaries.LOOK_BACK, filters.LOOK_FURTHER_BACK):
+                for self.looked_at in (statistics.LOOK_BACK, filters.LOOK_FURTHER_BACK):
                     self.floor = filters.look_back_floor(self.active_filters, every.db, self.looked_at)
                     self.queryset = every if self.floor is None else every.filter(pk__gte=self.floor)
                     self.look_into_payload()

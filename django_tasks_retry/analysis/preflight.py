@@ -31,12 +31,12 @@ from ..models import FlowLimit, Schedule, Step, Task
 from ..rules.names import short_id
 from ..selection.payload import COLUMNS
 from ..taskqueue.engines import engine_for
-from ..taskqueue.enqueue.checks import callee_of
-from ..taskqueue.lanes.limits import COLUMNS as LIMITED_COLUMNS
-from ..taskqueue.lanes.limits import decided, limit_of
+from ..taskqueue.enqueue import callee_of
+from ..taskqueue.lanes import COLUMNS as LIMITED_COLUMNS
+from ..taskqueue.lanes import decided_limit, limit_of
 from ..taskqueue.reading import read_rows, unreadable_columns
-from ..taskqueue.schedules.sync import definition_in_code, is_behind, listed_schedules
-from ..taskqueue.workflows.steps import CALLBACK, UNTIL, Kind
+from ..taskqueue.schedules import definition_in_code, is_behind, listed_schedules
+from ..taskqueue.workflows import CALLBACK, UNTIL, StepKind
 
 Plan: TypeAlias = Sequence[tuple[Migration, bool]]
 SAMPLE = 1000
@@ -148,8 +148,8 @@ def misfit(path: str, call: Task | Schedule) -> str:
 # Steps
 
 METHODS = {
-    "step": Kind.STEP, "sleep": Kind.SLEEP, "wait_for": Kind.SIGNAL, "gather": Kind.BATCH, "call": Kind.BATCH,
-    "add_members": Kind.MEMBERS,
+    "step": StepKind.STEP, "sleep": StepKind.SLEEP, "wait_for": StepKind.SIGNAL, "gather": StepKind.BATCH,
+    "call": StepKind.BATCH, "add_members": StepKind.MEMBERS,
 }  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def steps_left_behind(stored: Mapping[str, int], backend: str, using: str) -> It
         if not names:
             continue
         ids = [each.pk for each in sample(path, backend, using)]
-        steps = Step.objects.using(using).filter(task_id__in=ids).exclude(kind=Kind.WAIT).exclude(name=CALLBACK)
+        steps = Step.objects.using(using).filter(task_id__in=ids).exclude(kind=StepKind.WAIT).exclude(name=CALLBACK)
         recorded = steps.order_by().values_list("name", "kind").annotate(Count("pk"))
         for name, kind, count in recorded:
             yield from step_left_behind(path, name.removesuffix(UNTIL), kind, count, names)
@@ -239,7 +239,7 @@ def shrunk_limits(backend: str, using: str) -> Iterator[Finding]:
             label = name if column == "lane" else f"{kind}:{name}"
             try:
                 limit = limit_of(label, backend)
-                most = (decided(states[label], limit) if label in states else limit).most_running
+                most = (decided_limit(states[label], limit) if label in states else limit).most_running
             except InvalidLane:
                 continue
             if most is not None and count > most:

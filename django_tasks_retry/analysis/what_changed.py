@@ -23,8 +23,8 @@ from ..models.querysets import TaskQuerySet
 from ..rules.names import first_of, worker_of
 from ..rules.transitions import EventKind
 from ..selection.payload import COLUMNS, visible_arguments
+from ..taskqueue import statistics
 from ..taskqueue.reading import read_row, read_rows
-from ..taskqueue.statistics import summaries
 from ..utc import as_instant, in_project_time
 from .contrast import About, Difference, Fact, differences, facts_of
 
@@ -98,7 +98,7 @@ def first_failing(tasks: TaskQuerySet, fingerprint: str) -> Task | None:
 def last_success(tasks: TaskQuerySet, failing: Task, before: datetime) -> Task | None:
     """Find it by when it finished: priorities, lanes and retries run tasks in another order than they were enqueued."""
     end = first_of(int(before.timestamp() * 1000) + 1)
-    floor = summaries.newest_before(summaries.LOOK_BACK, tasks.db, end) or UUID(int=0)
+    floor = statistics.newest_before(statistics.LOOK_BACK, tasks.db, end) or UUID(int=0)
     earlier = tasks.successful().filter(pk__lt=end, pk__gte=floor, func_path=failing.func_path, finished_at__lt=before)
     return earlier.order_by("-finished_at").only("pk", "finished_at", "updated_at").first()
 
@@ -137,7 +137,7 @@ def failing_calls(tasks: TaskQuerySet, fingerprint: str) -> list[set[Fact]]:
 
 
 def succeeding_calls(tasks: TaskQuerySet, func_path: str) -> list[set[Fact]]:
-    floor = summaries.newest_before(summaries.LOOK_BACK, tasks.db) or UUID(int=0)
+    floor = statistics.newest_before(statistics.LOOK_BACK, tasks.db) or UUID(int=0)
     newest = tasks.successful().filter(pk__gte=floor, func_path=func_path).order_by("-pk")
     return calls(tasks, newest.values_list("pk", flat=True)[:SAMPLE])
 

@@ -9,12 +9,12 @@ from ..display.events import error_text, message_text
 from ..display.formatting import format_ago, format_capped, one_line
 from ..rules.names import short_name
 from ..rules.redact import redact_text
-from ..taskqueue.statistics.failure_groups import FailureGroup, describe_groups, group_heads
+from ..taskqueue.statistics import GroupFigures, describe_groups, group_heads
 from .output import Column, only_json
 from .subcommand import CliError, Context, Exit, command, option
 
 
-def columns(now: datetime) -> list[Column[FailureGroup]]:
+def columns(now: datetime) -> list[Column[GroupFigures]]:
     return [
         Column("fingerprint", "FAILURE"),
         Column("", "ERROR", error_text),

@@ -22,11 +22,16 @@ from ..selection.grammar import read_moment
 from ..selection.matching import first_id_at
 from ..taskqueue import database
 from ..taskqueue.events import write_operator_event
-from ..taskqueue.lanes.limits import largest_limit
-from ..taskqueue.retention.convert import partition_history, undo_partitioning
-from ..taskqueue.retention.drop import summarize
-from ..taskqueue.retention.export import PeriodExport
-from ..taskqueue.retention.layout import Period, partition_named, read_layout
+from ..taskqueue.lanes import largest_limit
+from ..taskqueue.retention import (
+    Period,
+    PeriodExport,
+    partition_history,
+    partition_named,
+    partition_summaries,
+    read_layout,
+    undo_partitioning,
+)
 from ..verify.audit import MOST_LISTED, Audit, verify
 from ..verify.lanes import Allowed, Limits
 from ..verify.rules import RULES
@@ -52,7 +57,7 @@ Counts = Counter[tuple[str, str, str]]
 
 @command("partitions", "The periods of a partitioned history, and when each will be dropped.")
 def partitions(context: Context) -> None:
-    found = summarize(context.using)
+    found = partition_summaries(context.using)
     context.output.listing(found, PARTITIONS)
     if not found:
         context.output.say("History is not partitioned. See: tasks partitions create --help")

@@ -35,9 +35,7 @@ from ..models import Task, Worker
 from ..rules.names import short_id, short_name
 from ..rules.queues import matches
 from ..taskqueue.reading import read_rows
-from ..taskqueue.statistics.failure_groups import describe_groups, group_heads
-from ..taskqueue.statistics.stats import COUNTS, Counts, counts_since
-from ..taskqueue.statistics.summaries import QueueFigures
+from ..taskqueue.statistics import COUNTS, Counts, QueueFigures, counts_since, describe_groups, group_heads
 from ..worker.options import read_count, read_names
 from .failures import columns as failure_columns
 from .output import Column, aligned, is_terminal, rows_of

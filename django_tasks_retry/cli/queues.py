@@ -15,9 +15,9 @@ from ..durations import read_duration
 from ..models import FlowLimit, Schedule
 from ..rules.lanes.limits import WINDOW, Limit
 from ..rules.redact import redact_text
-from ..taskqueue.control.decisions import KINDS, SCHEDULE, Pausable
-from ..taskqueue.lanes.summaries import LaneSummary, summarize_lanes
-from ..taskqueue.statistics.summaries import QueueFigures
+from ..taskqueue.control import KINDS, SCHEDULE, Pausable
+from ..taskqueue.lanes import LaneSummary, summarize_lanes
+from ..taskqueue.statistics import QueueFigures
 from .output import Column, only_json
 from .subcommand import REASON, WHY_IT_WAITS, CliError, Context, Exit, checked, command, option
 

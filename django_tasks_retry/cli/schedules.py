@@ -13,7 +13,7 @@ from ..display.scope import Scope
 from ..models import Schedule
 from ..rules.names import short_name
 from ..rules.redact import redact_text
-from ..taskqueue.control.decisions import SCHEDULE
+from ..taskqueue.control import SCHEDULE
 from ..taskqueue.reading import read_row, read_rows
 from .output import Column, only_json
 from .queues import switch

@@ -22,9 +22,9 @@ from ..models import Step, Task, TaskEvent, TaskResult
 from ..rules.names import short_id
 from ..rules.redact import redact_text
 from ..selection.matching import walk
+from ..taskqueue import statistics
 from ..taskqueue.engines import engine_for
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
-from ..taskqueue.statistics import summaries
 from .output import cell
 from .records import (
     HEADINGS,
@@ -224,7 +224,7 @@ def latest_of(context: Context, stored: QuerySet[TaskEvent]) -> tuple[list[TaskE
     limit = max(context["limit"], 0)
     if context["id"]:
         return read_rows(stored.order_by("-id")[:limit])[::-1], engine_for(context.using).last_event_id()
-    return summaries.newest_events(limit, context.using)
+    return statistics.newest_events(limit, context.using)
 
 
 def new_pages(stored: QuerySet[TaskEvent], shown: Sequence[TaskEvent], last: int) -> Iterator[Sequence[TaskEvent]]:

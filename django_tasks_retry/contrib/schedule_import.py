@@ -16,8 +16,8 @@ from ..clock import now
 from ..errors import InvalidSchedule, TaskQueueError
 from ..models import Schedule
 from ..taskqueue import create_schedule, database, pause
-from ..taskqueue.database import run
-from ..taskqueue.schedules.edit import declaration, define
+from ..taskqueue.database import fetch_dicts
+from ..taskqueue.schedules import define_schedule, read_declaration
 
 ACTOR = "import"
 
@@ -44,7 +44,7 @@ def rows_of(sql: str, table: str, using: str) -> list[dict[str, Any]]:
             raise InvalidSchedule(f"The database {using!r} has no table {table}. Is it in another database?")
     try:
         with transaction.atomic(using=using):
-            return run(sql, {}, using)
+            return fetch_dicts(sql, {}, using)
     except DatabaseError as error:
         raise InvalidSchedule(f"{table} is not as expected: {error}. Is it of another version?") from None
 
@@ -76,7 +76,7 @@ def check(found: Found, taken: set[str], using: str) -> None:
         raise InvalidSchedule(found.problem)
     if found.name in taken:
         raise InvalidSchedule("A schedule of this name exists already.")
-    define(found.task, declaration(found.asked), moment=now(using))
+    define_schedule(found.task, read_declaration(found.asked), moment=now(using))
 
 
 def carry_out(plan: ImportPlan, *, by: Any = ACTOR, backend: str = "default") -> list[str]:

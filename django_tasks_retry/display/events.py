@@ -18,9 +18,9 @@ from ..rules.failure import frames_of, general, innermost_project_frame
 from ..rules.names import short_name
 from ..rules.redact import redact_text
 from ..rules.transitions import EventKind
-from ..taskqueue.control.decisions import Pausable
+from ..taskqueue.control import Pausable
 from ..taskqueue.reading import read_rows
-from ..taskqueue.statistics.failure_groups import FailureGroup, describe_groups, group_head
+from ..taskqueue.statistics import GroupFigures, describe_groups, group_head
 from .formatting import NO_VALUE, error_name, format_duration, format_moment, one_line, printable
 from .redact import visible_reason
 from .scope import Scope
@@ -163,12 +163,12 @@ def operator_event_rows(events: Sequence[OperatorEvent], *, can_see_payload: boo
     ]
 
 
-def error_text(group: FailureGroup) -> str:
+def error_text(group: GroupFigures) -> str:
     """The exception's name without its module, or the code if there was no exception."""
     return one_line(short_name(group.exception) or group.code, 80)
 
 
-def message_text(group: FailureGroup, *, can_see_payload: bool) -> str:
+def message_text(group: GroupFigures, *, can_see_payload: bool) -> str:
     return one_line(general(redact_text(group.message[:MAX_MESSAGE])), 160) if can_see_payload else ""
 
 

@@ -15,16 +15,14 @@ from ..rules.backoff import MAX_DELAY
 from ..rules.failure import Code
 from ..rules.status import Status
 from ..rules.transitions import POISON_AFTER, EventKind
-from ..taskqueue import alive_workers, sound_workers
-from ..taskqueue.claim.limiter import awaited_by, begun_in
-from ..taskqueue.control.decisions import pause_of
-from ..taskqueue.lanes.summaries import LaneSummary, running_in, summarize
+from ..taskqueue import alive_workers, sound_workers, statistics
+from ..taskqueue.claim import awaited_by, begun_in
+from ..taskqueue.control import pause_of
+from ..taskqueue.lanes import LaneSummary, running_in, summarize_limits
 from ..taskqueue.reading import read_rows, unreadable_columns
 from ..taskqueue.recording import WARN_AFTER_RELEASES, releases_in_a_row
-from ..taskqueue.statistics import summaries
-from ..taskqueue.statistics.summaries import serving
-from ..taskqueue.workflows.members import SIGNAL, batch_of
-from ..taskqueue.workflows.results import batch_counts
+from ..taskqueue.statistics import serving
+from ..taskqueue.workflows import SIGNAL, batch_counts, batch_of
 from .events import actor_names, describe_pauses
 from .formatting import (
     NO_VALUE,
@@ -139,7 +137,7 @@ def explain_unclaimed(task: Task, scope: Scope) -> Explanation:
 
 
 def in_line_sentence(task: Task, scope: Scope) -> str:
-    ahead = summaries.ahead_of(task, scope.using)
+    ahead = statistics.ahead_of(task, scope.using)
     if not ahead:
         return _("It is due and first in its queue: the next free worker will run it.")
     text = ngettext(
@@ -276,7 +274,7 @@ def explain_pause(task: Task, scope: Scope, *, can_see_payload: bool) -> str:
 def explain_limit(task: Task, scope: Scope) -> str:
     """Explain the limit that holds the task back; empty if none does."""
     labels = [*([task.lane] if task.lane else []), f"queue:{task.queue}", f"function:{task.func_path}"]
-    for summary in summarize(read_rows(FlowLimit.objects.using(scope.using).among(labels)), scope.backend):
+    for summary in summarize_limits(read_rows(FlowLimit.objects.using(scope.using).among(labels)), scope.backend):
         values = {"lane": one_line(summary.label, 100)}
         if summary.trouble:
             text = _("The limits of %(lane)s cannot be read, so none of its tasks starts. Set or clear its limits.")
@@ -304,7 +302,7 @@ def full_sentence(task: Task, summary: LaneSummary, scope: Scope) -> str:
     if summary.label != task.lane:
         return _("%(lane)s runs %(running)s of %(most)s.") % values
     values["tasks"] = ", ".join(map(str, running_in(task.lane, scope.using))) or NO_VALUE
-    before = summaries.ahead_of(task, scope.using)
+    before = statistics.ahead_of(task, scope.using)
     text = ngettext("%(count)s waits before it.", "%(count)s wait before it.", before)
     full = _("Lane %(lane)s runs %(running)s of %(most)s: %(tasks)s.") % values
     return f"{full} {text % {'count': format_capped(before)}}"

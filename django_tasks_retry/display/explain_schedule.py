@@ -13,7 +13,7 @@ from ..models import OperatorEvent, Schedule
 from ..taskqueue import alive_workers
 from ..taskqueue.database import UNREADABLE
 from ..taskqueue.reading import read_rows
-from ..taskqueue.schedules.tick import task_for, unfinished_runs
+from ..taskqueue.schedules import task_for, unfinished_runs
 from ..utc import as_instant
 from .events import describe_pauses
 from .formatting import format_moment, one_line, when

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from ..rules.names import short_name
-from ..taskqueue.statistics.summaries import CAP
+from ..taskqueue.statistics import CAP
 
 # Controls, and the marks that reorder or hide text: shown as escapes, so that nobody is led to read something else.
 INVISIBLE = re.compile(

@@ -15,14 +15,12 @@ from .. import guard, registry
 from ..conf import OURS, configured_backends
 from ..models import FlowLimit, Task, Worker
 from ..rules.names import short_name
-from ..taskqueue.enqueue import discovery
-from ..taskqueue.lanes.summaries import summarize
+from ..taskqueue import statistics
+from ..taskqueue.enqueue import app_not_installed, will_be_found
+from ..taskqueue.lanes import summarize_limits
 from ..taskqueue.reading import read_rows
-from ..taskqueue.retention.drop import partition_problems
-from ..taskqueue.statistics import summaries
-from ..taskqueue.statistics.snapshot import late_schedules
-from ..taskqueue.statistics.stats import failing_functions
-from ..taskqueue.statistics.summaries import QueueFigures, unknown_functions
+from ..taskqueue.retention import partition_problems
+from ..taskqueue.statistics import QueueFigures, failing_functions, late_schedules, unknown_functions
 from ..taskqueue.workers import ALIVE_SECONDS
 from .events import describe_pauses
 from .explain_schedule import RUNWORKER, missed_slots
@@ -132,7 +130,7 @@ def lane_problems(scope: Scope, *, can_see_payload: bool) -> Iterator[Problem]:
     stopped = states.filter(paused_at__isnull=False).order_by("-paused_at")[:MAX_LANES]
     rows = {row.pk: row for some in (stopped, states.among(slow)) for row in read_rows(some)}
     pauses = describe_pauses(rows.values(), can_see_payload=can_see_payload)
-    for lane in summarize(list(rows.values()), scope.backend) if rows else ():
+    for lane in summarize_limits(list(rows.values()), scope.backend) if rows else ():
         if not lane.waiting or not (lane.is_paused or lane.is_full):
             continue
         values = {"lane": one_line(lane.label, 100), "count": format_capped(lane.waiting)}
@@ -160,7 +158,7 @@ def lost_worker_problems(scope: Scope) -> Iterator[Problem]:
     silent = silent.filter(heartbeat_at__lt=scope.now - timedelta(seconds=ALIVE_SECONDS)).order_by("-heartbeat_at")
     for worker in silent.only("id", "heartbeat_at")[:MAX_LOST]:
         leased = Task.objects.using(scope.using).running().filter(locked_by__startswith=f"{worker.pk}/")
-        held = len(leased.order_by("locked_by").values_list("pk", flat=True)[: summaries.CAP + 1])
+        held = len(leased.order_by("locked_by").values_list("pk", flat=True)[: statistics.CAP + 1])
         if not held and worker.heartbeat_at < scope.now - timedelta(hours=1):
             continue
         values = {"worker": one_line(worker.pk, 128), "time": format_moment(worker.heartbeat_at)}
@@ -202,7 +200,7 @@ def problems_of_queue(queue: QueueFigures) -> Iterator[Problem]:
 
 
 def worker_problems(standing: Standing) -> Iterator[Problem]:
-    expired = summaries.expired_leases(standing.scope.using)
+    expired = statistics.expired_leases(standing.scope.using)
     lost = ngettext(
         "%s task lost its worker and has not been recovered.",
         "%s tasks lost their worker and have not been recovered.",
@@ -285,9 +283,9 @@ def unknown_task_advice(func_path: str) -> str:
     if task is None:
         return _("Deploy the code that defines it, or cancel its tasks.")
     module = task.func.__module__
-    if discovery.will_be_found(task.func):
+    if will_be_found(task.func):
         return _("The workers run other code than this site: restart them.")
-    app = discovery.app_not_installed(module)
+    app = app_not_installed(module)
     if app:
         return _("Add %(app)s to INSTALLED_APPS, and restart the workers.") % {"app": one_line(app, 80)}
     text = _("Workers do not import %(module)s: add it to TASK_MODULES in the OPTIONS of TASKS, and restart them.")

@@ -14,11 +14,9 @@ from ..conf import configured_backends, queues
 from ..models import Queue, Worker
 from ..taskqueue import alive_workers, database, sound_workers
 from ..taskqueue.database import source
-from ..taskqueue.enqueue.backlog import full_queues
+from ..taskqueue.enqueue import full_queues
 from ..taskqueue.replica import replica_lag
-from ..taskqueue.statistics.snapshot import read_queues
-from ..taskqueue.statistics.stats import RECENT, Counts, counts_since, sums_since
-from ..taskqueue.statistics.summaries import Depth, QueueFigures, depths
+from ..taskqueue.statistics import RECENT, Counts, Depth, QueueFigures, counts_since, depths, read_queues, sums_since
 
 MOST_WORKERS = 1000
 

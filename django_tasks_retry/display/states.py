@@ -17,11 +17,11 @@ from django.utils.translation import gettext_lazy
 from ..models import Task, Worker
 from ..rules.redact import redact_text
 from ..rules.status import Status
-from ..taskqueue.lanes.summaries import LaneSummary
+from ..taskqueue.lanes import LaneSummary
 from ..taskqueue.reading import unreadable_columns
-from ..taskqueue.statistics.summaries import QueueFigures
+from ..taskqueue.statistics import QueueFigures
 from ..taskqueue.workers import ALIVE_SECONDS
-from ..taskqueue.workflows.members import SIGNAL
+from ..taskqueue.workflows import SIGNAL
 from .formatting import error_name, format_duration, format_elapsed, format_relative, one_line
 
 

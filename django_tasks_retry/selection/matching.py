@@ -19,8 +19,8 @@ from ..models.querysets import TaskQuerySet
 from ..rules.names import first_of
 from ..rules.redact import redact_text
 from ..rules.status import Status
-from ..taskqueue.statistics import summaries
-from ..taskqueue.statistics.failure_groups import GroupText, group_heads, group_texts
+from ..taskqueue import statistics
+from ..taskqueue.statistics import GroupText, group_heads, group_texts
 from .grammar import Query
 from .payload import holds_texts, matching_ids
 
@@ -195,8 +195,8 @@ def next_page(
 def edge(place: UUID | None, using: str, *, newest_first: bool = False) -> UUID | None:
     """Return the last id of the next stride, or None for the last stride."""
     if newest_first:
-        return summaries.newest_before(STRIDE, using, place)
-    return summaries.id_after(STRIDE, using, place)
+        return statistics.newest_before(STRIDE, using, place)
+    return statistics.id_after(STRIDE, using, place)
 
 
 def between(tasks: TaskQuerySet, place: UUID | None, bound: UUID | None, *, newest_first: bool) -> TaskQuerySet:

@@ -8,7 +8,7 @@ from .database import database
 from .enqueue.enqueue import enqueue, enqueue_many, enqueue_stream
 from .enqueue.options import EnqueueOptions
 from .events import forget_skipped
-from .lanes.limits import forget_idle
+from .lanes import forget_idle
 from .lease import Fence, Lease, current_lease
 from .recording import (
     PendingMaintenance,

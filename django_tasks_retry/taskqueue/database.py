@@ -149,7 +149,7 @@ def as_instants(rows: list[tuple[Any, ...]], using: str) -> list[tuple[Any, ...]
     return [tuple(read(each, connection) if isinstance(each, datetime) else each for each in row) for row in rows]
 
 
-def run(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, Any]]:
+def fetch_dicts(sql: str, parameters: Mapping[str, Any], using: str) -> list[dict[str, Any]]:
     """Run one statement; its rows as dictionaries."""
     with executed(sql, parameters, using) as cursor:
         columns = [column[0] for column in cursor.description or ()]

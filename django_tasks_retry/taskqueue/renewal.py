@@ -87,7 +87,7 @@ def excludes_writers(error: BaseException | None, backend: str = "default") -> b
 # Progress, for operators to see
 
 
-def holds(lease: Lease) -> bool:
+def lease_holds(lease: Lease) -> bool:
     """Return whether the lease still holds, by the database's own clock."""
     return leased_by(lease).exists()
 
@@ -103,7 +103,7 @@ def report_progress(lease: Lease, done: float, total: float | None = None, note:
 
 def check_lease(lease: Lease) -> None:
     """Raise LeaseLost if the lease no longer holds. Takes no lock, so it may be called in a long transaction."""
-    if not holds(lease) and not outlasts(lease):
+    if not lease_holds(lease) and not outlasts(lease):
         raise_lost(lease)
 
 

@@ -79,11 +79,11 @@ def statement_timeout(using: str, seconds: float | None = None, whole: float | N
     """
     limit = STATEMENT_SECONDS if seconds is None else seconds
     whole = REQUEST_SECONDS + limit if whole is None else whole
-    with engine_for(using).limit_statements(limit, whole), connections[using].execute_wrapper(Deadline(whole)):
+    with engine_for(using).limit_statements(limit, whole), connections[using].execute_wrapper(RequestDeadline(whole)):
         yield
 
 
-class Deadline:
+class RequestDeadline:
     """Refuses statements from a moment on."""
 
     def __init__(self, seconds: float) -> None:

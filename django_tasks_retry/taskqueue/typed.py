@@ -155,7 +155,7 @@ class Instance(Codec):
 makers.append(lambda kind: Instance(kind) if issubclass(kind, models.Model) else None)
 
 
-def references(data: Any) -> Iterator[Mapping[str, Any]]:
+def model_references(data: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(data, Mapping):
         if REFERENCE in data and "pk" in data:
             yield data
@@ -163,7 +163,7 @@ def references(data: Any) -> Iterator[Mapping[str, Any]]:
     elif not isinstance(data, list | tuple):
         return
     for each in data:
-        yield from references(each)
+        yield from model_references(each)
 
 
 class Instances:
@@ -171,7 +171,7 @@ class Instances:
 
     def __init__(self, data: Any) -> None:
         wanted: dict[tuple[str, type[models.Model]], dict[str, Any]] = defaultdict(dict)
-        for reference in references(data):
+        for reference in model_references(data):
             try:
                 model = apps.get_model(reference[REFERENCE])
                 key = reference.get("db", DEFAULT_DB_ALIAS), model

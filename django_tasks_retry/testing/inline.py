@@ -12,7 +12,7 @@ from django.db import DatabaseError, connections, transaction
 from django.test import TestCase
 
 from ..taskqueue import Failed, Lease, Outcome
-from ..taskqueue.enqueue.notify import Notification
+from ..taskqueue.enqueue import Notification
 from ..worker.child.attempt import Attempt, Way, call_function
 from ..worker.child.pipeline import run_and_record, run_attempt, run_here, send_signals
 

@@ -94,7 +94,7 @@ def test_open_retried_and_succeeded_are_counted(database, operator):
     [first, second] = taskqueue.claim("w", limit=2)
     taskqueue.complete_task(first)
     taskqueue.fail_task(second, KeyError("other"))
-    found = failure_groups.outcomes(made[0].fingerprint, database)
+    found = failure_groups.group_outcomes(made[0].fingerprint, database)
     assert (found.failed, found.open, found.retried, found.succeeded) == (5, 2, 3, 1)
     assert "3 tasks of this group were retried already; 1 succeeded since." in text_of(ask(operator, made[0]))
 
@@ -122,7 +122,7 @@ def test_a_group_too_large_to_count_is_estimated_where_the_database_can(database
     if database == "postgresql":
         with connections[database].cursor() as cursor:
             cursor.execute("ANALYZE django_tasks_retry_task")
-        assert failure_groups.estimates(database)[first.fingerprint] == 40
+        assert failure_groups.estimate_groups(database)[first.fingerprint] == 40
     said = operator.get(group_url(first)).context["counts"][0][1]
     assert said == ("≈ 40" if database == "postgresql" else "20+")
 

@@ -14,7 +14,7 @@ from django_tasks_retry.admin.parts import waterfall
 from django_tasks_retry.display.explain import explain
 from django_tasks_retry.display.scope import Scope, current_scope
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.workflows.steps import Kind, StepStore
+from django_tasks_retry.taskqueue.workflows.steps import StepKind, StepStore
 from django_tasks_retry.testing import Tasks
 from django_tasks_retry.testing.inline import run_inline
 from tests.admin.unguarded import overwrite
@@ -228,7 +228,7 @@ def test_a_signal_that_came_is_shown_with_its_step(operator, kit):
 def test_steps_that_the_code_no_longer_comes_to_are_shown_as_left_behind(operator, kit):
     task = Task.objects.enqueue(tasks.steps, ["a"])
     lease = claim_one("another release")
-    StepStore(lease).save("renamed since", Kind.STEP, 1)
+    StepStore(lease).save("renamed since", StepKind.STEP, 1)
     taskqueue.release_task(lease, "it is deployed")
     assert "left behind" not in page(operator, "change", task.pk)
     kit.run_due()

@@ -6,7 +6,7 @@ from django_tasks_retry.compat import TaskContext
 from django_tasks_retry.errors import LeaseLost
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import claim
-from django_tasks_retry.taskqueue.renewal import holds, report_progress
+from django_tasks_retry.taskqueue.renewal import lease_holds, report_progress
 from tests import tasks as plain
 from tests.backend import samples
 
@@ -73,9 +73,9 @@ def test_a_task_that_lost_its_lease_learns_it(database, tasks, seen):
 
 def test_progress_of_a_lost_lease_changes_nothing(database, travel):
     [lease] = claim_one()
-    assert holds(lease)
+    assert lease_holds(lease)
     travel(100)
-    assert not holds(lease)
+    assert not lease_holds(lease)
     with pytest.raises(LeaseLost, match="EXPIRED"):
         report_progress(lease, 1)
     assert Task.objects.get(pk=lease.id).progress is None

@@ -162,7 +162,7 @@ def test_the_shell_finds_tasks_by_their_lane(enqueue):
 
 
 def test_a_full_lane_is_shown_among_more_lanes_than_are_shown(enqueue, claim, database):
-    limits.create([f"a{n}" for n in range(60)], database)
+    limits.create_limits([f"a{n}" for n in range(60)], database)
     enqueue(tasks.sync, 3, "zebra")
     assert len(claim()) == 2
     shown = summaries.summarize_lanes("default")

@@ -11,7 +11,7 @@ from django.db import IntegrityError, connections, transaction
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.models import FlowLimit
 from django_tasks_retry.taskqueue import ClaimMemory, Stat, tick_breakers
-from django_tasks_retry.taskqueue.lanes.limits import create, forget_idle
+from django_tasks_retry.taskqueue.lanes import create_limits, forget_idle
 from django_tasks_retry.taskqueue.reading import log_once
 from tests import tasks
 from tests.cli.conftest import tasks_command
@@ -56,7 +56,7 @@ TIMES = ("created_at", "paused_at", "probe_at", "probing_since", "counts_from")
 
 
 def write(using: str, label: str, **columns: str) -> None:
-    create([label], using)
+    create_limits([label], using)
     name = label.partition(":")[2] or label
     with connections[using].cursor() as cursor:
         for column, text in columns.items():
@@ -148,7 +148,7 @@ def test_starts_that_cannot_be_read_fill_one_window(unchecked, claim, enqueue, s
 @pytest.mark.parametrize("columns", [*REFUSED.values(), *ACCEPTED.values()], ids=[*REFUSED, *ACCEPTED])
 def test_operators_see_an_unsound_lane_beside_its_neighbours(unchecked, columns, enqueue, why):
     [task] = enqueue(tasks.sync, 1, 1)
-    create(["tenant-2"], unchecked)
+    create_limits(["tenant-2"], unchecked)
     write(unchecked, "tenant-1", **columns)
     shown = tasks_command("lanes").out
     assert "cannot be read" in shown
@@ -164,7 +164,7 @@ def test_who_drains_does_not_wait_for_an_unsound_lane(unchecked, enqueue):
 
 
 def test_rows_with_unreadable_starts_are_kept_and_others_forgotten(unchecked):
-    create(["odd", "idle"], unchecked)
+    create_limits(["odd", "idle"], unchecked)
     write(unchecked, "odd", recent=DEEP)
     clock.shift(timedelta(days=40), unchecked)
     assert forget_idle() == 1

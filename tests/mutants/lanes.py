@@ -17,9 +17,9 @@ LANES = (
         (
             Edit(
                 LIMITER,
-                "        locked = lock(labels, self.engine.using)\n",
+                "        locked = lock_limits(labels, self.engine.using)\n",
                 "        running = count_running(labels, self.engine.using)\n"
-                "        locked = lock(labels, self.engine.using)\n",
+                "        locked = lock_limits(labels, self.engine.using)\n",
             ),
             Edit(LIMITER, "        running = count_running(locked.keys(), self.engine.using)\n", ""),
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.taskqueue.lanes.limits import create
+from django_tasks_retry.taskqueue.lanes import create_limits
 from tests import tasks
 from tests.plans import crowds
 from tests.plans.crowds import USING
@@ -71,7 +71,7 @@ def test_a_look_from_a_cursor_in_the_middle_costs_no_more():
 
 @pytest.mark.usefixtures("many_lanes")
 def test_permits_are_counted_and_claimed_for_in_the_index_of_the_lanes_that_are_held(lanes):
-    create([f"tenant-{n}" for n in range(lanes + 1)], USING)
+    create_limits([f"tenant-{n}" for n in range(lanes + 1)], USING)
     held = taskqueue.ClaimMemory()
     plans = claimed(held)
     taken = [plan for plan in plans if plan.name == "Claim keyed"]

@@ -10,7 +10,7 @@ from django.db import connections
 from django_tasks_retry import taskqueue
 from django_tasks_retry.clock import Now
 from django_tasks_retry.models import Schedule, Task
-from django_tasks_retry.taskqueue.statistics.snapshot import snapshot
+from django_tasks_retry.taskqueue.statistics.snapshot import take_snapshot
 from django_tasks_retry.taskqueue.statistics.summaries import CAP
 from tests import tasks
 from tests.plans.crowds import DUE, USING, execute, guard
@@ -172,7 +172,7 @@ def test_a_tick_of_schedules_reads_their_runs_and_no_other_task():
 def test_a_scrape_reads_no_more_than_it_counts():
     """Capped counts, and no walk over the tasks, however many are stored and whatever is believed about them."""
     with explained(USING) as plans:
-        taken = snapshot()
+        taken = take_snapshot()
     assert sum(queue.due for queue in taken.queues) > 0
     about_tasks = [plan for plan in plans if plan.scans()]
     assert len(about_tasks) == 5, "depths, those of lanes, running, retrying, expired"

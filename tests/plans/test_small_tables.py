@@ -15,7 +15,12 @@ from django_tasks_retry import signal, taskqueue
 from django_tasks_retry.errors import Abort
 from django_tasks_retry.models import Schedule, Task
 from django_tasks_retry.taskqueue.engines import engine_for
-from django_tasks_retry.taskqueue.statistics.failure_groups import estimates, failed_since, failure_groups, group_heads
+from django_tasks_retry.taskqueue.statistics.failure_groups import (
+    estimate_groups,
+    failed_since,
+    failure_groups,
+    group_heads,
+)
 from django_tasks_retry.taskqueue.statistics.summaries import depths
 from django_tasks_retry.testing.harness import Tasks
 from tests import tasks
@@ -104,7 +109,7 @@ def test_every_verb_works_beside_tasks_of_every_kind(harness, database):
     assert depths(database)
     assert len(failure_groups(database)) == 3
     assert failed_since(group_heads(database), now_of(plain).created_at, database) == 2
-    estimates(database)
+    estimate_groups(database)
     harness.advance(days=400)
     taskqueue.recover(actor="worker")
     assert list(taskqueue.prune())

@@ -16,7 +16,7 @@ from django_tasks_retry.taskqueue.claim.cursor import Contention
 from django_tasks_retry.taskqueue.claim.tuning import TUNING
 from django_tasks_retry.taskqueue.engines.postgresql import head_of
 from django_tasks_retry.taskqueue.engines.ranges import ClaimRange
-from django_tasks_retry.taskqueue.lanes.limits import create
+from django_tasks_retry.taskqueue.lanes import create_limits
 from tests import tasks
 from tests.steps import Clock, enqueue, stopped
 
@@ -71,7 +71,7 @@ def test_a_claimer_without_a_place_takes_nothing_less_urgent_instead(database):
 
 def test_a_claim_in_parts_ends_where_it_finds_no_place(database):
     """If something is limited, each priority has claim statements of its own."""
-    create({"queue:elsewhere"}, database)
+    create_limits({"queue:elsewhere"}, database)
     enqueue(tasks.noop, priority=5)
     enqueue(tasks.noop, priority=0)
     with taken(database, priority=5):
@@ -99,7 +99,7 @@ def test_a_place_is_free_again_once_the_claim_is_committed(committed):
 
 
 def test_who_holds_the_row_of_a_limited_queue_needs_no_place(database):
-    create({"queue:default"}, database)
+    create_limits({"queue:default"}, database)
     enqueue(tasks.noop)
     with taken(database):
         assert len(taskqueue.claim("sup/1")) == 1

@@ -32,7 +32,7 @@ from django_tasks_retry.models import (
 )
 from django_tasks_retry.rules.transitions import EventKind
 from django_tasks_retry.taskqueue.new_tasks import new_id
-from django_tasks_retry.taskqueue.workflows.steps import CALLBACK, Kind
+from django_tasks_retry.taskqueue.workflows.steps import CALLBACK, StepKind
 from tests import tasks
 from tests.rows.values import OTHER, SELF, Odd
 from tests.schedules.steps import plan
@@ -170,7 +170,7 @@ def event(planter: Planter, number: int) -> TaskEvent:
 
 def step(planter: Planter, number: int) -> Step:
     """Make a step of each kind, of a callback that reads a batch and of a task that sleeps."""
-    kind = list(Kind)[number % len(Kind)]
+    kind = list(StepKind)[number % len(StepKind)]
     called, args, name = [(publish, ["x"], CALLBACK), (nap, [], "nap")][number % 2]
     pk = Task.objects.enqueue(called, args).pk
     return Step(task_id=pk, name=name, kind=kind, attempt=0, actor="queue", ts=planter.moment)

@@ -13,7 +13,7 @@ from django_tasks_retry import Limit, lane
 from django_tasks_retry.errors import InvalidCall, InvalidLane
 from django_tasks_retry.rules.lanes import window
 from django_tasks_retry.rules.lanes.limits import declaration_of, read_limit
-from django_tasks_retry.rules.lanes.templates import checked_lane, filled, matcher, wrong_with
+from django_tasks_retry.rules.lanes.templates import checked_lane, fill_lane, matcher, wrong_with
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_what_is_wrong_with_a_template_is_told(template, why):
 
 
 def test_names_of_lanes_are_filled_in_checked_and_recognised():
-    assert filled("tenant-{a}", {"a": 7}) == "tenant-7"
-    assert filled("all", {}) == "all"
+    assert fill_lane("tenant-{a}", {"a": 7}) == "tenant-7"
+    assert fill_lane("all", {}) == "all"
     with pytest.raises(InvalidCall, match="needs the argument 'a'"):
-        filled("tenant-{a}", {})
+        fill_lane("tenant-{a}", {})
     for wrong in ("", "x" * 101, "queue:crm", "function:f"):
         with pytest.raises(InvalidCall):
             checked_lane(wrong)

@@ -11,8 +11,8 @@ from django.db import connections
 from django_tasks_retry import schedule, taskqueue
 from django_tasks_retry.errors import InvalidSchedule
 from django_tasks_retry.models import Schedule
-from django_tasks_retry.rules.schedules.declarations import SCHEDULES_ATTRIBUTE, Declaration
-from django_tasks_retry.taskqueue.schedules.sync import problems
+from django_tasks_retry.rules.schedules.declarations import SCHEDULES_ATTRIBUTE, ScheduleDeclaration
+from django_tasks_retry.taskqueue.schedules.sync import schedule_problems
 from tests import tasks
 from tests.schedules.steps import MINUTE, decisions, now, plan, row, runs, tick
 
@@ -44,8 +44,8 @@ def test_decorators_attach_what_they_are_given_in_the_order_they_are_read():
     def report(region: str = "emea") -> None: ...
 
     assert getattr(report, SCHEDULES_ATTRIBUTE) == (
-        Declaration(cron="30 8 * * mon-fri", timezone="Europe/Berlin", misfire_grace=timedelta(hours=1)),
-        Declaration(name="often", every=600, kwargs={"region": "us"}),
+        ScheduleDeclaration(cron="30 8 * * mon-fri", timezone="Europe/Berlin", misfire_grace=timedelta(hours=1)),
+        ScheduleDeclaration(name="often", every=600, kwargs={"region": "us"}),
     )
 
 
@@ -57,30 +57,30 @@ def test_the_decorator_stands_below_task():
 @pytest.mark.parametrize(
     ("declared", "says"),
     [
-        (Declaration(cron="0 25 * * *"), "bad hour"),
-        (Declaration(cron="@daily", timezone="Europe/Berlyn"), "Did you mean"),
-        (Declaration(cron="0 0 30 2 *"), "bad day-of-month"),
-        (Declaration(), "one of the two"),
-        (Declaration(every=60, args=[1]), "cannot take this call"),
-        (Declaration(every=60, name="x" * 200), "1 to 128"),
+        (ScheduleDeclaration(cron="0 25 * * *"), "bad hour"),
+        (ScheduleDeclaration(cron="@daily", timezone="Europe/Berlyn"), "Did you mean"),
+        (ScheduleDeclaration(cron="0 0 30 2 *"), "bad day-of-month"),
+        (ScheduleDeclaration(), "one of the two"),
+        (ScheduleDeclaration(every=60, args=[1]), "cannot take this call"),
+        (ScheduleDeclaration(every=60, name="x" * 200), "1 to 128"),
     ],
 )
 def test_system_checks_say_what_is_wrong_with_code(declare, declared, says):
     declare(tasks.explode if not declared.args else tasks.optional_nothing, declared)
-    [(where, why)] = problems("default", NOW)
+    [(where, why)] = schedule_problems("default", NOW)
     assert "@schedule on tests.tasks." in where
     assert says in why
 
 
 def test_the_check_runs_with_all_others(declare):
-    declare(tasks.noop, Declaration(cron="0 25 * * *"))
+    declare(tasks.noop, ScheduleDeclaration(cron="0 25 * * *"))
     assert "django_tasks_retry.E008" in {message.id for message in run_checks()}
 
 
 def test_doubled_names_are_an_error(declare, configure):
-    declare(tasks.noop, Declaration(cron="@daily"), Declaration(cron="@hourly"))
+    declare(tasks.noop, ScheduleDeclaration(cron="@daily"), ScheduleDeclaration(cron="@hourly"))
     in_settings(configure, nightly={"task": "tests.tasks.noop", "cron": "@daily"})
-    [(_, why)] = problems("default", NOW)
+    [(_, why)] = schedule_problems("default", NOW)
     assert "'tests.tasks.noop' is taken by @schedule on tests.tasks.noop" in why
 
 
@@ -95,18 +95,18 @@ def test_doubled_names_are_an_error(declare, configure):
 )
 def test_system_checks_say_what_is_wrong_with_the_settings(configure, asked, says):
     in_settings(configure, nightly=asked)
-    [(where, why)] = problems("default", NOW)
+    [(where, why)] = schedule_problems("default", NOW)
     assert "['SCHEDULES']['nightly']" in where
     assert says in why
 
 
 def test_one_that_has_ended_is_no_error(declare):
-    declare(tasks.noop, Declaration(cron="@daily", ends_at=datetime(2020, 1, 1, tzinfo=UTC)))
-    assert list(problems("default", NOW)) == []
+    declare(tasks.noop, ScheduleDeclaration(cron="@daily", ends_at=datetime(2020, 1, 1, tzinfo=UTC)))
+    assert list(schedule_problems("default", NOW)) == []
 
 
 def test_rows_follow_the_code(database, declare, configure):
-    declare(tasks.noop, Declaration(cron="@daily", timezone="Europe/Berlin"))
+    declare(tasks.noop, ScheduleDeclaration(cron="@daily", timezone="Europe/Berlin"))
     in_settings(configure, nightly={"task": "tests.tasks.add", "args": [1, 2], "every": 60})
     taskqueue.sync_schedules()
     assert {(one.name, one.source, one.is_editable) for one in Schedule.objects.all()} == {
@@ -118,13 +118,13 @@ def test_rows_follow_the_code(database, declare, configure):
     in_settings(configure, nightly={"task": "tests.tasks.add", "args": [3, 4], "every": 60})
     taskqueue.sync_schedules()
     assert (row("nightly").args, row("nightly").next_at) == ([3, 4], first)
-    declare(tasks.noop, Declaration(cron="@hourly", timezone="Europe/Berlin"))
+    declare(tasks.noop, ScheduleDeclaration(cron="@hourly", timezone="Europe/Berlin"))
     taskqueue.sync_schedules()
     assert now() < row("tests.tasks.noop").next_at <= now() + timedelta(hours=1)
 
 
 def test_code_cannot_be_edited_or_deleted_but_paused(database, declare, travel):
-    declare(tasks.noop, Declaration(every=60, name="coded"))
+    declare(tasks.noop, ScheduleDeclaration(every=60, name="coded"))
     taskqueue.sync_schedules()
     with pytest.raises(InvalidSchedule, match="change it there"):
         row("coded").change(every=5)
@@ -138,14 +138,18 @@ def test_code_cannot_be_edited_or_deleted_but_paused(database, declare, travel):
 
 def test_a_row_of_the_database_keeps_its_name(database, declare, caplog):
     plan("mine", every=MINUTE)
-    declare(tasks.noop, Declaration(name="mine", cron="@daily"))
+    declare(tasks.noop, ScheduleDeclaration(name="mine", cron="@daily"))
     taskqueue.sync_schedules()
     assert row("mine").source == "database"
     assert "Rename one of them" in caplog.text
 
 
 def test_a_broken_one_costs_itself_alone(database, declare, caplog):
-    declare(tasks.noop, Declaration(name="broken", cron="0 25 * * *"), Declaration(name="sound", cron="@daily"))
+    declare(
+        tasks.noop,
+        ScheduleDeclaration(name="broken", cron="0 25 * * *"),
+        ScheduleDeclaration(name="sound", cron="@daily"),
+    )
     taskqueue.sync_schedules()
     assert [one.name for one in Schedule.objects.all()] == ["sound"]
     assert "bad hour" in caplog.text
@@ -153,7 +157,7 @@ def test_a_broken_one_costs_itself_alone(database, declare, caplog):
 
 @pytest.mark.fault("schedule_changes_in_rolling_deploy")
 def test_what_left_the_code_stops_when_no_live_worker_lists_it_and_returns_with_the_code(database, declare, travel):
-    declare(tasks.noop, Declaration(name="coded", every=60))
+    declare(tasks.noop, ScheduleDeclaration(name="coded", every=60))
     taskqueue.sync_schedules()
     worker_lists("old", "coded")
     worker_lists("new")
@@ -171,7 +175,7 @@ def test_what_left_the_code_stops_when_no_live_worker_lists_it_and_returns_with_
 
 
 def test_a_worker_that_was_killed_lists_nothing_once_its_heartbeat_is_old(database, declare, travel):
-    declare(tasks.noop, Declaration(name="coded", every=60))
+    declare(tasks.noop, ScheduleDeclaration(name="coded", every=60))
     taskqueue.sync_schedules()
     worker_lists("killed", "coded")
     travel(31)
@@ -179,7 +183,7 @@ def test_a_worker_that_was_killed_lists_nothing_once_its_heartbeat_is_old(databa
 
 
 def test_what_vanished_may_be_deleted(database, declare):
-    declare(tasks.noop, Declaration(name="coded", every=60))
+    declare(tasks.noop, ScheduleDeclaration(name="coded", every=60))
     taskqueue.sync_schedules()
     taskqueue.stop_vanished()
     taskqueue.delete_schedule("coded")

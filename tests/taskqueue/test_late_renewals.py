@@ -8,7 +8,7 @@ from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.errors import LeaseLost
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue.renewal import check_lease
-from django_tasks_retry.taskqueue.workflows.steps import Kind, StepStore
+from django_tasks_retry.taskqueue.workflows.steps import StepKind, StepStore
 from tests import tasks
 
 pytestmark = pytest.mark.parametrize("on", ["sqlite"], indirect=True)
@@ -26,7 +26,7 @@ def test_an_attempt_outlasts_its_lease_in_its_own_transaction(database, travel):
         travel(600)
         check_lease(lease)
         travel(600)
-        StepStore(lease).save("step", Kind.STEP, 1)
+        StepStore(lease).save("step", StepKind.STEP, 1)
         travel(600)
         taskqueue.complete_within(lease, "done")
     assert Task.objects.get(pk=task.pk).outcome.result == "done"

@@ -10,7 +10,7 @@ from django.db import connections
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Worker
 from django_tasks_retry.taskqueue.reading import log_once
-from django_tasks_retry.taskqueue.statistics.snapshot import snapshot
+from django_tasks_retry.taskqueue.statistics.snapshot import take_snapshot
 from tests.admin.conftest import operator  # noqa: F401 - a fixture
 from tests.admin.unguarded import without_guard
 from tests.cli.conftest import cli  # noqa: F401 - a fixture
@@ -41,7 +41,7 @@ def odd(request, database) -> str:
 
 def test_the_others_are_counted_and_the_odd_one_is_named_once(odd, caplog):
     with caplog.at_level(logging.WARNING):
-        assert [snapshot().workers for _ in range(2)] in ([1, 1], [2, 2])
+        assert [take_snapshot().workers for _ in range(2)] in ([1, 1], [2, 2])
         assert [worker.pk for worker in taskqueue.sound_workers(taskqueue.alive_workers())] == ["sound"]
         assert [worker.pk for worker in taskqueue.sound_workers(taskqueue.alive_workers())] == ["sound"]
     told = [record.getMessage() for record in caplog.records if "'odd'" in record.getMessage()]

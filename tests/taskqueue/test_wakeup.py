@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.taskqueue.engines import engine_for
-from django_tasks_retry.taskqueue.enqueue.notify import CHANNEL, Kind, WakeUp, read_message
+from django_tasks_retry.taskqueue.enqueue.notify import CHANNEL, WakeUp, WakeUpKind, read_message
 from tests.steps import begin, enqueue
 
 
-@given(st.sampled_from(Kind), st.text())
+@given(st.sampled_from(WakeUpKind), st.text())
 def test_a_message_is_read_as_it_was_written(kind, subject):
     assert read_message(str(WakeUp(kind, subject))) == WakeUp(kind, subject)
 
@@ -37,7 +37,8 @@ def test_workers_hear_of_work_and_of_cancelled_tasks_that_run(committed):
         taskqueue.pause("default")
         taskqueue.resume("default")
         expected = {
-            WakeUp(Kind.WORK, "emails"), WakeUp(Kind.CANCELLED, str(running.pk)), WakeUp(Kind.WORK, "default"),
+            WakeUp(WakeUpKind.WORK, "emails"), WakeUp(WakeUpKind.CANCELLED, str(running.pk)),
+            WakeUp(WakeUpKind.WORK, "default"),
         }  # fmt: skip
         heard = set()
         for note in listener.connection.notifies(timeout=60):
@@ -46,7 +47,7 @@ def test_workers_hear_of_work_and_of_cancelled_tasks_that_run(committed):
                 break
     finally:
         listener.close()
-    assert heard - {WakeUp(Kind.WORK, "bulk")} == expected
+    assert heard - {WakeUp(WakeUpKind.WORK, "bulk")} == expected
 
 
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)

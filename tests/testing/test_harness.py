@@ -10,7 +10,7 @@ from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.compat import TaskResultStatus
 from django_tasks_retry.errors import TaskQueueError
 from django_tasks_retry.models import Task
-from django_tasks_retry.rules.schedules.declarations import SCHEDULES_ATTRIBUTE, Declaration
+from django_tasks_retry.rules.schedules.declarations import SCHEDULES_ATTRIBUTE, ScheduleDeclaration
 from django_tasks_retry.testing import Tasks
 from tests import tasks as plain
 from tests.backend import samples
@@ -69,7 +69,7 @@ def nightly(monkeypatch):
     """A schedule in code, for as long as the test."""
 
     def declare(**asked) -> str:
-        declared = (Declaration(kwargs={"n": 7}, name="nightly", **asked),)
+        declared = (ScheduleDeclaration(kwargs={"n": 7}, name="nightly", **asked),)
         monkeypatch.setattr(plain.noop.func, SCHEDULES_ATTRIBUTE, declared, raising=False)
         return "nightly"
 

@@ -18,7 +18,7 @@ from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import ClaimMemory, EnqueueOptions, Peer
 from django_tasks_retry.taskqueue.claim.tuning import TUNING
 from django_tasks_retry.taskqueue.engines import engine_for
-from django_tasks_retry.taskqueue.enqueue.notify import Kind, WakeUp
+from django_tasks_retry.taskqueue.enqueue.notify import WakeUp, WakeUpKind
 from django_tasks_retry.worker.child.attempt import Attempt, start
 from django_tasks_retry.worker.child.child import Child as WorkerChild
 from django_tasks_retry.worker.child.claimer import Intake
@@ -160,7 +160,7 @@ def test_the_worker_that_started_first_prunes():
 @pytest.mark.fault("lone_task_wakes_a_fleet")
 def test_a_lone_arrival_wakes_one_child():
     children = [Child(str(number)) for number in range(16)]
-    dispatcher(children).receive([WakeUp(Kind.WORK, "default", 1)])
+    dispatcher(children).receive([WakeUp(WakeUpKind.WORK, "default", 1)])
     assert sum(told_by(children)) == 1
 
 
@@ -171,10 +171,10 @@ def test_the_second_worker_that_is_asked_only_looks_a_moment_later():
     one.polling.reset()
     one.learn([peer(name) for name in ("me", "b", "c", "d")], listening=True)
     sender = next(number for number in range(100) if one.ring.rank("default", number) == 1)
-    one.receive([WakeUp(Kind.WORK, "default", sender)])
+    one.receive([WakeUp(WakeUpKind.WORK, "default", sender)])
     assert told_by(children) == [0]
     assert one.polling.next <= monotonic() + BACKUP_SECONDS
-    one.receive([WakeUp(Kind.MORE, "4:default", sender)])
+    one.receive([WakeUp(WakeUpKind.MORE, "4:default", sender)])
     assert told_by(children) == [1]
 
 
@@ -193,7 +193,13 @@ def test_what_the_first_worker_left_is_found_by_the_second(committed):
 def test_an_arrival_for_others_wakes_nobody():
     children = [Child("1")]
     one = dispatcher(children, queues=("emails",))
-    one.receive([WakeUp(Kind.WORK, "default", 1), WakeUp(Kind.CANCELLED, "x", 1), WakeUp(Kind.MORE, "nonsense", 1)])
+    one.receive(
+        [
+            WakeUp(WakeUpKind.WORK, "default", 1),
+            WakeUp(WakeUpKind.CANCELLED, "x", 1),
+            WakeUp(WakeUpKind.MORE, "nonsense", 1),
+        ]
+    )
     assert told_by(children) == [0]
 
 
@@ -206,7 +212,7 @@ def test_the_least_busy_child_with_room_is_woken():
 def test_a_child_that_took_all_it_could_has_two_others_woken():
     children = [Child(str(number)) for number in range(4)]
     one = dispatcher(children)
-    one.receive([WakeUp(Kind.WORK, "default", 1)])
+    one.receive([WakeUp(WakeUpKind.WORK, "default", 1)])
     first = told_by(children)
     one.note_more()
     then = told_by(children)
@@ -251,9 +257,9 @@ def test_a_worker_without_room_hands_the_message_on_to_more(committed):
     heard: list[str] = []
     sender = next(number for number in range(100) if one.ring.rank("default", number) == 0)
     with listening(committed) as connection:
-        one.receive([WakeUp(Kind.WORK, "default", sender)])
+        one.receive([WakeUp(WakeUpKind.WORK, "default", sender)])
         heard += [note.payload for note in connection.notifies(timeout=60, stop_after=1)]
-        one.receive([WakeUp(Kind.WORK, "default", sender)])  # at once again: not passed on
+        one.receive([WakeUp(WakeUpKind.WORK, "default", sender)])  # at once again: not passed on
         heard += [note.payload for note in connection.notifies(timeout=0.05)]
     assert heard == ["more:4:default"]
 

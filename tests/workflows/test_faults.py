@@ -19,7 +19,7 @@ from django_tasks_retry.errors import LeaseLost
 from django_tasks_retry.models import Signal, Step, Task
 from django_tasks_retry.taskqueue import Sweep
 from django_tasks_retry.taskqueue.retention.prune import delete_tasks
-from django_tasks_retry.taskqueue.workflows.steps import Kind, StepStore
+from django_tasks_retry.taskqueue.workflows.steps import StepKind, StepStore
 from django_tasks_retry.testing import Tasks
 from django_tasks_retry.testing.crash import Killed
 from tests.model.invariants import violations
@@ -116,9 +116,9 @@ def test_a_worker_that_wakes_up_late_remembers_nothing(database, travel):
     travel(61)
     taskqueue.recover()
     [other] = taskqueue.claim("another")
-    StepStore(other).save("x", Kind.STEP, "theirs")
+    StepStore(other).save("x", StepKind.STEP, "theirs")
     with pytest.raises(LeaseLost):
-        StepStore(lease).save("y", Kind.STEP, "ours")
+        StepStore(lease).save("y", StepKind.STEP, "ours")
     assert list(Step.objects.filter(task_id=task.pk).values_list("name", "result")) == [("x", "theirs")]
 
 

@@ -19,7 +19,7 @@ from django_tasks_retry.taskqueue import Sweep
 from django_tasks_retry.taskqueue.claim.limiter import begun_in
 from django_tasks_retry.taskqueue.new_tasks import new_id
 from django_tasks_retry.taskqueue.workflows.members import batch_key
-from django_tasks_retry.taskqueue.workflows.steps import Kind, insert_steps
+from django_tasks_retry.taskqueue.workflows.steps import StepKind, insert_steps
 from tests.admin.unguarded import overwrite
 from tests.steps import now_of
 from tests.workflows import tasks
@@ -107,7 +107,7 @@ def test_the_console_explains_a_task_that_waits_for_nonsense(harness, key):
 @pytest.mark.parametrize("result", [5, "x", [1], {}, {"batch": 5}, {"batch": "x"}, {"batch": None}, None])
 def test_an_odd_step_keeps_no_other_task_from_being_cancelled_with_its_members(harness, caplog, result):
     odd = Task.objects.enqueue(tasks.double, [1])
-    insert_steps([(odd.pk, "odd", Kind.BATCH, result)], harness.using)
+    insert_steps([(odd.pk, "odd", StepKind.BATCH, result)], harness.using)
     parent = Task.objects.enqueue(tasks.fan_out, [[1, 2]], priority=100)
     run_one(harness)
     assert sorted(taskqueue.cancel([odd.pk, parent.pk]).done) == [odd.pk, parent.pk]

@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import InvalidCall, InvalidPayload, LeaseLost
 from django_tasks_retry.models import Step, Task
-from django_tasks_retry.taskqueue.workflows.steps import Kind, StepStore
+from django_tasks_retry.taskqueue.workflows.steps import StepKind, StepStore
 from tests.steps import begin, claim_one, kinds, now_of
 from tests.workflows import tasks
 
@@ -37,7 +37,7 @@ def test_an_atomic_step_writes_and_remembers_in_one_commit(harness):
 
 def test_a_result_reads_the_same_the_first_time_as_the_second(database):
     _, lease = begin()
-    first = StepStore(lease).save("pair", Kind.STEP, (1, {"a": (2,)}))
+    first = StepStore(lease).save("pair", StepKind.STEP, (1, {"a": (2,)}))
     assert first == StepStore(lease).result("pair") == [1, {"a": [2]}]
 
 
@@ -45,14 +45,14 @@ def test_nothing_is_remembered_without_the_lease(database, travel):
     task, lease = begin()
     travel(61)
     with pytest.raises(LeaseLost, match="EXPIRED"):
-        StepStore(lease).save("late", Kind.STEP, 1)
+        StepStore(lease).save("late", StepKind.STEP, 1)
     taskqueue.recover()
     claim_one("another")
     with pytest.raises(LeaseLost, match="RECLAIMED"):
-        StepStore(lease).save("late", Kind.STEP, 1)
+        StepStore(lease).save("late", StepKind.STEP, 1)
     now_of(task).cancel()
     with pytest.raises(LeaseLost, match="CANCELLED"):
-        StepStore(lease).save("late", Kind.STEP, 1)
+        StepStore(lease).save("late", StepKind.STEP, 1)
     assert not Step.objects.exists()
 
 
@@ -107,16 +107,16 @@ def test_names_come_once_in_an_attempt(harness):
 
 def test_a_name_keeps_its_kind(database):
     _, lease = begin()
-    StepStore(lease).save("x", Kind.SLEEP, "2026-01-01")
+    StepStore(lease).save("x", StepKind.SLEEP, "2026-01-01")
     with pytest.raises(InvalidCall, match="recorded as a sleep and is a step"):
-        StepStore(lease, transactions=9).enter("x", Kind.STEP)
+        StepStore(lease, transactions=9).enter("x", StepKind.STEP)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, None, 7])
 def test_a_name_is_a_short_text(database, name):
     _, lease = begin()
     with pytest.raises(InvalidCall, match="1 to 200 characters"):
-        StepStore(lease).enter(name, Kind.STEP)
+        StepStore(lease).enter(name, StepKind.STEP)
 
 
 def test_results_are_bounded_and_canonical(database, configure):
@@ -124,7 +124,7 @@ def test_results_are_bounded_and_canonical(database, configure):
     _, lease = begin()
     for result in ("x" * 1024, object(), float("nan")):
         with pytest.raises(InvalidPayload, match="The result of step 'x'"):
-            StepStore(lease).save("x", Kind.STEP, result)
+            StepStore(lease).save("x", StepKind.STEP, result)
 
 
 @pytest.mark.parametrize("func", [tasks.unstorable, tasks.aunstorable])

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 
 from ...display.formatting import format_number
 from ...display.scope import Scope
-from ...taskqueue.statistics.stats import sums_since
+from ...taskqueue.statistics import sums_since
 
 WIDTH, HEIGHT = 1000.0, 120.0
 GAP = 0.18

@@ -22,7 +22,7 @@ from ...rules.names import short_name
 from ...selection import grammar
 from ...selection.grammar import Query
 from ...selection.matching import first_id_at, has_index, matching
-from ...taskqueue.statistics import summaries
+from ...taskqueue import statistics
 
 LOOK_FURTHER_BACK = 100_000
 """The number of tasks to search if the first look back finds none. The list offers to go on from there."""
@@ -165,7 +165,7 @@ def look_back_floor(params: Mapping[str, str], using: str, limit: int | None = N
         return None
     if parsed.is_only_a_period and not (chosen.words or chosen.is_not_retried):
         return None
-    floor = summaries.newest_before(limit or summaries.LOOK_BACK, using, chosen.below)
+    floor = statistics.newest_before(limit or statistics.LOOK_BACK, using, chosen.below)
     begin = first_id_at(chosen.since[0], current_scope().now) if chosen.since else UUID(int=0)
     return None if floor and floor <= begin else floor
 

@@ -22,9 +22,9 @@ from ...models.querysets import TaskQuerySet
 from ...rules.status import Status
 from ...selection import matching
 from ...selection.grammar import Query
+from ...taskqueue import statistics
 from ...taskqueue.new_tasks import new_id
-from ...taskqueue.statistics import failure_groups
-from ...taskqueue.statistics.summaries import paused_queues
+from ...taskqueue.statistics import paused_queues
 from . import filters
 
 SALT = "django_tasks_retry.admin.selection"
@@ -165,10 +165,10 @@ def count_selected(selection: Selection, expected: DryRun, using: str) -> int:
     """Return the number of tasks that a retry is spread over: counted while that is cheap, then estimated."""
     if expected.is_exact:
         return expected.possible
-    count = selection.remaining(using).values("pk")[: failure_groups.COUNTED + 1].count()
-    if count <= failure_groups.COUNTED:
+    count = selection.remaining(using).values("pk")[: statistics.COUNTED + 1].count()
+    if count <= statistics.COUNTED:
         return count
-    return max(count, failure_groups.estimates(using).get(selection.params.get("fingerprint", ""), 0))
+    return max(count, statistics.estimate_groups(using).get(selection.params.get("fingerprint", ""), 0))
 
 
 def with_valid_selection(posted: QueryDict) -> Any:

@@ -20,8 +20,7 @@ from ...rules.names import short_id, short_name
 from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ...taskqueue.reading import read_rows
-from ...taskqueue.workflows.members import ancestry
-from ...taskqueue.workflows.steps import Kind
+from ...taskqueue.workflows import StepKind, ancestry
 from .timeline import KINDS, OUTCOMES, WIDTH, Span, bar, spans_of
 
 MAX_TASKS = 300
@@ -238,14 +237,14 @@ def step_rows(
     starts = [span.start for span in spans if span.is_attempt]
     before: datetime | None = None
     for step in steps[:MAX_ROWS]:
-        if step.kind == Kind.WAIT or not drawn.begin <= step.ts:
+        if step.kind == StepKind.WAIT or not drawn.begin <= step.ts:
             continue  # the deadline of a signal that has a step of its own; and steps that were copied
         begun = max([at for at in starts if at <= step.ts] or [step.ts])
         after = min([at for at in starts if at > step.ts], default=now)
         match step.kind:
-            case Kind.STEP | Kind.MEMBERS:
+            case StepKind.STEP | StepKind.MEMBERS:
                 start, end, kind = max(begun, before or begun), step.ts, "step"
-            case Kind.SIGNAL:
+            case StepKind.SIGNAL:
                 start, end, kind = before or begun, step.ts, "waiting"
             case _:
                 start, end, kind = step.ts, after, "waiting"

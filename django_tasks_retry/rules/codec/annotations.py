@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from .values import INTEGER_KEY, SCALARS, Choice, Codec, Fields, Foreign, Items, Member, Unresolved, Values
+from .values import INTEGER_KEY, SCALARS, Choice, Codec, EnumMember, Fields, Foreign, Items, Unresolved, Values
 
 LISTS = {list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable}
 SETS = {set: set, frozenset: frozenset, abc.Set: frozenset, abc.MutableSet: set}
@@ -54,7 +54,7 @@ def class_codec(kind: Any, parts: tuple[Any, ...]) -> Codec | None:
         return items_of(kind, parts)
     if kind in SCALARS:
         return SCALARS[kind]
-    return Member(kind) if issubclass(kind, Enum) else composite_of(kind)
+    return EnumMember(kind) if issubclass(kind, Enum) else composite_of(kind)
 
 
 def items_of(kind: Any, parts: Sequence[Any]) -> Codec | None:

@@ -130,7 +130,7 @@ SCALARS: dict[Any, Codec] = {
 INTEGER_KEY = Scalar(int, str, int)
 
 
-class Member(Codec):
+class EnumMember(Codec):
     """A member of an enumeration, by its value; by its name if some value is neither text nor number."""
 
     @cached_property

@@ -120,7 +120,7 @@ LANE_ATTRIBUTE = "lane"
 
 
 @dataclass(frozen=True, slots=True)
-class Declaration:
+class LaneDeclaration:
     """The template of the lane's name, and the limit of every lane that it names."""
 
     template: str
@@ -155,12 +155,12 @@ def lane(
         if declaration_of(function) is not None:
             raise InvalidLane(f"{function.__qualname__} is given two lanes: a task has one.")
         name = name_of_function(path_of(function)).replace("{", "{{") if template is None else template
-        setattr(function, LANE_ATTRIBUTE, Declaration(name, limit))
+        setattr(function, LANE_ATTRIBUTE, LaneDeclaration(name, limit))
         return function
 
     return decorate
 
 
-def declaration_of(function: Callable[..., Any]) -> Declaration | None:
+def declaration_of(function: Callable[..., Any]) -> LaneDeclaration | None:
     found = getattr(function, LANE_ATTRIBUTE, None)
-    return found if isinstance(found, Declaration) else None
+    return found if isinstance(found, LaneDeclaration) else None

@@ -35,7 +35,7 @@ def wrong_with(template: str, parameters: frozenset[str] | None) -> str:
     return ""
 
 
-def filled(template: str, arguments: Mapping[str, Any]) -> str:
+def fill_lane(template: str, arguments: Mapping[str, Any]) -> str:
     """The name of the lane of this call."""
     try:
         named = {name: plain(value) for name, value in arguments.items()}

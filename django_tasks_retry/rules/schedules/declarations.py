@@ -14,7 +14,7 @@ SCHEDULES_ATTRIBUTE = "schedules"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declaration:
+class ScheduleDeclaration:
     """A declared schedule, unchecked: an error while a module is imported would take all of its tasks away."""
 
     name: str | None = None
@@ -31,7 +31,7 @@ class Declaration:
     priority: int | None = None
 
 
-KEYS = frozenset(one.name for one in fields(Declaration)) - {"name"}
+KEYS = frozenset(one.name for one in fields(ScheduleDeclaration)) - {"name"}
 RENAMED = {"late": "misfire_grace"}
 
 
@@ -65,7 +65,7 @@ def schedule(  # noqa: PLR0913 - the options of a schedule
     both. A slot that could not be enqueued within `misfire_grace` is given up. System checks say what is wrong.
     """
     check_keys(unknown)
-    declared = Declaration(
+    declared = ScheduleDeclaration(
         name=name, cron=cron, every=every, timezone=timezone, args=args, kwargs=kwargs or {}, overlap=overlap,
         misfire_grace=misfire_grace, starts_at=starts_at, ends_at=ends_at, queue=queue, priority=priority,
     )  # fmt: skip
@@ -80,6 +80,6 @@ def schedule(  # noqa: PLR0913 - the options of a schedule
     return decorate
 
 
-def declarations_of(function: Callable[..., Any]) -> tuple[Declaration, ...]:
+def declarations_of(function: Callable[..., Any]) -> tuple[ScheduleDeclaration, ...]:
     found = getattr(function, SCHEDULES_ATTRIBUTE, ())
-    return found if isinstance(found, tuple) and all(isinstance(one, Declaration) for one in found) else ()
+    return found if isinstance(found, tuple) and all(isinstance(one, ScheduleDeclaration) for one in found) else ()

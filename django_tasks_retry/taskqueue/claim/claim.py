@@ -19,7 +19,7 @@ from ..database import as_moment, database
 from ..engines import Engine, engine_for
 from ..engines.base import ClaimRequest
 from ..engines.ranges import ClaimRange
-from ..lanes.limits import COLUMNS, is_usable, limit_of
+from ..lanes import COLUMNS, is_usable, limit_of
 from ..lease import Claimed, Lease, as_uuid
 from ..new_tasks import new_task
 from ..reading import read_rows

@@ -19,7 +19,7 @@ from ...rules.lanes import window
 from ...rules.lanes.limits import Limit
 from ..engines.base import ClaimRequest, Engine
 from ..engines.ranges import ClaimRange, LaneRange
-from ..lanes.limits import count_running, create, decided, has_wholes, limit_of, lock
+from ..lanes import count_running, create_limits, decided_limit, has_wholes, limit_of, lock_limits
 from ..lease import Claimed
 from ..reading import set_aside
 from ..workflows.members import batch_of
@@ -86,7 +86,7 @@ class KnownRows:
 
     def create_missing(self, labels: set[str], using: str) -> None:
         if missing := labels - self.seen - self.wholes:
-            create(missing, using)
+            create_limits(missing, using)
         self.seen |= labels
 
 
@@ -100,7 +100,7 @@ def with_limits(lanes: Sequence[LaneRange], backend: str, using: str) -> list[Cl
         if found.is_limited and not lane.has_row:
             missing.add(found.lane)
     if missing:
-        create(missing, using)
+        create_limits(missing, using)
     return [lane.range for lane in lanes]
 
 
@@ -138,7 +138,7 @@ class Capacity:
 
 def capacity_of(row: FlowLimit, running: int, most: int, backend: str) -> Capacity:
     """Measure the capacity of a locked row, at most `most`."""
-    limit, time = decided(row, limit_of(row.label, backend)), row.locked_at.timestamp()
+    limit, time = decided_limit(row, limit_of(row.label, backend)), row.locked_at.timestamp()
     if row.paused_at is not None:
         return Capacity(row, limit, 0, is_bounded=True)
     most_running = 1 if row.probing_since else limit.most_running
@@ -197,7 +197,7 @@ class Limiter:
 
     def capacities(self, labels: set[str], most: int) -> dict[str, Capacity]:
         """Lock these rows, without those that others have locked or nobody can read, and measure each."""
-        locked = lock(labels, self.engine.using)
+        locked = lock_limits(labels, self.engine.using)
         for label in labels - locked.keys():
             self.closed.close(label, self.tuning.locked_seconds)
         self.locked_at = self.closed.clock()

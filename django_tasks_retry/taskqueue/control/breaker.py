@@ -11,7 +11,7 @@ from ...models import FlowLimit, LaneStat, TaskStat, TaskTotal
 from ...models.limits import FUNCTION, TRIPPED
 from ..database import database
 from ..enqueue.notify import notify_work_on_commit
-from ..lanes.limits import create, has_breaker, has_breakers, limit_of, lock
+from ..lanes import create_limits, has_breaker, has_breakers, limit_of, lock_limits
 from ..reading import log_once
 from ..statistics.summaries import depths
 from .decisions import set_paused, set_resumed, write_decision
@@ -41,9 +41,9 @@ def tick_breakers(backend: str = "default") -> int:
     labels |= {state.label for state in FlowLimit.objects.using(using).filter(TRIPPED).only("kind", "name")}
     if not labels:
         return 0
-    create(labels, using)
+    create_limits(labels, using)
     with transaction.atomic(using=using):
-        return sum(turned(state, backend) for state in lock(labels, using).values())
+        return sum(turned(state, backend) for state in lock_limits(labels, using).values())
 
 
 def worried(using: str) -> list[str]:

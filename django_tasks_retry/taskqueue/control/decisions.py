@@ -20,7 +20,7 @@ from ...rules.lanes.templates import checked_lane
 from ..database import database
 from ..enqueue.notify import notify_work_on_commit
 from ..events import actor_of, shortened, write_operator_event
-from ..lanes.limits import create, decided, limit_of
+from ..lanes import create_limits, decided_limit, limit_of
 from ..reading import read_row, read_rows
 from ..schedules.edit import locked_schedule
 from ..statistics.summaries import depths
@@ -175,7 +175,7 @@ def limit_lane(
         data = {"lane": state.label, **{name: value for name, value in decisions.items() if value is not None}}
         write_operator_event("lane.limited", state.label, actor_of(by), reason, using, data)
         notify_work_on_commit({depth.queue for depth in depths(using)}, using)
-    return decided(state, limit_of(label, backend))
+    return decided_limit(state, limit_of(label, backend))
 
 
 def forget_unreadable(state: FlowLimit, moment: datetime) -> None:
@@ -193,6 +193,6 @@ def locked_state(label: str, using: str) -> FlowLimit:
         checked_lane(name)
     elif not name or (kind == FUNCTION and "." not in name):
         raise InvalidLane(f"{label!r}: give the path of the function, such as function:shop.tasks.pay.")
-    create([label], using)
+    create_limits([label], using)
     state: FlowLimit = FlowLimit.objects.using(using).select_for_update().get(kind=kind, name=name)
     return state

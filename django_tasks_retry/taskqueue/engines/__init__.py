@@ -9,6 +9,7 @@ from django.db import NotSupportedError, connections
 from .base import Engine
 from .postgresql import PostgreSQL
 from .sqlite import SQLite
+from .statements import install_after_migrate
 
 ENGINES: dict[str, type[PostgreSQL] | type[SQLite]] = {"postgresql": PostgreSQL, "sqlite": SQLite}
 
@@ -21,4 +22,4 @@ def engine_for(using: str) -> Engine:
     return ENGINES[vendor](using)
 
 
-__all__ = ["ENGINES", "Engine", "engine_for"]
+__all__ = ["ENGINES", "Engine", "engine_for", "install_after_migrate"]

@@ -16,7 +16,7 @@ from django.core.checks import CheckMessage
 from django.db import connections
 
 from ...models import FlowLimit, Task
-from ..database import cursor_on, fetch, run
+from ..database import cursor_on, fetch, fetch_dicts
 from ..lease import EARLIEST, Claimed, Fence, Lease, as_uuid, is_uuid
 from ..report import Receipt, Report
 from .ranges import ClaimRange, Cursors, DuePage, LaneRange
@@ -88,7 +88,7 @@ class Engine(Protocol):
 
     def rows(self, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Run `sql/<name>.sql`. Return its rows as dictionaries."""
-        return run(self.sql[name], parameters, self.using)
+        return fetch_dicts(self.sql[name], parameters, self.using)
 
     def open_member(self, batch: UUID, after: UUID) -> UUID | None:
         """Return the first unfinished member of the batch from this id on."""

@@ -14,7 +14,7 @@ from ...errors import QueueFull
 from ...models import Task
 from ...rules.queues import LANE, backlog_for
 from ..engines import engine_for
-from ..lanes.summaries import waiting_in_lane
+from ..lanes import waiting_in_lane
 from ..new_tasks import key_of
 from .unique import holders_by_key
 

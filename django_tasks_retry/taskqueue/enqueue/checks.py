@@ -138,7 +138,7 @@ def known_callee(function: Callable[..., Any], *, takes_context: bool) -> Callee
     if len(callee.path) > MAX_LENGTHS["func_path"]:
         raise InvalidCall(f"The path {callee.path[:60]}… is longer than {MAX_LENGTHS['func_path']} characters.")
     if not discovery.will_be_found(function):
-        why, what = discovery.reason(function.__module__), discovery.advice(function.__module__)
+        why, what = discovery.discovery_reason(function.__module__), discovery.discovery_advice(function.__module__)
         logger.warning("%s was enqueued, but workers will not find it: %s. %s", callee.path, why, what)
     return callee
 

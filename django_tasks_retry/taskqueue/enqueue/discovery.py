@@ -63,14 +63,14 @@ def app_not_installed(module: str) -> str:
     return package if last == "tasks" and not apps.is_installed(package) else ""
 
 
-def reason(module: str) -> str:
+def discovery_reason(module: str) -> str:
     app = app_not_installed(module)
     if app:
         return f"{app} is not in INSTALLED_APPS"
     return "no tasks module of an installed app imports it"
 
 
-def advice(module: str) -> str:
+def discovery_advice(module: str) -> str:
     app = app_not_installed(module)
     if app:
         return f"Add {app!r} to INSTALLED_APPS, and restart the workers."

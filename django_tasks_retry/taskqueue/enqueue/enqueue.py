@@ -14,8 +14,8 @@ from ...conf import check_backend
 from ...errors import InvalidCall
 from ...middleware import hooks
 from ...models import Task
-from ...rules.lanes.limits import Declaration, declaration_of
-from ...rules.lanes.templates import checked_lane, filled
+from ...rules.lanes.limits import LaneDeclaration, declaration_of
+from ...rules.lanes.templates import checked_lane, fill_lane
 from ...rules.policy import policy_of
 from ..database import database
 from ..lease import current_lease
@@ -147,7 +147,7 @@ class SharedChecks(NamedTuple):
     backend: str
     columns: dict[str, Any]
     """All columns of a new task."""
-    lane: Declaration | None
+    lane: LaneDeclaration | None
     task_options: dict[str, Any]
     """Optional ones, of `@task(…)` and `using(…)`."""
 
@@ -238,7 +238,7 @@ def lane_of(given: str | None, shared: SharedChecks, args: list[Any], kwargs: di
     if given == "" or (given is None and shared.lane is None):
         return ""
     if given is None and shared.lane is not None:
-        given = filled(shared.lane.template, shared.callee.arguments(args, kwargs))
+        given = fill_lane(shared.lane.template, shared.callee.arguments(args, kwargs))
     return checked_lane(given or "")
 
 

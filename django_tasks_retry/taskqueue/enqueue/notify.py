@@ -33,7 +33,7 @@ FAREWELL_SECONDS = 1.0
 logger = logging.getLogger("django_tasks_retry.wakeup")
 
 
-class Kind(StrEnum):
+class WakeUpKind(StrEnum):
     """The subject of a message: a queue (WORK), a task id (CANCELLED) or a listener's token (TEST).
 
     MORE names a queue as WORK does, with the number of workers to wake before it.
@@ -46,7 +46,7 @@ class Kind(StrEnum):
 
 
 class WakeUp(NamedTuple):
-    kind: Kind
+    kind: WakeUpKind
     subject: str
     sender: int = 0  # the session that sent it, the same for all who hear it
 
@@ -57,32 +57,32 @@ class WakeUp(NamedTuple):
 def read_message(text: str, sender: int = 0) -> WakeUp | None:
     """The message behind a text of the channel; None for one of another version."""
     kind, _, subject = text.partition(":")
-    return WakeUp(Kind(kind), subject, sender) if kind in set(Kind) else None
+    return WakeUp(WakeUpKind(kind), subject, sender) if kind in set(WakeUpKind) else None
 
 
 def notify_work_on_commit(queues: Iterable[str], using: str) -> None:
     """Wake the workers that serve these queues, after the commit."""
-    notify_on_commit((WakeUp(Kind.WORK, queue) for queue in queues), using)
+    notify_on_commit((WakeUp(WakeUpKind.WORK, queue) for queue in queues), using)
 
 
 def notify_cancelled_on_commit(ids: Iterable[UUID], using: str) -> None:
     """Notify the workers that run these tasks after the commit, before their next renewal."""
-    notify_on_commit((WakeUp(Kind.CANCELLED, str(task_id)) for task_id in ids), using)
+    notify_on_commit((WakeUp(WakeUpKind.CANCELLED, str(task_id)) for task_id in ids), using)
 
 
 def notify_work(queues: Iterable[str], using: str) -> None:
     """Wake them at once and by this connection: for processes that start no thread."""
-    notify_now((WakeUp(Kind.WORK, queue) for queue in queues), using)
+    notify_now((WakeUp(WakeUpKind.WORK, queue) for queue in queues), using)
 
 
 def notify_cancelled(ids: Iterable[UUID], using: str) -> None:
     """Wake the workers that run these cancelled tasks, at once and by this connection."""
-    notify_now((WakeUp(Kind.CANCELLED, str(task_id)) for task_id in ids), using)
+    notify_now((WakeUp(WakeUpKind.CANCELLED, str(task_id)) for task_id in ids), using)
 
 
 def notify_more(workers: int, queue: str, using: str) -> None:
     """Wake this many more workers, at once and by this connection: the first ones cannot take all the work."""
-    notify_now([WakeUp(Kind.MORE, f"{workers}:{queue}")], using)
+    notify_now([WakeUp(WakeUpKind.MORE, f"{workers}:{queue}")], using)
 
 
 def notify_now(messages: Iterable[WakeUp], using: str) -> None:
@@ -192,7 +192,7 @@ def notifier(using: str) -> Notifier:
 
 
 @atexit.register
-def send_all() -> None:
+def send_notifications() -> None:
     """Send everything before the process ends, and its threads with it."""
     for one in list(_notifiers.values()):
         one.wait_until_sent()

@@ -180,7 +180,7 @@ def walk(table: str, size: int, using: str) -> Iterator[Page]:
         page = fetch(sql, [page[-1][0], size], using)
 
 
-def summarize(using: str) -> list[dict[str, Any]]:
+def partition_summaries(using: str) -> list[dict[str, Any]]:
     layout = read_layout(using)
     return [summary(partition, layout, using) for partition in layout.partitions] if layout else []
 

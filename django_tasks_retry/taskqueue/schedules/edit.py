@@ -16,7 +16,7 @@ from ...errors import InvalidCall, InvalidSchedule
 from ...models import MAX_LENGTHS, Schedule, Task
 from ...models.schedules import OVERLAPS, TIMING_COLUMNS
 from ...rules.payload import checked_name, storable
-from ...rules.schedules.declarations import Declaration, check_keys
+from ...rules.schedules.declarations import ScheduleDeclaration, check_keys
 from ...rules.schedules.timing import Timing, check_timing
 from ..database import database
 from ..enqueue.checks import checked_instant
@@ -31,10 +31,12 @@ def create_schedule(
 ) -> Schedule:
     """Plan calls of a registered task. `asked`: the keywords of `@schedule`, and `backend`."""
     checked_schedule_name(name)
-    using = database(asked.get("backend") or found(task).backend)
+    using = database(asked.get("backend") or registered_task(task).backend)
     moment = now(using)
     definition = defined(task, asked, moment)
-    schedule = Schedule(name=name, **definition, **planned(definition, moment), source="database", updated_at=moment)
+    schedule = Schedule(
+        name=name, **definition, **planned_columns(definition, moment), source="database", updated_at=moment
+    )
     try:
         with transaction.atomic(using=using):
             schedule.save(using=using, force_insert=True)
@@ -50,12 +52,12 @@ def create_schedule(
 
 def defined(task: Callable[..., Any] | str, asked: Mapping[str, Any], moment: datetime) -> dict[str, Any]:
     wishes = {key: value for key, value in asked.items() if key != "backend"}
-    return define(task, declaration(wishes), moment=moment, backend=asked.get("backend"))
+    return define_schedule(task, read_declaration(wishes), moment=moment, backend=asked.get("backend"))
 
 
-def declaration(wishes: Mapping[str, Any]) -> Declaration:
+def read_declaration(wishes: Mapping[str, Any]) -> ScheduleDeclaration:
     check_keys(wishes)
-    return Declaration(**wishes)
+    return ScheduleDeclaration(**wishes)
 
 
 def change_schedule(
@@ -84,7 +86,7 @@ def rewrite(schedule: Schedule, definition: Mapping[str, Any], moment: datetime,
     changed = [name for name in DEFINED if name in unreadable or getattr(schedule, name) != definition[name]]
     values = {column: definition[column] for column in changed}
     if set(changed) & set(TIMING_COLUMNS):
-        values |= planned(definition, moment)
+        values |= planned_columns(definition, moment)
     for column, value in values.items():
         setattr(schedule, column, value)
     if changed:
@@ -116,11 +118,11 @@ def locked_schedule(name: str, using: str) -> Schedule:
     return schedule
 
 
-def define(
-    task: Callable[..., Any] | str, asked: Declaration, *, moment: datetime, backend: str | None = None
+def define_schedule(
+    task: Callable[..., Any] | str, asked: ScheduleDeclaration, *, moment: datetime, backend: str | None = None
 ) -> dict[str, Any]:
     """The columns of a schedule, or an error that says what to write instead."""
-    registered = found(task)
+    registered = registered_task(task)
     call = checked_call(registered, asked, backend)
     timing = timing_of(asked)
     check_timing(replace(timing, anchor=timing.starts_at or moment), moment)
@@ -137,7 +139,7 @@ def define(
     }
 
 
-def timing_of(asked: Declaration) -> Timing:
+def timing_of(asked: ScheduleDeclaration) -> Timing:
     return Timing(
         cron=asked.cron.strip() if isinstance(asked.cron, str) else asked.cron,
         every=None if asked.every is None else seconds_of("every", asked.every),
@@ -147,7 +149,7 @@ def timing_of(asked: Declaration) -> Timing:
     )
 
 
-def found(task: Callable[..., Any] | str) -> registry.AnyTask:
+def registered_task(task: Callable[..., Any] | str) -> registry.AnyTask:
     """A registered task, by itself or by its path: a path is looked up, never imported."""
     if not isinstance(task, str):
         return registry.resolve(task)
@@ -161,7 +163,7 @@ def found(task: Callable[..., Any] | str) -> registry.AnyTask:
     return known
 
 
-def checked_call(registered: registry.AnyTask, asked: Declaration, backend: str | None) -> Task:
+def checked_call(registered: registry.AnyTask, asked: ScheduleDeclaration, backend: str | None) -> Task:
     """Return the call as it will be enqueued. Check that the function takes its arguments and the queue exists."""
     request = EnqueueOptions(registered.func, asked.args, asked.kwargs, queue=asked.queue, priority=asked.priority)
     return prepare(request._replace(backend=backend or registered.backend))
@@ -193,7 +195,7 @@ def instant_of(field: str, value: datetime | None) -> datetime | None:
         raise InvalidSchedule(str(error).replace(", or a timedelta", "")) from None
 
 
-def planned(definition: Mapping[str, Any], moment: datetime) -> dict[str, Any]:
+def planned_columns(definition: Mapping[str, Any], moment: datetime) -> dict[str, Any]:
     """A timing counts from now."""
     anchor = definition["starts_at"] or moment
     timing = Timing(anchor=anchor, **{column: definition[column] for column in TIMING_COLUMNS})

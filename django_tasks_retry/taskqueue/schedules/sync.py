@@ -12,13 +12,13 @@ from ...clock import now
 from ...conf import options
 from ...errors import InvalidSchedule, TaskQueueError
 from ...models import OperatorEvent, Schedule
-from ...rules.schedules.declarations import Declaration, declarations_of
+from ...rules.schedules.declarations import ScheduleDeclaration, declarations_of
 from ...utc import as_instant
 from ..database import database
 from ..events import operator_event, write_operator_event
 from ..reading import read_rows, unreadable_columns
 from ..workers import alive_workers, sound_workers
-from .edit import checked_schedule_name, declaration, define, locked_schedule, planned, rewrite
+from .edit import checked_schedule_name, define_schedule, locked_schedule, planned_columns, read_declaration, rewrite
 
 logger = logging.getLogger("django_tasks_retry")
 ACTOR = "code"
@@ -56,20 +56,20 @@ def listed_names(backend: str = "default") -> list[str]:
 def definition_in_code(listed: Listed, backend: str, moment: datetime) -> dict[str, Any]:
     """Return the columns it asks for, or raise an error that says what to write instead."""
     checked_schedule_name(listed.name)
-    asked = listed.asked if isinstance(listed.asked, Declaration) else in_settings(listed)
+    asked = listed.asked if isinstance(listed.asked, ScheduleDeclaration) else in_settings(listed)
     if isinstance(asked.ends_at, datetime):
         # One that has ended is no error in the code: deploys go on.
         moment = min(moment, as_instant(asked.ends_at) - LONG_AGO)
-    return define(listed.task, asked, moment=moment, backend=backend)
+    return define_schedule(listed.task, asked, moment=moment, backend=backend)
 
 
-def in_settings(listed: Listed) -> Declaration:
+def in_settings(listed: Listed) -> ScheduleDeclaration:
     if listed.task is None:
         raise InvalidSchedule("Give a dictionary with 'task', the path of a registered task, and 'cron' or 'every'.")
-    return declaration({key: value for key, value in listed.asked.items() if key != "task"})
+    return read_declaration({key: value for key, value in listed.asked.items() if key != "task"})
 
 
-def problems(backend: str, moment: datetime) -> Iterator[tuple[str, str]]:
+def schedule_problems(backend: str, moment: datetime) -> Iterator[tuple[str, str]]:
     """Yield the place of each wrong schedule, and what to do."""
     places: dict[str, str] = {}
     for listed in listed_schedules(backend):
@@ -113,7 +113,13 @@ def is_behind(row: Schedule, listed: Listed, definition: Mapping[str, Any]) -> b
 def create(fresh: Sequence[tuple[Listed, Mapping[str, Any]]], moment: datetime, using: str) -> None:
     """Create the rows of these schedules in one transaction. If another worker was quicker, its row and event stay."""
     rows = [
-        Schedule(name=listed.name, source=listed.source, updated_at=moment, **definition, **planned(definition, moment))
+        Schedule(
+            name=listed.name,
+            source=listed.source,
+            updated_at=moment,
+            **definition,
+            **planned_columns(definition, moment),
+        )
         for listed, definition in fresh
     ]
     with transaction.atomic(using=using):

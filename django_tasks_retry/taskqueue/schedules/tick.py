@@ -29,7 +29,7 @@ from ..enqueue.notify import notify_work, send_enqueued
 from ..enqueue.options import EnqueueOptions
 from ..events import actor_of, operator_event, write_operator_event
 from ..reading import read_rows
-from .edit import check_readable, found, locked_schedule
+from .edit import check_readable, locked_schedule, registered_task
 
 DUE_NOW = timedelta(0)
 BATCH = 500
@@ -183,7 +183,7 @@ def next_due_in(
 def task_for(schedule: Schedule, slot: datetime | None = None) -> Task:
     """Prepare a run. Raises if the row names a function or arguments that this process cannot call."""
     check_readable(schedule)
-    registered = found(schedule.func_path)
+    registered = registered_task(schedule.func_path)
     request = EnqueueOptions(registered.func, schedule.args, schedule.kwargs, eta=DUE_NOW, backend=schedule.backend)
     task = prepare(request._replace(queue=schedule.queue, priority=schedule.priority))
     task.schedule_id, task.slot = schedule.name, slot

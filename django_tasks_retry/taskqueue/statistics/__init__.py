@@ -1,1 +1,10 @@
 """Statistics: how attempts ended, how queues stand, which failures are alike; at a cost that is bounded."""
+
+from .failure_groups import COUNTED, MAX_GROUPS, GroupFigures, GroupHead, GroupOutcomes, GroupText
+from .failure_groups import describe_groups, estimate_groups, failed_since, group_head, group_heads
+from .failure_groups import group_outcomes, group_texts
+from .snapshot import Holder, Snapshot, late_schedules, read_queues, take_snapshot
+from .stats import BOUNDS, COUNTS, OUTCOMES, RAN, RECENT, WAITED, Counts, Stat, counts_since, failing_functions
+from .stats import sums_since
+from .summaries import CAP, LOOK_BACK, Depth, QueueFigures, ahead_of, count_stored, depths, expired_leases, id_after
+from .summaries import newest_before, newest_events, paused_queues, queue_figures, serving, unknown_functions

@@ -32,7 +32,7 @@ CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class GroupHead:
     """A group before it is counted: its latest task, and when that failed."""
 
     fingerprint: str
@@ -53,7 +53,7 @@ class GroupText:
 
 
 @dataclass(frozen=True, slots=True)
-class FailureGroup:
+class GroupFigures:
     """Failures with one fingerprint, described by the latest. `open` counts those that were not retried."""
 
     fingerprint: str
@@ -73,7 +73,7 @@ class FailureGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcomes:
+class GroupOutcomes:
     """Outcomes of a group: failures up to COUNTED + 1, and what became of the newest `looked_at`."""
 
     failed: int
@@ -90,25 +90,25 @@ class Outcomes:
         return self.failed > self.looked_at
 
 
-def group_heads(using: str) -> list[Head]:
+def group_heads(using: str) -> list[GroupHead]:
     """Up to MAX_GROUPS groups, the latest failure first."""
     rows = engine_for(using).rows("failure_heads", {"groups": MAX_GROUPS})
     heads = [read_head(row) for row in rows if row["fingerprint"]]
     return sorted(heads, key=lambda head: head.last_failed_at, reverse=True)
 
 
-def group_head(fingerprint: str, using: str) -> Head | None:
+def group_head(fingerprint: str, using: str) -> GroupHead | None:
     """Return the group with this fingerprint; None if no task failed so, or waits for another attempt since."""
     [row] = engine_for(using).rows("failure_head", {"fingerprint": fingerprint})
     return read_head(row) if row["failed_id"] or row["waiting_id"] else None
 
 
-def read_head(row: Mapping[str, Any]) -> Head:
+def read_head(row: Mapping[str, Any]) -> GroupHead:
     times = [as_moment(row[name]) for name in ("failed_at", "waiting_since") if row[name]]
-    return Head(row["fingerprint"], as_uuid(row["failed_id"] or row["waiting_id"]), max(times))
+    return GroupHead(row["fingerprint"], as_uuid(row["failed_id"] or row["waiting_id"]), max(times))
 
 
-def describe_groups(heads: Sequence[Head], using: str) -> list[FailureGroup]:
+def describe_groups(heads: Sequence[GroupHead], using: str) -> list[GroupFigures]:
     """The groups in the order of their heads, each count up to CAP + 1."""
     if not heads:
         return []
@@ -123,7 +123,7 @@ def describe_groups(heads: Sequence[Head], using: str) -> list[FailureGroup]:
     return [read_group(head, rows[head.fingerprint]) for head in heads if head.fingerprint in rows]
 
 
-def group_texts(heads: Sequence[Head], using: str) -> Iterator[GroupText]:
+def group_texts(heads: Sequence[GroupHead], using: str) -> Iterator[GroupText]:
     """Yield texts of groups in no order. Nothing is counted."""
     fingerprints = {head.sample: head.fingerprint for head in heads}
     samples = list(fingerprints)
@@ -134,35 +134,35 @@ def group_texts(heads: Sequence[Head], using: str) -> Iterator[GroupText]:
             yield GroupText(fingerprints[sample], *(str(text or "") for text in texts))
 
 
-def failure_groups(using: str) -> list[FailureGroup]:
+def failure_groups(using: str) -> list[GroupFigures]:
     """All groups, each count up to CAP + 1."""
     return describe_groups(group_heads(using), using)
 
 
-def failed_since(heads: Sequence[Head], since: datetime, using: str) -> int:
+def failed_since(heads: Sequence[GroupHead], since: datetime, using: str) -> int:
     """Return how many tasks of these groups failed since then, of each group up to CAP + 1."""
     lately = [head for head in heads if head.last_failed_at > since]
     parameters = {"shown": as_shown(lately), "cap": CAP + 1, "since": adapted(since, connections[using])}
     return int(engine_for(using).fetch("failed_since", parameters)[0][0]) if lately else 0
 
 
-def outcomes(fingerprint: str, using: str) -> Outcomes:
+def group_outcomes(fingerprint: str, using: str) -> GroupOutcomes:
     parameters = {"fingerprint": fingerprint, "cap": COUNTED + 1, "newest": LOOKED_AT}
     [row] = engine_for(using).rows("failure_outcomes", parameters)
-    return Outcomes(**row)
+    return GroupOutcomes(**row)
 
 
-def estimates(using: str) -> dict[str, int]:
+def estimate_groups(using: str) -> dict[str, int]:
     """Estimate failures for each common fingerprint; empty if the database keeps no such statistics."""
     return engine_for(using).estimate_failures()
 
 
-def read_group(head: Head, row: Mapping[str, Any]) -> FailureGroup:
+def read_group(head: GroupHead, row: Mapping[str, Any]) -> GroupFigures:
     first = row["first_failed_at"] and as_moment(row["first_failed_at"])
     texts = {name: row[name] or "" for name in ("exception", "code", "message")}
     known = {"sample": head.sample, "last_failed_at": head.last_failed_at, "first_failed_at": first}
-    return FailureGroup(**{**row, **known, **texts})
+    return GroupFigures(**{**row, **known, **texts})
 
 
-def as_shown(heads: Sequence[Head]) -> str:
+def as_shown(heads: Sequence[GroupHead]) -> str:
     return json.dumps({head.fingerprint: head.sample.hex for head in heads})

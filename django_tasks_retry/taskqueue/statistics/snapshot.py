@@ -73,7 +73,7 @@ class Snapshot:
     """Fields above that the database did not answer in time."""
 
 
-def snapshot(backend: str = "default") -> Snapshot:
+def take_snapshot(backend: str = "default") -> Snapshot:
     """Read what the backend's database says about its queues. Counts are capped, as in the console."""
     primary = database(backend)
     return from_replica(backend, lambda: read_snapshot(backend, database(backend), primary))

@@ -95,7 +95,7 @@ def ahead_of(task: Task, using: str) -> int:
     return len(due.values_list("pk", flat=True)[: CAP + 1])
 
 
-def stored(using: str) -> int:
+def count_stored(using: str) -> int:
     """Estimate the number of stored tasks from the database's statistics; count exactly if they are few."""
     few = len(Task.objects.using(using).order_by("pk").values_list("pk", flat=True)[: CAP + 1])
     return few if few <= CAP else max(few, engine_for(using).estimate_rows(Task._meta.db_table))

@@ -1,1 +1,7 @@
 """Workflows: steps that are recorded, batches and signals to wait for, and waking the tasks that wait."""
+
+from .batches import call_of
+from .context import Workflow
+from .members import SIGNAL, ancestry, as_batch, batch_of, keys_of
+from .results import batch_counts
+from .steps import CALLBACK, UNTIL, StepKind, StepStore

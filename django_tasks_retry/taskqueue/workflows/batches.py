@@ -21,7 +21,7 @@ from ..enqueue.notify import send_enqueued
 from ..enqueue.options import EnqueueOptions
 from ..renewal import one_commit
 from .members import batch_key
-from .steps import CALLBACK, Kind, StepStore, insert_steps
+from .steps import CALLBACK, StepKind, StepStore, insert_steps
 
 
 def prepared_members(calls: Iterable[Any], batch: UUID) -> list[Task]:
@@ -48,7 +48,7 @@ def write_members(tasks: Sequence[Task], backend: str) -> list[Task]:
     return insert_with_middleware(tasks, database(backend)) if tasks else []
 
 
-def start_batch(steps: StepStore, name: str, kind: Kind, batch: UUID, calls: Iterable[Any]) -> None:
+def start_batch(steps: StepStore, name: str, kind: StepKind, batch: UUID, calls: Iterable[Any]) -> None:
     """Write the members and the step that names their batch, in one commit and under the fence."""
     members, lease = prepared_members(calls, batch), steps.lease
     with one_commit(lease):
@@ -69,7 +69,7 @@ def enqueue_batch(calls: Iterable[Any], *, then: Any) -> list[Task]:
     with transaction.atomic(using=using):
         # The callback first: who only enqueues may add members to no batch but its own, which the guard knows by it.
         [_, *written] = write_members([callback, *members], callback.backend)
-        insert_steps([(callback.id, CALLBACK, Kind.BATCH, {"batch": str(batch), "count": len(members)})], using)
+        insert_steps([(callback.id, CALLBACK, StepKind.BATCH, {"batch": str(batch), "count": len(members)})], using)
     send_enqueued(written)
     return written
 

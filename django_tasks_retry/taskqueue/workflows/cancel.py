@@ -26,7 +26,7 @@ from ..events import actor_of
 from ..reading import log_once
 from ..timeouts import until_free
 from .members import ancestry, members_of, open_members, unfinished_below
-from .steps import Kind
+from .steps import StepKind
 from .wake import wake_waiters
 
 PAGE = 200
@@ -168,7 +168,7 @@ def finish_cancelling(batch: UUID, parent: UUID | None, using: str) -> list[UUID
     return []
 
 
-class Link(NamedTuple):
+class Lineage(NamedTuple):
     """A member, and the task that it retries or that added it."""
 
     batch: UUID | None
@@ -177,14 +177,14 @@ class Link(NamedTuple):
     """The time at which a person or code retried the task above it."""
 
 
-def read_lineage(ids: Iterable[UUID], using: str) -> dict[UUID, Link]:
+def read_lineage(ids: Iterable[UUID], using: str) -> dict[UUID, Lineage]:
     """Read tasks and, for members of a batch, the tasks above them. Rows may form a circle, which is read once."""
-    known: dict[UUID, Link] = {}
+    known: dict[UUID, Lineage] = {}
     wanted = set(ids)
     columns = ("pk", "batch", "retry_of_id", "parent_id", "created_at")
     while wanted:
         rows = Task.objects.using(using).filter(pk__in=wanted).values_list(*columns)
-        links = {pk: Link(batch, of or parent, ts if of else None) for pk, batch, of, parent, ts in rows}
+        links = {pk: Lineage(batch, of or parent, ts if of else None) for pk, batch, of, parent, ts in rows}
         known |= links
         wanted = {link.above for link in links.values() if link.batch and link.above} - known.keys()
     return known
@@ -203,7 +203,7 @@ def last_gatherer(pk: UUID, batch: UUID, using: str) -> Task | None:
     while newer:
         newer = set(tasks.filter(retry_of__in=newer).values_list("pk", flat=True)) - found
         found |= newer
-    steps = Step.objects.using(using).filter(task_id__in=found, kind=Kind.BATCH, result__batch=str(batch))
+    steps = Step.objects.using(using).filter(task_id__in=found, kind=StepKind.BATCH, result__batch=str(batch))
     gatherers = tasks.filter(pk__in=list(steps.values_list("task_id", flat=True))).only("status", "finished_at")
     newest: list[Task] = sorted(gatherers, key=lambda task: (not task.is_finished, task.pk))
     return newest[-1] if newest else None

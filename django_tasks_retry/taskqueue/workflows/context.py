@@ -23,7 +23,7 @@ from .batches import start_batch
 from .cancel import cancel
 from .members import batch_key, open_members, signal_key, without_success
 from .results import MemberFailed, Results, check_errors, results_of
-from .steps import CALLBACK, UNTIL, Kind, StepStore
+from .steps import CALLBACK, UNTIL, StepKind, StepStore
 from .wake import Received, received
 
 P = ParamSpec("P")
@@ -66,21 +66,21 @@ class Workflow:
         With `atomic` what it writes to this database and the memory of it are one commit: exactly once. Without, a
         crash between the two makes it run again.
         """
-        if self.steps.enter(name, Kind.STEP):
+        if self.steps.enter(name, StepKind.STEP):
             return self.steps.result(name, func)
         if not atomic:
-            return self.steps.save(name, Kind.STEP, func(*args, **kwargs), func)
+            return self.steps.save(name, StepKind.STEP, func(*args, **kwargs), func)
         with one_commit(self.steps.lease):
-            return self.steps.save(name, Kind.STEP, func(*args, **kwargs), func)
+            return self.steps.save(name, StepKind.STEP, func(*args, **kwargs), func)
 
     def sleep(self, name: str, duration: float | timedelta) -> None:
         """Go on after this time. No worker is held meanwhile."""
-        until = self._deadline(name, Kind.SLEEP, duration)
+        until = self._deadline(name, StepKind.SLEEP, duration)
         left = (until - now(self._using)).total_seconds()
         if left > 0:
             raise Suspend(f"sleeps: {name}", left)
 
-    def _deadline(self, name: str, kind: Kind, duration: float | timedelta) -> datetime:
+    def _deadline(self, name: str, kind: StepKind, duration: float | timedelta) -> datetime:
         """Counted from when the code first came here. A negative duration has passed: it means zero."""
         length = in_seconds(duration)
         seconds = as_seconds(0.0 if isinstance(length, int | float) and length < 0 else duration)
@@ -91,17 +91,17 @@ class Workflow:
 
     def wait_for(self, name: str, *, timeout: float | timedelta | None = None) -> Received | None:
         """Wait for `signal(name, …)`, sent before or after; None if it did not come in time. Holds no worker."""
-        if self.steps.enter(name, Kind.SIGNAL):
+        if self.steps.enter(name, StepKind.SIGNAL):
             return received_again(self.steps.result(name))
         left = MAX_DELAY
         if timeout is not None:
-            until = self._deadline(f"{name}{UNTIL}", Kind.WAIT, timeout)
+            until = self._deadline(f"{name}{UNTIL}", StepKind.WAIT, timeout)
             left = (until - now(self._using)).total_seconds()
         found = received(name, self._using)
         if found is None and left > 0:
             raise Suspend(f"waits for signal {name}", left, signal_key(name))
         stored = found and [found.payload, found.ts.isoformat(), found.actor]
-        return received_again(self.steps.save(name, Kind.SIGNAL, stored))
+        return received_again(self.steps.save(name, StepKind.SIGNAL, stored))
 
     @overload
     def gather(
@@ -122,8 +122,8 @@ class Workflow:
         each. With `fail_fast` the first that fails ends the wait, and the others are cancelled.
         """
         check_errors(errors)
-        if not self.steps.enter(name, Kind.BATCH):
-            start_batch(self.steps, name, Kind.BATCH, new_id(), calls)
+        if not self.steps.enter(name, StepKind.BATCH):
+            start_batch(self.steps, name, StepKind.BATCH, new_id(), calls)
         batch = UUID(self.steps.result(name)["batch"])
         if fail_fast and without_success(batch, self._using).exists():
             self._cancel_rest(batch)
@@ -160,15 +160,15 @@ class Workflow:
         batch = self.steps.lease.batch
         if batch is None:
             raise InvalidCall("add_members(): this task is no member of a batch. Use gather(), or enqueue_many().")
-        if not self.steps.enter(name, Kind.MEMBERS):
-            start_batch(self.steps, name, Kind.MEMBERS, batch, calls)
+        if not self.steps.enter(name, StepKind.MEMBERS):
+            start_batch(self.steps, name, StepKind.MEMBERS, batch, calls)
         count: int = self.steps.result(name)["count"]
         return count
 
     def batch_results(self, *, errors: str = "raise") -> Results[Any]:
         """Return the results of the members, in the callback of a batch, given as `then=`."""
         check_errors(errors)
-        if not self.steps.enter(CALLBACK, Kind.BATCH):
+        if not self.steps.enter(CALLBACK, StepKind.BATCH):
             raise InvalidCall("batch_results(): this task is no callback. enqueue_many(calls, then=call(…)) makes one.")
         self._await_batch(UUID(self.steps.result(CALLBACK)["batch"]))
         return self._results(CALLBACK, errors)
@@ -194,10 +194,10 @@ class Workflow:
             return await sync_to_async(self.step)(name, func, *args, atomic=atomic, **kwargs)
         if atomic:
             raise InvalidCall(f"Step {name!r} is atomic: give it a plain function, for coroutines have no transaction.")
-        if await sync_to_async(self.steps.enter)(name, Kind.STEP):
+        if await sync_to_async(self.steps.enter)(name, StepKind.STEP):
             return await sync_to_async(self.steps.result)(name, func)
         made: Awaitable[Any] = func(*args, **kwargs)
-        return await sync_to_async(self.steps.save)(name, Kind.STEP, await made, func)
+        return await sync_to_async(self.steps.save)(name, StepKind.STEP, await made, func)
 
     if TYPE_CHECKING:
 

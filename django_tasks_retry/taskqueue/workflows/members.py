@@ -11,7 +11,7 @@ from django.db.models.fields.json import KeyTextTransform
 
 from ...models import Step, Task
 from ...models.querysets import TaskQuerySet
-from .steps import Kind
+from .steps import StepKind
 
 logger = logging.getLogger("django_tasks_retry")
 BATCH, SIGNAL, FAIL_FAST = "batch:", "signal:", ":fail_fast"
@@ -68,7 +68,7 @@ def without_success(batch: UUID, using: str) -> TaskQuerySet:
 
 def batches_of(ids: Sequence[UUID], using: str) -> set[UUID]:
     """Return the batches that these tasks have gathered, or are the callbacks of."""
-    steps = Step.objects.using(using).filter(task_id__in=ids, kind=Kind.BATCH)
+    steps = Step.objects.using(using).filter(task_id__in=ids, kind=StepKind.BATCH)
     # The server takes the name out of the result: one that Python cannot decode would cost all others, too.
     named = dict(steps.values_list("pk", KeyTextTransform("batch", "result")))
     batches = {pk: as_batch(name) for pk, name in named.items()}

@@ -28,7 +28,7 @@ UNTIL = ":until"
 """Suffix of the step that holds the deadline of a wait for a signal."""
 
 
-class Kind(StrEnum):
+class StepKind(StrEnum):
     STEP = "step"
     SLEEP = "sleep"
     WAIT = "wait"
@@ -55,9 +55,9 @@ class StepStore:
             self.loaded = {name: (kind, result) for name, kind, result in steps.values_list("name", "kind", "result")}
         return self.loaded
 
-    def enter(self, name: str, kind: Kind) -> bool:
+    def enter(self, name: str, kind: StepKind) -> bool:
         """Return whether the step is recorded. Each name may come once in an attempt."""
-        checked_name(name.removesuffix(UNTIL) if kind is Kind.WAIT else name, "name", MAX_NAME)
+        checked_name(name.removesuffix(UNTIL) if kind is StepKind.WAIT else name, "name", MAX_NAME)
         self.check_transaction(name)
         if name in self.entered:
             raise InvalidCall(
@@ -84,18 +84,18 @@ class StepStore:
     def unused(self) -> list[str]:
         """Names of recorded steps that this attempt did not enter."""
         given = {CALLBACK, *self.entered}
-        return [name for name, (kind, _) in (self.loaded or {}).items() if name not in given and kind != Kind.WAIT]
+        return [name for name, (kind, _) in (self.loaded or {}).items() if name not in given and kind != StepKind.WAIT]
 
     def result(self, name: str, function: Callable[..., Any] | None = None) -> Any:
         return read_returned(function, self.recorded[name][1])
 
-    def save(self, name: str, kind: Kind, result: Any, function: Callable[..., Any] | None = None) -> Any:
+    def save(self, name: str, kind: StepKind, result: Any, function: Callable[..., Any] | None = None) -> Any:
         """Record the result and return it as it will be read; LeaseLost if this attempt may not write."""
         self.recorded[name] = (kind, save_step(self.lease, name, kind, result, function))
         return self.result(name, function)
 
 
-def save_step(lease: Lease, name: str, kind: Kind, result: Any, function: Callable[..., Any] | None) -> Any:
+def save_step(lease: Lease, name: str, kind: StepKind, result: Any, function: Callable[..., Any] | None) -> Any:
     what = f"The result of step {name!r}"
     try:
         stored, text = encoded(write_returned(function, result, what), what, options(lease.backend).max_result_size)
@@ -107,7 +107,7 @@ def save_step(lease: Lease, name: str, kind: Kind, result: Any, function: Callab
     return stored
 
 
-NOT_COPIED = Q(kind=Kind.WAIT) | Q(kind=Kind.SIGNAL, result__isnull=True)
+NOT_COPIED = Q(kind=StepKind.WAIT) | Q(kind=StepKind.SIGNAL, result__isnull=True)
 """A retry waits anew for a signal that did not come in time."""
 
 
@@ -124,6 +124,6 @@ def copy_steps(retries: Mapping[UUID, UUID], using: str, *, resume: bool) -> Non
     """Copy steps to retries: all if they resume, else only the batch of a callback."""
     steps = Step.objects.using(using).filter(task_id__in=list(retries)).exclude(NOT_COPIED).order_by("pk")
     if not resume:
-        steps = steps.filter(name=CALLBACK, kind=Kind.BATCH, attempt=0)
+        steps = steps.filter(name=CALLBACK, kind=StepKind.BATCH, attempt=0)
     rows = steps.values_list("task_id", "name", "kind", "result")
     insert_steps([(retries[task_id], name, kind, result) for task_id, name, kind, result in rows], using)

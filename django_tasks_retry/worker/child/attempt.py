@@ -36,7 +36,7 @@ from ...taskqueue import (
     recorded_receipts,
     report_of,
 )
-from ...taskqueue.workflows.steps import StepStore
+from ...taskqueue.workflows import StepStore
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
 from .attempt_logs import take, with_log

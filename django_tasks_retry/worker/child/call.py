@@ -15,8 +15,8 @@ from ...registry import AnyTask
 from ...rules.failure import Code, capture
 from ...rules.policy import policy_of
 from ...taskqueue import Failed, Lease, Outcome, Released
-from ...taskqueue.enqueue.checks import Callee, callee_of
-from ...taskqueue.typed import references, typed_call
+from ...taskqueue.enqueue import Callee, callee_of
+from ...taskqueue.typed import model_references, typed_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def bound(lease: Lease, task: AnyTask, context: tuple[Any, ...]) -> BoundCall | 
 
 def has_instances(lease: Lease, task: AnyTask) -> bool:
     typed = typed_call(task.func, takes_context=task.takes_context)
-    return typed is not None and any(references([lease.args, lease.kwargs]))
+    return typed is not None and any(model_references([lease.args, lease.kwargs]))
 
 
 def check_call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

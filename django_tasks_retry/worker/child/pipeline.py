@@ -22,7 +22,7 @@ from ...middleware import Ending, Layers, hooks
 from ...models import Task
 from ...rules.status import Status
 from ...taskqueue import Failed, Lease, Outcome, Receipt, Report, database, record, release_task
-from ...taskqueue.enqueue.notify import is_enqueue_heard, send_enqueued
+from ...taskqueue.enqueue import is_enqueue_heard, send_enqueued
 from ..logs import log_exception
 from .attempt import Attempt, Way, call_function, conclude, result_of, run, run_async
 from .attempt_logs import take

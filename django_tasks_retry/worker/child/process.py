@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from django.db.backends.signals import connection_created
 
 from ...middleware import hooks
-from ...taskqueue.enqueue import notify
+from ...taskqueue.enqueue import send_notifications
 from ..logs import log_exception
 from .connections import let_go_of_sessions, note_session
 
@@ -173,7 +173,7 @@ def run_hooks(name: str, worker_id: str, backend: str) -> None:
 
 def send_wakeups() -> None:
     """Send wake-ups for what the child's tasks enqueued at last."""
-    notify.send_all()
+    send_notifications()
 
 
 def flush_sentry() -> None:

@@ -17,9 +17,9 @@ from ...rules.names import short_id, short_name
 from ...rules.redact import redact_text
 from ...rules.status import Status
 from ...taskqueue import Lease, Receipt, Stat, add_stats
-from ...taskqueue.lanes.limits import has_breaker
+from ...taskqueue.lanes import has_breaker
 from ...taskqueue.reading import log_once
-from ...taskqueue.statistics.stats import OUTCOMES
+from ...taskqueue.statistics import OUTCOMES
 from ..logs import ATTEMPTS, indented, printable
 from .database import DatabaseCaller, Rejected, Unavailable
 from .interval import Interval

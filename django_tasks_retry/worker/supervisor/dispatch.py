@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ...rules.queues import serves
 from ...taskqueue import ClaimMemory, Peer, is_work_due
-from ...taskqueue.enqueue.notify import Kind, WakeUp, notify_more
+from ...taskqueue.enqueue import WakeUp, WakeUpKind, notify_more
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.inflight import Room
@@ -79,15 +79,15 @@ class Dispatcher:
     def read(self, message: WakeUp) -> Asked | None:
         """Return what the message asks if it is for this worker."""
         asked, queue = WORKERS_ASKED, message.subject
-        if message.kind is Kind.MORE:
+        if message.kind is WakeUpKind.MORE:
             number, _, queue = message.subject.partition(":")
             asked = int(number) if number.isdecimal() else 0
-        elif message.kind is not Kind.WORK:
+        elif message.kind is not WakeUpKind.WORK:
             return None
         rank = self.ring.rank(queue, message.sender)
         if rank >= asked or not serves(queue, self.options.queues, self.options.exclude):
             return None
-        return Asked(asked, queue, at_once=rank == 0 or message.kind is Kind.MORE)
+        return Asked(asked, queue, at_once=rank == 0 or message.kind is WakeUpKind.MORE)
 
     def note_more(self) -> None:
         """Wake others, as a child claimed as many tasks as it could."""

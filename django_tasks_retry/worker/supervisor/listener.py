@@ -12,7 +12,7 @@ from django.db import connections
 from django.db.utils import Error
 
 from ...taskqueue.engines import engine_for
-from ...taskqueue.enqueue.notify import CHANNEL, Kind, WakeUp, read_message
+from ...taskqueue.enqueue import CHANNEL, WakeUp, WakeUpKind, read_message
 from ..shared.database import Deadline
 from ..shared.interval import Interval
 
@@ -53,7 +53,7 @@ class Listener:
 
     def test(self) -> None:
         """A pooler in transaction mode accepts LISTEN and delivers nothing."""
-        token = str(WakeUp(Kind.TEST, secrets.token_hex(8)))
+        token = str(WakeUp(WakeUpKind.TEST, secrets.token_hex(8)))
         with connections[self.using].cursor() as cursor:
             cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, token])
         for note in self.connection.notifies(timeout=self.seconds / 2):

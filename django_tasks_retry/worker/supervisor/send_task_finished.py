@@ -20,7 +20,7 @@ from ... import bridge
 from ...middleware import SIGNAL_PROCESS
 from ...models import Task
 from ...taskqueue import Receipt, database
-from ...taskqueue.enqueue.notify import is_enqueue_heard, send_enqueued
+from ...taskqueue.enqueue import is_enqueue_heard, send_enqueued
 from ..child.pipeline import is_finish_heard, send_result
 from ..child.process import run_child
 from ..logs import log_exception

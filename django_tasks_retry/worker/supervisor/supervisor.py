@@ -15,7 +15,7 @@ from time import monotonic, sleep
 
 from ...conf import options as queue_options
 from ...taskqueue import Stat, database
-from ...taskqueue.enqueue.notify import Kind
+from ...taskqueue.enqueue import WakeUpKind
 from ..child.process import run_hooks
 from ..logs import log_exception
 from ..options import WorkerOptions, new_worker_id
@@ -245,7 +245,7 @@ class Supervisor:
         messages = self.listener.messages()
         if self.listener.connection is None:
             self.selector.unregister(descriptor)
-        if any(message.kind is Kind.CANCELLED for message in messages):
+        if any(message.kind is WakeUpKind.CANCELLED for message in messages):
             # Which task it is does not matter: renewal is how a lost lease is learnt, and the message only hurries it.
             self.leases.renewing.soon()
         self.dispatcher.receive(messages)

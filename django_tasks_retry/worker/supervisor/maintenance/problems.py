@@ -9,7 +9,7 @@ from ....clock import now
 from ....display.problems import Problem, function_problems, problems_of_queue, unknown_function_problems
 from ....display.scope import Scope, Standing, read_workers
 from ....taskqueue import database
-from ....taskqueue.statistics.summaries import depths, paused_queues, queue_figures
+from ....taskqueue.statistics import depths, paused_queues, queue_figures
 from ...logs import printable
 from ...shared.database import DatabaseCaller
 from ...shared.interval import Interval

@@ -1,30 +1,41 @@
-"""Limits: what the settings say about a lane, else the code; a person's decision, in a row, wins over both.
+"""Lanes: which limit holds for a lane, a queue or a function, and how those that are limited stand.
 
-A row is created for what is limited, locked while it is claimed from, and deleted when nothing needs it.
+Settings say what the limit is, else the code; a person's decision, in a row, wins over both. A row is created for what
+is limited, locked while it is claimed from, and deleted when nothing needs it.
 """
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Count, F, Q
 
-from ... import registry
-from ...clock import now
-from ...conf import forgotten, options
-from ...errors import InvalidLane
-from ...models import FlowLimit, OperatorEvent, Task
-from ...models.limits import FUNCTION, LANE, QUEUE, UNDECIDED, split
-from ...rules.lanes import window
-from ...rules.lanes.limits import NO_LIMIT, Declaration, Limit, declaration_of
-from ...rules.lanes.templates import RESERVED, matcher
-from ..database import database
-from ..engines import engine_for
-from ..reading import read_rows, unreadable_columns
-from ..statistics.summaries import depths
+from .. import registry
+from ..clock import now
+from ..conf import forgotten, options
+from ..errors import InvalidLane
+from ..models import FlowLimit, OperatorEvent, Task
+from ..models.limits import FUNCTION, LANE, QUEUE, TRIPPED, UNDECIDED, split
+from ..rules.lanes import window
+from ..rules.lanes.limits import NO_LIMIT, LaneDeclaration, Limit, declaration_of
+from ..rules.lanes.templates import RESERVED, matcher
+from .database import database
+from .engines import engine_for
+from .reading import read_rows, unreadable_columns
+from .statistics.summaries import depths
+
+KEEP = timedelta(days=31)
+PAGE = 1000
+COLUMNS = {LANE: "lane", QUEUE: "queue", FUNCTION: "func_path"}
+"""The task's column for each kind of limit."""
+
+MOST_SHOWN = 50
+MOST_WAITING = 1000
+MOST_RUNNING = 10
 
 
 def limit_of(label: str, backend: str) -> Limit:
@@ -76,12 +87,12 @@ def knows_breakers(backend: str, _registered: int) -> bool:
     return any(limit.failure_threshold is not None for limit in limits)
 
 
-def declarations() -> list[Declaration]:
+def declarations() -> list[LaneDeclaration]:
     """Return the declarations of all functions that this process knows."""
     return [declared for task in registry.registered() if (declared := declaration_of(task.func))]
 
 
-def decided(state: FlowLimit, limit: Limit) -> Limit:
+def decided_limit(state: FlowLimit, limit: Limit) -> Limit:
     """The limit with what a person decided in its place. Raises InvalidLane if the row holds no limit to be kept."""
     if columns := unreadable_columns(state):
         raise InvalidLane(f"{', '.join(columns)} of its row cannot be read.")
@@ -100,7 +111,7 @@ def decided(state: FlowLimit, limit: Limit) -> Limit:
 def is_usable(state: FlowLimit, backend: str) -> bool:
     """Return whether tasks of this lane, queue or function may start as soon as there is room."""
     try:
-        decided(state, limit_of(state.label, backend))
+        decided_limit(state, limit_of(state.label, backend))
     except InvalidLane:
         return False
     return state.paused_at is None
@@ -117,20 +128,14 @@ def largest_limit(lane: str, backend: str) -> Limit:
     return replace(limit, **lifted)
 
 
-KEEP = timedelta(days=31)
-PAGE = 1000
-COLUMNS = {LANE: "lane", QUEUE: "queue", FUNCTION: "func_path"}
-"""The task's column for each kind of limit."""
-
-
-def create(labels: Collection[str], using: str) -> None:
+def create_limits(labels: Collection[str], using: str) -> None:
     """Create rows for those that have none. In one order, so that two that create the same cannot deadlock."""
     moment = now(using)
     rows = [FlowLimit(kind=kind, name=name, created_at=moment) for kind, name in sorted(map(split, labels))]
     FlowLimit.objects.using(using).bulk_create(rows, ignore_conflicts=True)
 
 
-def lock(labels: Collection[str], using: str) -> dict[str, FlowLimit]:
+def lock_limits(labels: Collection[str], using: str) -> dict[str, FlowLimit]:
     """Lock these rows until the transaction ends, but those that others have locked or nobody can read. By label."""
     return {row.label: row for row in engine_for(using).lock_limits(labels)} if labels else {}
 
@@ -174,3 +179,87 @@ def in_line(using: str) -> Q:
 def has_tasks(lane: str, waiting: Q, using: str) -> bool:
     tasks = Task.objects.using(using)
     return tasks.begun_in(lane).exists() or tasks.pending().filter(waiting, lane=lane).exists()
+
+
+# How they stand, at a cost that is bounded for each
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSummary:
+    """One lane, queue or function with what holds it back. `waiting` counts due tasks, up to MOST_WAITING + 1."""
+
+    state: FlowLimit
+    limit: Limit
+    running: int
+    waiting: int
+    started: int
+    opens_in: float
+    trouble: str = ""
+    """The reason why its limit cannot be read; then nothing starts."""
+
+    @property
+    def label(self) -> str:
+        return self.state.label
+
+    @property
+    def is_paused(self) -> bool:
+        return self.state.paused_at is not None
+
+    @property
+    def is_full(self) -> bool:
+        most = 1 if self.state.probing_since else self.limit.most_running
+        return most is not None and self.running >= most
+
+    @property
+    def is_throttled(self) -> bool:
+        return self.limit.starts is not None and self.started >= self.limit.starts
+
+
+def summarize_lanes(backend: str, search: str = "") -> list[LaneSummary]:
+    """Summarize lanes that have a row: paused and tripped ones first, then the busiest, then those with limits."""
+    using = database(backend)
+    states = FlowLimit.objects.using(using).filter(name__contains=search) if search else FlowLimit.objects.using(using)
+    stopped = states.filter(paused_at__isnull=False).order_by("-paused_at")[:MOST_SHOWN]
+    probing = states.filter(TRIPPED)[:MOST_SHOWN]
+    busy = states.filter(kind=LANE, name__in=busiest(search, using))
+    others = states.order_by(F("decided_by").desc(), "kind", "name")[:MOST_SHOWN]
+    found = {state.pk: state for states in (stopped, probing, busy, others) for state in read_rows(states)}
+    return summarize_limits(list(found.values())[:MOST_SHOWN], backend)
+
+
+def busiest(search: str, using: str) -> list[str]:
+    """Lanes in which most tasks run. Costs what runs, not what there is."""
+    leases = Task.objects.using(using).running().filter(lane__gt="", lane__contains=search)
+    return [lane for lane, _ in leases.values_list("lane").annotate(count=Count("pk")).order_by("-count")[:MOST_SHOWN]]
+
+
+def summarize_limits(states: Sequence[FlowLimit], backend: str) -> list[LaneSummary]:
+    using = database(backend)
+    running, waiting, moment = count_running([s.label for s in states], using), in_line(using), now(using)
+    return [summary_of(state, running[state.label], waiting, moment, backend) for state in states]
+
+
+def summary_of(state: FlowLimit, running: int, in_line: Q, moment: datetime, backend: str) -> LaneSummary:
+    limit, time, trouble = limit_of(state.label, backend), moment.timestamp(), ""
+    try:
+        limit = decided_limit(state, limit)
+    except InvalidLane as error:
+        trouble = str(error)
+    due = Task.objects.using(database(backend)).due().filter(in_line, **{COLUMNS[state.kind]: state.name})
+    started, opens_in = 0, 0.0
+    if limit.starts is not None and not trouble:
+        started = sum(count for _, count in window.in_window(state.recent, limit.per, time))
+        opens_in = window.opens_in(state.recent, limit.starts, limit.per, time)
+    return LaneSummary(state, limit, running, due[: MOST_WAITING + 1].count(), started, opens_in, trouble)
+
+
+def waiting_in_lane(lane: str, most: int, using: str) -> int:
+    """Return how many wait, due or not, in all queues; counted up to `most`."""
+    waiting = Task.objects.using(using).pending().filter(in_line(using), lane=lane)
+    return int(waiting.order_by()[:most].count())
+
+
+def running_in(lane: str, using: str) -> list[UUID]:
+    """Some of those that run in a lane."""
+    running = Task.objects.using(using).begun_in(lane).running()
+    return list(running.order_by("pk").values_list("pk", flat=True)[:MOST_RUNNING])

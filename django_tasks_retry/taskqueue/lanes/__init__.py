@@ -1,1 +1,0 @@
-"""Lanes: which limits hold, from code, settings and decisions, and how lanes stand."""

@@ -123,19 +123,6 @@ class QueueQuerySet(QuerySet["Queue"]):
         return self.filter(paused_at__isnull=False)
 
 
-if TYPE_CHECKING:
-
-    class QueueBase(QueueQuerySet, Manager["Queue"]):  # type: ignore[misc]
-        """The questions, for type checkers that do not run Django's plugin."""
-
-else:
-    QueueBase = Manager.from_queryset(QueueQuerySet)
-
-
-class QueueManager(QueueBase):
-    """`Queue.objects`."""
-
-
 class ScheduleQuerySet(QuerySet["Schedule"]):
     def active(self) -> ScheduleQuerySet:
         """Neither paused nor gone from the code, and not at its end."""
@@ -165,26 +152,17 @@ class ScheduleQuerySet(QuerySet["Schedule"]):
         return create_schedule(name=name, **given, **fresh), True
 
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # for those that do not run Django's plugin
 
-    class ScheduleBase(ScheduleQuerySet, Manager["Schedule"]):  # type: ignore[misc]
-        """The questions, for type checkers that do not run Django's plugin."""
+    class QueueManager(QueueQuerySet, Manager["Queue"]): ...  # type: ignore[misc]
 
-else:
-    ScheduleBase = Manager.from_queryset(ScheduleQuerySet)
+    class ScheduleManager(ScheduleQuerySet, Manager["Schedule"]): ...  # type: ignore[misc]
 
-
-class ScheduleManager(ScheduleBase):
-    """`Schedule.objects`: the named questions, and the door to the service layer."""
-
-
-if TYPE_CHECKING:
-
-    class TaskBase(TaskQuerySet, Manager["Task"]):  # type: ignore[misc]
-        """The questions, for type checkers that do not run Django's plugin."""
+    class TaskBase(TaskQuerySet, Manager["Task"]): ...  # type: ignore[misc]
 
 else:
-    TaskBase = Manager.from_queryset(TaskQuerySet)
+    querysets = QueueQuerySet, ScheduleQuerySet, TaskQuerySet
+    QueueManager, ScheduleManager, TaskBase = map(Manager.from_queryset, querysets)
 
 
 class TaskManager(TaskBase):

@@ -156,14 +156,12 @@ def general(message: str) -> str:
     """Return the message without the parts that differ from call to call."""
     text = message[:LOOKED_AT]
     kept = [match.span() for match in NAMES_OF_CODE.finditer(text)]
-    text = QUOTED.sub(lambda quoted: quoted.group() if is_within(quoted.span(), kept) else "<…>", text)
+    text = QUOTED.sub(
+        lambda quoted: quoted[0] if any(a <= quoted.start() and quoted.end() <= b for a, b in kept) else "<…>", text
+    )
     for pattern, sign in ((IDS, "<id>"), (NUMBERS, "#")):
         text = pattern.sub(sign, text)
     return " ".join(text.split())
-
-
-def is_within(part: tuple[int, int], spans: list[tuple[int, int]]) -> bool:
-    return any(start <= part[0] and part[1] <= end for start, end in spans)
 
 
 def fingerprint(exception: str, code: str, message: str, traceback: str) -> str:

@@ -10,19 +10,8 @@ from .enqueue.options import EnqueueOptions
 from .events import forget_skipped
 from .lanes import forget_idle
 from .lease import Fence, Lease, current_lease
-from .recording import (
-    PendingMaintenance,
-    complete_task,
-    complete_within,
-    expire,
-    fail_task,
-    find_pending_maintenance,
-    finish,
-    record,
-    recorded_receipts,
-    recover,
-    release_task,
-)
+from .recording import PendingMaintenance, complete_task, complete_within, expire, fail_task, find_pending_maintenance
+from .recording import finish, record, recorded_receipts, recover, release_task
 from .renewal import excludes_writers, one_commit, renew, renew_workers
 from .report import Completed, Failed, Outcome, Receipt, Released, Report, report_of
 from .retention.maintain import maintain_partitions
@@ -31,17 +20,8 @@ from .schedules.edit import change_schedule, create_schedule, delete_schedule
 from .schedules.sync import listed_names, stop_vanished, sync_schedules
 from .schedules.tick import Ticked, next_due_in, run_schedule_now, tick
 from .statistics.stats import Stat, add_stats, forget_stats
-from .workers import (
-    Peer,
-    alive_workers,
-    deregister_worker,
-    find_cancelled,
-    find_leased,
-    heartbeat,
-    leases_of,
-    register_worker,
-    sound_workers,
-)
+from .workers import alive_workers, deregister_worker, find_cancelled, find_leased, heartbeat, leases_of
+from .workers import register_worker, sound_workers
 from .workflows.batches import enqueue_batch, enqueue_chain
 from .workflows.cancel import CancelSweep, Changed, cancel
 from .workflows.results import Batch
@@ -49,7 +29,7 @@ from .workflows.wake import Sweep, forget_signals, signal
 
 __all__ = [
     "Batch", "CancelSweep", "Changed", "ClaimMemory", "Completed", "EnqueueOptions", "Failed", "Fence", "Lease",
-    "Outcome", "Peer", "PendingMaintenance", "Receipt", "Released", "Report", "Stat", "Sweep", "Ticked", "add_stats",
+    "Outcome", "PendingMaintenance", "Receipt", "Released", "Report", "Stat", "Sweep", "Ticked", "add_stats",
     "alive_workers", "ask_to_stop", "cancel", "cancel_one", "change_schedule", "check_queue_in_use", "claim",
     "claim_task", "complete_task", "complete_within", "create_schedule", "current_lease", "database", "delete_schedule",
     "deregister_worker", "enqueue", "enqueue_batch", "enqueue_chain", "enqueue_many", "enqueue_stream",

@@ -154,12 +154,8 @@ def lease_header(row: Sequence[Any], columns: Sequence[str] = HEADER_COLUMNS) ->
     claimed_at = as_moment(raw["last_attempt_at"])
     values = {name: read_or(default, READERS.get(name, str), raw[name]) for name, default in HEADER.items()}
     moments = {name: read_or(claimed_at, as_moment, raw[name]) for name in MOMENTS}
-    slot = raw["slot"] and read_or(None, as_moment, raw["slot"])
-    schedule_id = raw["schedule_id"] and read_or(None, str, raw["schedule_id"])
-    lane = read_or("", str, raw["lane"])
-    batch = raw["batch"] and read_or(None, as_uuid, raw["batch"])
-    rest: dict[str, Any] = {"slot": slot, "schedule_id": schedule_id, "lane": lane, "batch": batch}
-    return Lease(**values, **moments, **rest, args=[], kwargs={}, metadata={})
+    may_lack = {name: raw[name] and read_or(None, read, raw[name]) for name, read in MAY_LACK.items()}
+    return Lease(**values, **moments, **may_lack, args=[], kwargs={}, metadata={})
 
 
 def read_or(default: Any, reader: Callable[[Any], Any], value: Any) -> Any:
@@ -189,8 +185,9 @@ READERS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 HEADER: dict[str, Any] = {
     "id": EARLIEST, "locked_by": "", "attempts": 0, "func_path": "", "queue": "", "priority": 0, "backend": "",
-    "max_attempts": 1, "refunds": 0, "backoff": None, "timeout": 0.0, "interval": 0.0, "run_id": EARLIEST,
+    "max_attempts": 1, "refunds": 0, "backoff": None, "timeout": 0.0, "interval": 0.0, "run_id": EARLIEST, "lane": "",
 }  # fmt: skip
+MAY_LACK: dict[str, Callable[[Any], Any]] = {"slot": as_moment, "schedule_id": str, "batch": as_uuid}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Registration and heartbeats of workers, and their questions about their own leases."""
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -27,24 +27,16 @@ def register_worker(worker_id: str, backend: str, **facts: Any) -> None:
     Worker.objects.using(using).update_or_create(id=worker_id, defaults=facts)
 
 
-class Peer(NamedTuple):
-    """A worker that is alive, as the others of its backend know it."""
-
-    id: str
-    queues: list[str]
-    exclude: list[str]
-    listening: bool
-    started_at: datetime
-    heartbeat_at: datetime
-    stop_asked_at: datetime | None
+PEER = ("id", "queues", "exclude", "listening", "started_at", "heartbeat_at", "stop_asked_at")
+"""The columns that workers read of each other."""
 
 
-def heartbeat(worker_id: str, backend: str, running: int = 0, *, listening: bool = False) -> list[Peer]:
+def heartbeat(worker_id: str, backend: str, running: int = 0, *, listening: bool = False) -> list[Worker]:
     """Record the heartbeat. Return live workers, oldest first."""
     registered = Worker.objects.using(database(backend)).filter(pk=worker_id)
     registered.update(heartbeat_at=Now(), running=running, listening=listening)
-    alive = alive_workers(backend).filter(backend=backend).order_by("started_at", "id").only(*Peer._fields)
-    return [Peer(*(getattr(each, name) for name in Peer._fields)) for each in sound_workers(alive, own=worker_id)]
+    alive = alive_workers(backend).filter(backend=backend).order_by("started_at", "id")
+    return sound_workers(alive.only(*PEER), own=worker_id)
 
 
 def deregister_worker(worker_id: str, backend: str) -> None:

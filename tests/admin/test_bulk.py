@@ -14,7 +14,7 @@ from django_tasks_retry.admin import base, bulk
 from django_tasks_retry.admin.parts import selection
 from django_tasks_retry.models import Task
 from django_tasks_retry.selection import matching
-from django_tasks_retry.taskqueue.statistics import summaries
+from django_tasks_retry.taskqueue import statistics
 from tests import tasks
 
 LIST = "/admin/django_tasks_retry/task/"
@@ -155,7 +155,7 @@ def test_run_now_makes_scheduled_tasks_due(database, operator):
 
 def test_all_matching_goes_back_further_than_the_list_looks(database, operator, monkeypatch):
     """No index knows queues, so the list looks at the newest tasks only; an action means all."""
-    monkeypatch.setattr(summaries, "LOOK_BACK", 10)
+    monkeypatch.setattr(statistics, "LOOK_BACK", 10)
     monkeypatch.setattr(matching, "STRIDE", 7)
     monkeypatch.setattr(bulk, "BATCH", 3)
     Task.objects.enqueue_many([{"func": tasks.noop, "queue": "emails" if n % 10 < 4 else "bulk"} for n in range(60)])

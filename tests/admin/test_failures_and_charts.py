@@ -16,7 +16,7 @@ from django_tasks_retry.display.events import place_in_project
 from django_tasks_retry.models import OperatorEvent, Task, TaskStat
 from django_tasks_retry.rules.failure import fingerprint, frames_of, general, innermost_project_frame
 from django_tasks_retry.taskqueue import Stat
-from django_tasks_retry.taskqueue.statistics.failure_groups import failure_groups
+from django_tasks_retry.taskqueue.statistics.failure_groups import describe_groups, group_heads
 from tests import tasks
 
 TRACEBACK = """\
@@ -137,7 +137,7 @@ def test_lost_workers_are_alike(database, travel):
     taskqueue.claim("w", limit=2)
     travel(100)
     taskqueue.recover()
-    [group] = failure_groups(database)
+    [group] = describe_groups(group_heads(database), database)
     assert (group.failed, group.code) == (2, "LEASE_LOST")
 
 

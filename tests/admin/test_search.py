@@ -6,7 +6,7 @@ import pytest
 
 from django_tasks_retry.admin.parts import filters
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.statistics import summaries
+from django_tasks_retry.taskqueue import statistics
 from tests import tasks
 
 LIST = "/admin/django_tasks_retry/task/"
@@ -73,7 +73,7 @@ class TestArguments:
 
     @pytest.mark.fault("arguments_beyond_the_search")
     def test_it_looks_back_as_far_as_other_searches_without_an_index(self, stored, operator, monkeypatch):
-        monkeypatch.setattr(summaries, "LOOK_BACK", 2)
+        monkeypatch.setattr(statistics, "LOOK_BACK", 2)
         monkeypatch.setattr(filters, "LOOK_FURTHER_BACK", 3)
         page = operator.get(LIST, {"q": "arg:4711"})
         assert page.context["cl"].result_count == 0

@@ -12,7 +12,7 @@ from django_tasks_retry.admin import tasks as task_pages
 from django_tasks_retry.admin.parts import filters
 from django_tasks_retry.models import Task
 from django_tasks_retry.rules.names import short_id
-from django_tasks_retry.taskqueue.statistics import summaries
+from django_tasks_retry.taskqueue import statistics
 from tests import tasks
 
 LIST = "/admin/django_tasks_retry/task/"
@@ -169,7 +169,7 @@ class TestHowFarTheListLooks:
     @pytest.fixture
     def old(self, database, monkeypatch) -> Task:
         """One that was cancelled, below thirty that were not."""
-        monkeypatch.setattr(summaries, "LOOK_BACK", 5)
+        monkeypatch.setattr(statistics, "LOOK_BACK", 5)
         monkeypatch.setattr(filters, "LOOK_FURTHER_BACK", 10)
         task = Task.objects.enqueue(tasks.noop, queue="bulk")
         Task.objects.enqueue_many([(tasks.noop,)] * 30)

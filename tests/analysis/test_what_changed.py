@@ -15,7 +15,7 @@ from django_tasks_retry.analysis import what_changed as module
 from django_tasks_retry.analysis.what_changed import sampled, sentences, what_changed
 from django_tasks_retry.display.scope import current_scope
 from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue.statistics import summaries
+from django_tasks_retry.taskqueue import statistics
 from tests import tasks
 
 OLD, NEW = "web-1-100-aaa", "web-1-200-bbb"
@@ -132,7 +132,7 @@ def test_samples_and_look_backs_are_bounded(broken, database, monkeypatch):
     changed = what_changed(broken, database, can_see_payload=True)
     assert sampled(changed) == "Arguments were compared in 3 failures and 3 successes, the newest of each."
     monkeypatch.setattr(module, "SAMPLE", 100)
-    monkeypatch.setattr(summaries, "LOOK_BACK", 6)
+    monkeypatch.setattr(statistics, "LOOK_BACK", 6)
     run(NEW, {"order": 1}, {"order": 2})
     changed = what_changed(broken, database, can_see_payload=True)
     assert changed.success is not None

@@ -7,8 +7,7 @@ import pytest
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import InvalidCall, InvalidLane
 from django_tasks_retry.models import FlowLimit, OperatorEvent, Queue, Schedule
-from django_tasks_retry.taskqueue import ClaimMemory
-from django_tasks_retry.taskqueue.lanes import limits, summaries
+from django_tasks_retry.taskqueue import ClaimMemory, lanes
 from tests import tasks
 from tests.cli.conftest import tasks_command
 from tests.steps import stopped
@@ -162,10 +161,10 @@ def test_the_shell_finds_tasks_by_their_lane(enqueue):
 
 
 def test_a_full_lane_is_shown_among_more_lanes_than_are_shown(enqueue, claim, database):
-    limits.create_limits([f"a{n}" for n in range(60)], database)
+    lanes.create_limits([f"a{n}" for n in range(60)], database)
     enqueue(tasks.sync, 3, "zebra")
     assert len(claim()) == 2
-    shown = summaries.summarize_lanes("default")
-    assert (shown[0].label, shown[0].is_full, len(shown)) == ("tenant-zebra", True, summaries.MOST_SHOWN)
+    shown = lanes.summarize_lanes("default")
+    assert (shown[0].label, shown[0].is_full, len(shown)) == ("tenant-zebra", True, lanes.MOST_SHOWN)
     taskqueue.pause("a59", kind="lane")
-    assert [each.label for each in summaries.summarize_lanes("default")][:2] == ["a59", "tenant-zebra"]
+    assert [each.label for each in lanes.summarize_lanes("default")][:2] == ["a59", "tenant-zebra"]

@@ -8,7 +8,7 @@ from django_tasks_retry.metrics import number
 from django_tasks_retry.models import Queue, Schedule, Task, TaskStat, TaskTotal
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue import Stat, add_stats, forget_stats
-from django_tasks_retry.taskqueue.statistics import take_snapshot as snapshots
+from django_tasks_retry.taskqueue.statistics import snapshot as snapshots
 from django_tasks_retry.taskqueue.statistics.snapshot import Holder, Snapshot, without_literals
 from django_tasks_retry.taskqueue.statistics.stats import BOUNDS, BUCKETS, bucket_of
 from django_tasks_retry.taskqueue.statistics.summaries import OTHERS, QueueFigures

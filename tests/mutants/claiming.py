@@ -168,8 +168,8 @@ KEYS_AND_ORDER = (
         (
             Edit(
                 "taskqueue/enqueue/insert.py",
-                'return task.queue if task.unique_key else "", task.unique_key or ""',
-                'return "", ""',
+                '(task.queue if task.unique_key else "", task.unique_key or "")',
+                '("", "")',
             ),
         ),
         (OPERATORS + "test_two_enqueue_the_same_keys_in_opposite_order",),

@@ -140,7 +140,7 @@ FLOW_CONTROL = (
         (
             Edit(
                 "taskqueue/enqueue/backlog.py",
-                "    _counts[using, place] = Count(known.pending + added, known.at)\n",
+                "    _counts[using, place] = Count(known.pending + len(asked), known.at)\n",
                 "    _counts[using, place] = known\n",
             ),
         ),

@@ -86,7 +86,7 @@ LANES = (
         (
             Edit(
                 BREAKER,
-                '"probe_from": list(totals(state, using))',
+                '"probe_from": [before.completed, before.failures]',
                 '"probe_from": [0, 0]',
             ),
         ),

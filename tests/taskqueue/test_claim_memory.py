@@ -231,7 +231,7 @@ def test_what_is_full_is_closed_for_a_while_or_until_a_task_of_it_ends():
 
 def test_rows_that_were_seen_are_not_created_again(monkeypatch):
     created: list[set[str]] = []
-    monkeypatch.setattr(limiter, "create", lambda labels, _: created.append(set(labels)))
+    monkeypatch.setattr(limiter, "create_limits", lambda labels, _: created.append(set(labels)))
     rows = KnownRows()
     rows.learn(frozenset({"queue:emails"}), [range_of(lane="a", is_limited=True), range_of(lane="b")], "default")
     for _ in range(2):

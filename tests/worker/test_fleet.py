@@ -14,8 +14,8 @@ import pytest
 from django.db import connections
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.models import Task
-from django_tasks_retry.taskqueue import ClaimMemory, EnqueueOptions, Peer
+from django_tasks_retry.models import Task, Worker
+from django_tasks_retry.taskqueue import ClaimMemory, EnqueueOptions
 from django_tasks_retry.taskqueue.claim.tuning import TUNING
 from django_tasks_retry.taskqueue.engines import engine_for
 from django_tasks_retry.taskqueue.enqueue.notify import WakeUp, WakeUpKind
@@ -48,12 +48,12 @@ def _close_channels() -> Iterator[None]:
         OPEN.pop().close()
 
 
-def peer(name: str, **facts: Any) -> Peer:
+def peer(name: str, **facts: Any) -> Worker:
     known = {"queues": ["*"], "exclude": [], "listening": True, "started_at": NOON, "heartbeat_at": NOON}
-    return Peer(**{"id": name, "stop_asked_at": None, **known, **facts})
+    return Worker(**{"id": name, "stop_asked_at": None, **known, **facts})
 
 
-def fleet(*members: Peer) -> list[Ring]:
+def fleet(*members: Worker) -> list[Ring]:
     views = [Ring(member.id) for member in members]
     for view in views:
         view.learn(members)

@@ -1,7 +1,7 @@
 """The circuit breaker: a function or lane whose attempts fail pauses itself, probes one at a time, and resumes."""
 
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Sum
@@ -13,6 +13,7 @@ from ..database import database
 from ..enqueue.notify import notify_work_on_commit
 from ..lanes import create_limits, has_breaker, has_breakers, limit_of, lock_limits
 from ..reading import log_once
+from ..statistics.stats import Counts
 from ..statistics.summaries import depths
 from .decisions import set_paused, set_resumed, write_decision
 
@@ -21,15 +22,6 @@ WINDOW = timedelta(minutes=2)
 REST = timedelta(seconds=60)
 FEWEST = 20
 """Attempts before anything is concluded from them."""
-
-
-class Outcomes(NamedTuple):
-    good: int = 0
-    bad: int = 0
-
-    @property
-    def all(self) -> int:
-        return self.good + self.bad
 
 
 def tick_breakers(backend: str = "default") -> int:
@@ -74,9 +66,9 @@ def turned(state: FlowLimit, backend: str) -> bool:
 
 def trip(state: FlowLimit, backend: str) -> bool:
     seen, share = recent(state, database(backend)), limit_of(state.label, backend).failure_threshold
-    if share is None or seen.all < FEWEST or seen.bad < share * seen.all:
+    if share is None or seen.attempts < FEWEST or seen.failures < share * seen.attempts:
         return False
-    pause(state, f"{seen.bad} of {seen.all} attempts failed in the last minutes", database(backend))
+    pause(state, f"{seen.failures} of {seen.attempts} attempts failed in the last minutes", database(backend))
     return True
 
 
@@ -87,7 +79,8 @@ def pause(state: FlowLimit, reason: str, using: str) -> None:
 def begin_probe(state: FlowLimit, using: str) -> None:
     """One at a time, until one has succeeded or failed."""
     state.probing_since = state.locked_at
-    probe = {"probe_at": None, "probing_since": state.locked_at, "probe_from": list(totals(state, using))}
+    before = totals(state, using)
+    probe = {"probe_at": None, "probing_since": state.locked_at, "probe_from": [before.completed, before.failures]}
     write_decision(state, "probing", {"paused_at": None, "paused_by": "", "reason": "", **probe}, ACTOR, "", using)
     notify_work_on_commit({depth.queue for depth in depths(using)}, using)
 
@@ -95,25 +88,25 @@ def begin_probe(state: FlowLimit, using: str) -> None:
 def judge_probe(state: FlowLimit, backend: str) -> bool:
     using = database(backend)
     before, after = before_probe(state), totals(state, using)
-    if after.bad > before.bad:
+    if after.failures > before.failures:
         pause(state, "the probe failed", using)
-    elif after.good > before.good:
+    elif after.completed > before.completed:
         set_resumed(state, ACTOR, "the probe succeeded", now(using), using)
     else:
         return False
     return True
 
 
-def before_probe(state: FlowLimit) -> Outcomes:
+def before_probe(state: FlowLimit) -> Counts:
     """Return no outcomes if they cannot be read: earlier failures then end the probe, and the next counts anew."""
     match state.probe_from:
-        case [int(good), int(bad)]:
-            return Outcomes(good, bad)
+        case [int(completed), int(failed)]:
+            return Counts(completed=completed, failed=failed)
     log_once("the outcomes before the probe of %r cannot be read; it is judged by all there are", state.label)
-    return Outcomes()
+    return Counts()
 
 
-def recent(state: FlowLimit, using: str) -> Outcomes:
+def recent(state: FlowLimit, using: str) -> Counts:
     """Return the outcomes of the last minutes, of whole minutes since it was last resumed."""
     begin = now(using) - WINDOW
     if state.kind == FUNCTION:
@@ -123,7 +116,7 @@ def recent(state: FlowLimit, using: str) -> Outcomes:
     return summed(stats.filter(minute__gt=state.counts_from) if state.counts_from else stats, state.kind)
 
 
-def totals(state: FlowLimit, using: str) -> Outcomes:
+def totals(state: FlowLimit, using: str) -> Counts:
     """Counts that only grow while it probes: all of a function, or those of a lane since the minute it began."""
     if state.kind == FUNCTION or state.probing_since is None:
         return summed(TaskTotal.objects.using(using).filter(func_path=state.name), FUNCTION)
@@ -131,7 +124,7 @@ def totals(state: FlowLimit, using: str) -> Outcomes:
     return summed(LaneStat.objects.using(using).filter(lane=state.name, minute__gte=begin), state.kind)
 
 
-def summed(rows: Any, kind: str) -> Outcomes:
+def summed(rows: Any, kind: str) -> Counts:
     failed = F("failed") + F("retried") if kind == FUNCTION else F("failed")
-    found = rows.aggregate(good=Sum("completed"), bad=Sum(failed))
-    return Outcomes(found["good"] or 0, found["bad"] or 0)
+    found = rows.aggregate(Sum("completed"), failures=Sum(failed))
+    return Counts(completed=found["completed__sum"] or 0, failed=found["failures"] or 0)

@@ -70,7 +70,8 @@ def check_room(place: Place, max_pending: int, asked: list[Task], using: str) ->
     room = max(0, max_pending - pending)
     if len(asked) > room:
         raise QueueFull(place.name, max_pending, "lane" if place.is_lane else "queue")
-    note_added(place, len(asked), using)
+    known = _counts[using, place]
+    _counts[using, place] = Count(known.pending + len(asked), known.at)
 
 
 def without_held(tasks: list[Task], using: str) -> list[Task]:
@@ -92,11 +93,6 @@ def count_pending(place: Place, cap: int, using: str) -> int:
 
 def count_in_queue(queue: str, cap: int, using: str) -> int:
     return int(engine_for(using).fetch("waiting", {"queue": queue, "limit": cap})[0][0])
-
-
-def note_added(place: Place, added: int, using: str) -> None:
-    known = _counts[using, place]
-    _counts[using, place] = Count(known.pending + added, known.at)
 
 
 def full_queues(queues: Sequence[str], backend: str, using: str) -> dict[str, int]:

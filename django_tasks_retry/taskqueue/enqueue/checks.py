@@ -241,16 +241,12 @@ def set_expiry(task: Task, expires: Any) -> None:
             "Use a schedule, whose `misfire_grace` gives up a slot that is past."
         )
     if isinstance(expires, timedelta):
-        task.expires_in = checked_span(expires)
+        wrong = InvalidCall(f"expires={expires!r}: give a timedelta of more than zero and at most ten years.")
+        task.expires_in = checked_seconds(expires, wrong, least=MORE_THAN_ZERO)
     else:
         task.expires_at = checked_instant("expires", expires)
     if is_over_before_due(task):
         raise InvalidCall(f"expires={expires!r}: it would expire before it is due. Give a later time than its eta.")
-
-
-def checked_span(expires: timedelta) -> float:
-    wrong = InvalidCall(f"expires={expires!r}: give a timedelta of more than zero and at most ten years.")
-    return checked_seconds(expires, wrong, least=MORE_THAN_ZERO)
 
 
 def is_over_before_due(task: Task) -> bool:

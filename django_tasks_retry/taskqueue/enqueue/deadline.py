@@ -91,7 +91,8 @@ def enqueue_deadline(tasks: Sequence[Task], using: str) -> Iterator[EnqueueDeadl
     connection = connections[using]
     given = [seconds for each in {task.backend for task in tasks} if (seconds := options(each).enqueue_timeout)]
     deadline = EnqueueDeadline(connection, min(given, default=math.inf))
-    if not given or not engine_for(using).has_server or is_in_transaction(connection):
+    is_callers = connection.in_atomic_block or (connection.connection is not None and not connection.autocommit)
+    if not given or is_callers or not engine_for(using).has_server:
         yield deadline
         return
     is_connected = False
@@ -107,7 +108,3 @@ def enqueue_deadline(tasks: Sequence[Task], using: str) -> Iterator[EnqueueDeadl
         raise
     finally:
         deadline.end()
-
-
-def is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
-    return connection.in_atomic_block or (connection.connection is not None and not connection.autocommit)

@@ -27,7 +27,7 @@ def insert_with_middleware(tasks: Sequence[Task], using: str) -> list[Task]:
     by_backend = {backend: found for backend in backends if (found := hooks(backend, "enqueue"))}
     if not by_backend:
         return insert(tasks, using)
-    seen = {task.id: enqueued_task(task) for task in tasks if task.backend in by_backend}
+    seen = {task.id: as_seen(task) for task in tasks if task.backend in by_backend}
     with ExitStack() as layers:
         for backend, found in by_backend.items():
             layers.enter_context(Layers(found, [each for each in seen.values() if each.backend == backend]))
@@ -37,19 +37,11 @@ def insert_with_middleware(tasks: Sequence[Task], using: str) -> list[Task]:
         return insert(tasks, using)
 
 
-def enqueued_task(task: Task) -> EnqueuedTask:
-    return EnqueuedTask(
-        id=task.id,
-        func_path=task.func_path,
-        args=task.args,
-        kwargs=task.kwargs,
-        queue=task.queue,
-        priority=task.priority,
-        backend=task.backend,
-        eta=task.eta,
-        retry_of=task.retry_of_id,
-        metadata=dict(task.metadata),
-    )
+def as_seen(task: Task) -> EnqueuedTask:
+    """Return what middleware sees of a task, and its metadata, which middleware may change."""
+    same = ("id", "func_path", "args", "kwargs", "queue", "priority", "backend", "eta")
+    columns = {name: getattr(task, name) for name in same}
+    return EnqueuedTask(**columns, retry_of=task.retry_of_id, metadata=dict(task.metadata))
 
 
 def checked_metadata(task: Task, metadata: object) -> dict[str, Any]:
@@ -101,7 +93,7 @@ def in_migrated(using: str) -> Iterator[None]:
 def insert_unique(tasks: Sequence[Task], engine: Engine) -> list[Task]:
     stored: dict[UUID, Task] = {}
     # One order for everybody, so that two that enqueue the same keys cannot deadlock.
-    in_order = sorted(tasks, key=key_order)
+    in_order = sorted(tasks, key=lambda task: (task.queue if task.unique_key else "", task.unique_key or ""))
     plain = [task for task in in_order if task.conflict is None]
     for start in range(0, len(plain), CHUNK):
         stored |= insert_or_find(plain[start : start + CHUNK], engine)
@@ -131,7 +123,3 @@ def insert_or_find(tasks: Sequence[Task], engine: Engine) -> dict[UUID, Task]:
         stored |= {task.id: holders[key_of(task)] for task in waiting if key_of(task) in holders}
         waiting = [task for task in waiting if task.id not in stored]
     return stored
-
-
-def key_order(task: Task) -> tuple[str, str]:
-    return task.queue if task.unique_key else "", task.unique_key or ""

@@ -16,7 +16,7 @@ from ...guard.conditions import EVENT, PARTITIONED, RESULT, TASK
 from ...guard.postgresql_install import guard_child, seal
 from ...rules.names import NIL
 from ..database import fetch
-from .layout import CHILDREN, Partition, partition_named
+from .layout import Partition, read_partitions
 from .maintain import end_of_page
 from .premake import bounds, copy_grants, create_bare, current_schema, short_locks
 
@@ -177,8 +177,7 @@ def carry_over(cursor: Any, table: str, source: str, partition: Partition) -> No
 
 def kept_partitions(using: str) -> list[Partition]:
     """Return dropped periods of which many tasks are kept, the oldest first."""
-    names = (name.removeprefix(f"{RESULT}_kept_") for (name,) in fetch(CHILDREN, {"table": RESULT}, using))
-    return sorted(found for name in names if (found := partition_named(name)))
+    return read_partitions(RESULT, f"{RESULT}_kept_", using)
 
 
 def dissolve(partition: Partition, using: str) -> None:

@@ -121,11 +121,13 @@ def read_layout(using: str) -> Layout | None:
     if not rows or not (rows[0][0] or "").startswith(MARK):
         return None
     stored: dict[str, Any] = json.loads(rows[0][0].removeprefix(MARK))
-    return Layout(Period(stored["period"]), tuple(stored["backends"]), tuple(read_partitions(using)))
+    partitions = read_partitions(TASK, f"{TASK}_", using)
+    return Layout(Period(stored["period"]), tuple(stored["backends"]), tuple(partitions))
 
 
-def read_partitions(using: str) -> list[Partition]:
-    names = (name.removeprefix(f"{TASK}_") for (name,) in fetch(CHILDREN, {"table": TASK}, using))
+def read_partitions(table: str, prefix: str, using: str) -> list[Partition]:
+    """Return the partitions for which this table has children whose names begin so, the oldest first."""
+    names = (name.removeprefix(prefix) for (name,) in fetch(CHILDREN, {"table": table}, using))
     return sorted(found for name in names if (found := partition_named(name)))
 
 

@@ -78,15 +78,11 @@ def premake(layout: Layout, using: str) -> int:
 def create_partition(partition: Partition, using: str) -> bool:
     """Create the tables; False if the default partition holds rows of that time, which are then pruned one by one."""
     with short_locks(using) as cursor:
-        if has_default_rows(partition, using):
+        if fetch(DEFAULT_ROWS, {"first": partition.first_id, "end": partition.end_id}, using):
             logger.warning("history has no partition for %s: the default one was written to first", partition.name)
             return False
         create_tables(cursor, partition)
     return True
-
-
-def has_default_rows(partition: Partition, using: str) -> bool:
-    return bool(fetch(DEFAULT_ROWS, {"first": partition.first_id, "end": partition.end_id}, using))
 
 
 @contextmanager

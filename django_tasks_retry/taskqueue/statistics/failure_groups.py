@@ -134,11 +134,6 @@ def group_texts(heads: Sequence[GroupHead], using: str) -> Iterator[GroupText]:
             yield GroupText(fingerprints[sample], *(str(text or "") for text in texts))
 
 
-def failure_groups(using: str) -> list[GroupFigures]:
-    """All groups, each count up to CAP + 1."""
-    return describe_groups(group_heads(using), using)
-
-
 def failed_since(heads: Sequence[GroupHead], since: datetime, using: str) -> int:
     """Return how many tasks of these groups failed since then, of each group up to CAP + 1."""
     lately = [head for head in heads if head.last_failed_at > since]

@@ -125,7 +125,8 @@ class CancelSweep:
         """Cancel members, and return them."""
         using = database(self.backend)
         page = self.next_page(using)
-        unfinished = unfinished_batches([pk for found in page for pk in found if pk], using)
+        tasks = Task.objects.using(using).unfinished().filter(pk__in=[pk for found in page for pk in found if pk])
+        unfinished: dict[UUID | None, UUID | None] = dict(tasks.values_list("pk", "batch"))
         cancelled: list[UUID] = []
         self.is_behind = False
         for batch, parent in page:
@@ -142,11 +143,6 @@ class CancelSweep:
         """Return the next open batches, each with the parent of its first member; from the start after the last."""
         batches = engine_for(using).open_batches
         return batches(self.after, PAGE) or (batches(NIL, PAGE) if self.after != NIL else [])
-
-
-def unfinished_batches(ids: Sequence[UUID], using: str) -> dict[UUID | None, UUID | None]:
-    """Return those of the tasks that are unfinished, and the batch that each is a member of."""
-    return dict(Task.objects.using(using).unfinished().filter(pk__in=ids).values_list("pk", "batch")) if ids else {}
 
 
 def finish_cancelling(batch: UUID, parent: UUID | None, using: str) -> list[UUID]:

@@ -75,11 +75,8 @@ def wake(keys: Sequence[str], using: str) -> list[UUID]:
 
     Wakes a bounded number. If more wait for one signal, the sweep wakes the rest, so its sender need not wait.
     """
-    waiting = Task.objects.using(using).suspended().filter(waits_for__in=keys).order_by("waits_for", "pk")
-    return reschedule_ready(list(waiting.values_list("pk", "waits_for")[:MOST]), using)
-
-
-def reschedule_ready(waiting: Sequence[tuple[UUID, Any]], using: str) -> list[UUID]:
+    tasks = Task.objects.using(using).suspended().filter(waits_for__in=keys).order_by("waits_for", "pk")
+    waiting: list[tuple[UUID, Any]] = list(tasks.values_list("pk", "waits_for")[:MOST])
     ready = {key for key in {key for _, key in waiting} if has_come(key, using)}
     ids = [pk for pk, key in waiting if key in ready]
     return make_due(ids, ready, using) if ids else []

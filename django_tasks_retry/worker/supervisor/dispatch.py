@@ -18,8 +18,9 @@ from hashlib import blake2b
 from time import monotonic
 from typing import NamedTuple
 
+from ...models import Worker
 from ...rules.queues import serves
-from ...taskqueue import ClaimMemory, Peer, is_work_due
+from ...taskqueue import ClaimMemory, is_work_due
 from ...taskqueue.enqueue import WakeUp, WakeUpKind, notify_more
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
@@ -55,7 +56,7 @@ class Dispatcher:
         self.queue, self.asked = "", WORKERS_ASKED
         self.claims, self.has_skipped = 0, False
 
-    def learn(self, alive: list[Peer], *, listening: bool) -> None:
+    def learn(self, alive: list[Worker], *, listening: bool) -> None:
         """Take over the workers that are alive. A worker that hears no notifications polls more often."""
         self.ring.learn(alive)
         self.polling.seconds = self.options.poll / (1 if listening else min(MOST_POLLS, self.options.processes))
@@ -154,10 +155,10 @@ SILENT = timedelta(seconds=12)
 class Ring:
     def __init__(self, worker_id: str) -> None:
         self.worker_id = worker_id
-        self.alive: list[Peer] = []
-        self.counted_on: list[Peer] = []
+        self.alive: list[Worker] = []
+        self.counted_on: list[Worker] = []
 
-    def learn(self, alive: Sequence[Peer]) -> None:
+    def learn(self, alive: Sequence[Worker]) -> None:
         """Take over the workers that are alive by one reading of the database's clock, this one included."""
         self.alive = list(alive)
         latest = max((peer.heartbeat_at for peer in alive), default=None)

@@ -16,7 +16,8 @@ from time import monotonic, sleep
 
 from ... import __version__, registry
 from ...conf import options
-from ...taskqueue import Peer, deregister_worker, heartbeat, listed_names, register_worker, sync_schedules
+from ...models import Worker
+from ...taskqueue import deregister_worker, heartbeat, listed_names, register_worker, sync_schedules
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.interval import Interval
@@ -70,7 +71,7 @@ class Heartbeat:
             with suppress(OSError):  # who watches the file will notice
                 Path(self.options.heartbeat_file).touch()
 
-    def beat(self, count_running: Callable[[], int], *, listening: bool) -> list[Peer] | None:
+    def beat(self, count_running: Callable[[], int], *, listening: bool) -> list[Worker] | None:
         """Write the heartbeat if it is due, and return the workers that are alive."""
         if not self.database.is_available or not self.beating.is_due():
             return None

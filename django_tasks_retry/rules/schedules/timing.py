@@ -262,6 +262,10 @@ def spoken(seconds: float) -> str:
 
 
 def next_slot(slot: datetime, interval: float, now: datetime, first: int = 1) -> datetime:
-    """The first `slot + k * interval` (k = first, first + 1, …) later than now: no drift, no catch-up storm."""
+    """The first `slot + k * interval` (k = first, first + 1, …) later than now: no drift, no catch-up storm.
+
+    For schedules, and for repeating tasks on SQLite. On PostgreSQL these are completed and enqueued again by one
+    statement and the server's clock, so `finish_repeating.sql` and its variant say the same; a test compares them.
+    """
     step = timedelta(seconds=interval)
     return slot + step * max(first, (now - slot) // step + 1)

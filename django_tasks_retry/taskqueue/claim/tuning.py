@@ -79,7 +79,7 @@ class ClaimTuning:
     usual_claim_seconds: float = tuned(0.005, "Assumed duration before the first claim.")
     contention_patience: float = tuned(
         3.0,
-        "A claimer refused for this long claims without a slot, so that a stuck lock cannot stop work. With one "
+        "A claimer refused for this long claims without a place, so that a stuck lock cannot stop work. With one "
         "second, two tries on a busy machine used it up, and a row cost 58 buffers, not 44.",
     )
     insist_seconds: float = tuned(5.0, "How long it then keeps doing so.")

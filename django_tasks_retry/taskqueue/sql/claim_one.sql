@@ -4,8 +4,8 @@
 -- Limited or paused queues, functions and lanes are skipped unless the caller holds their row. COALESCE keeps the planner
 -- from estimating, and sorting, the remainder. The LIMITs make PostgreSQL lock row by row, so it locks only what it claims.
 -- claim_keyed.sql looks up the row of a lane alone: together with its queue's, it read all rows of lanes for each lane.
--- If all slots at the head are taken, one row without an id is returned. Without this cap, 64 claimers read 104 buffers a
--- row.
+-- If all places at the head are taken, one row without an id is returned. Without this cap, 64 claimers read 104
+-- buffers a row.
 WITH place AS MATERIALIZED (
     SELECT n FROM generate_series(1, %(places)s::int) AS n WHERE pg_try_advisory_xact_lock(%(head)s::int, n) LIMIT 1
 ), lane AS (

@@ -140,7 +140,7 @@ def lock_limits(labels: Collection[str], using: str) -> dict[str, FlowLimit]:
     return {row.label: row for row in engine_for(using).lock_limits(labels)} if labels else {}
 
 
-def count_running(labels: Collection[str], using: str) -> dict[str, int]:
+def count_permits(labels: Collection[str], using: str) -> dict[str, int]:
     """Count the permits that are out. By label; 0 for a name that the database cannot compare, such as one with NUL."""
     return dict.fromkeys(labels, 0) | (engine_for(using).count_leases(labels) if labels else {})
 
@@ -235,7 +235,7 @@ def busiest(search: str, using: str) -> list[str]:
 
 def summarize_limits(states: Sequence[FlowLimit], backend: str) -> list[LaneSummary]:
     using = database(backend)
-    running, waiting, moment = count_running([s.label for s in states], using), in_line(using), now(using)
+    running, waiting, moment = count_permits([s.label for s in states], using), in_line(using), now(using)
     return [summary_of(state, running[state.label], waiting, moment, backend) for state in states]
 
 

@@ -21,7 +21,7 @@ LANES = (
                 "        running = count_running(labels, self.engine.using)\n"
                 "        locked = lock_limits(labels, self.engine.using)\n",
             ),
-            Edit(LIMITER, "        running = count_running(locked.keys(), self.engine.using)\n", ""),
+            Edit(LIMITER, "        running = count_permits(locked.keys(), self.engine.using)\n", ""),
         ),
         (RACE,),
         on=PG,

@@ -19,7 +19,7 @@ from ...rules.lanes import window
 from ...rules.lanes.limits import Limit
 from ..engines.base import ClaimRequest, Engine
 from ..engines.ranges import ClaimRange, LaneRange
-from ..lanes import count_running, create_limits, decided_limit, has_wholes, limit_of, lock_limits
+from ..lanes import count_permits, create_limits, decided_limit, has_wholes, limit_of, lock_limits
 from ..lease import Claimed
 from ..reading import set_aside
 from ..workflows.members import batch_of
@@ -201,7 +201,7 @@ class Limiter:
         for label in labels - locked.keys():
             self.closed.close(label, self.tuning.locked_seconds)
         self.locked_at = self.closed.clock()
-        running = count_running(locked.keys(), self.engine.using)
+        running = count_permits(locked.keys(), self.engine.using)
         capacities = {}
         for label, row in locked.items():
             try:

@@ -24,12 +24,12 @@ from .summaries import (
     OTHERS,
     Depth,
     QueueFigures,
-    count_running,
     depths,
     expired_leases,
     name_largest,
     paused_queues,
     queue_figures,
+    running_by_queue,
 )
 
 MOST_NAMED = 400
@@ -137,7 +137,7 @@ def read_queues(
 ) -> list[QueueFigures]:
     """Return the queues of the settings, those with pending or running tasks, paused ones, and those `seen`."""
     waiting, moment = depths(using) if waiting is None else waiting, now(using)
-    paused, running = paused_queues(using), count_running(using)
+    paused, running = paused_queues(using), running_by_queue(using)
     names = {*configured_queues(backend), *(depth.queue for depth in waiting), *running, *paused, *seen}
     return queue_figures(sorted(names), waiting, workers, moment, paused=paused, running=running)
 

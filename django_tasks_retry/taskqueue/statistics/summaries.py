@@ -255,7 +255,7 @@ def oldest_seconds(due: Sequence[Depth], moment: datetime) -> float:
     return max(0.0, (moment - oldest).total_seconds())
 
 
-def count_running(using: str) -> Counter[str]:
+def running_by_queue(using: str) -> Counter[str]:
     """Count running tasks by queue, up to MOST_RUNNING in all."""
     # In the order of an index, and bounded: whatever the planner believes, it does not walk the table.
     leased = Task.objects.using(using).running().order_by("locked_by").values_list("queue", flat=True)

@@ -25,7 +25,7 @@ from ..enqueue.notify import notify_cancelled, notify_cancelled_on_commit
 from ..events import actor_of
 from ..reading import log_once
 from ..timeouts import until_free
-from .members import ancestry, members_of, open_members, unfinished_below
+from .members import ancestry, members_of, open_members, retries_of, unfinished_below
 from .steps import StepKind
 from .wake import wake_waiters
 
@@ -195,12 +195,10 @@ def outside(batch: UUID, pk: UUID | None, using: str) -> UUID | None:
 
 def last_gatherer(pk: UUID, batch: UUID, using: str) -> Task | None:
     """Return the task, or its newest retry, that waited for the batch; an unfinished one if there is any."""
-    tasks, found, newer = Task.objects.using(using), {pk}, {pk}
-    while newer:
-        newer = set(tasks.filter(retry_of__in=newer).values_list("pk", flat=True)) - found
-        found |= newer
+    found = {pk, *retries_of({pk}, using)}
     steps = Step.objects.using(using).filter(task_id__in=found, kind=StepKind.BATCH, result__batch=str(batch))
-    gatherers = tasks.filter(pk__in=list(steps.values_list("task_id", flat=True))).only("status", "finished_at")
+    ids = list(steps.values_list("task_id", flat=True))
+    gatherers = Task.objects.using(using).filter(pk__in=ids).only("status", "finished_at")
     newest: list[Task] = sorted(gatherers, key=lambda task: (not task.is_finished, task.pk))
     return newest[-1] if newest else None
 

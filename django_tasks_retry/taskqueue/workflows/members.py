@@ -150,12 +150,17 @@ def resumable(ids: Sequence[UUID], using: str) -> set[UUID]:
 
 def unfinished_of(ids: set[UUID], using: str) -> set[UUID]:
     """Return those that are unfinished, or have an unfinished retry."""
-    tasks, seen, newer = Task.objects.using(using), set(ids), set(ids)
-    retry_of: dict[UUID, UUID | None] = {}
+    retry_of = retries_of(ids, using)
+    tasks = Task.objects.using(using).unfinished().filter(pk__in=ids | retry_of.keys())
+    return {each for pk in tasks.values_list("pk", flat=True) for each in ancestry(pk, retry_of)} & ids
+
+
+def retries_of(ids: set[UUID], using: str) -> dict[UUID, UUID | None]:
+    """Return the retries of these tasks, their retries and so on, each with the task that it retries."""
+    found: dict[UUID, UUID | None] = {}
+    newer = ids
     while newer:
-        retries = dict(tasks.filter(retry_of__in=newer).values_list("pk", "retry_of_id"))
-        retry_of |= retries
-        newer = retries.keys() - seen
-        seen |= newer
-    unfinished = tasks.unfinished().filter(pk__in=seen).values_list("pk", flat=True)
-    return {each for pk in unfinished for each in ancestry(pk, retry_of)} & ids
+        retries = dict(Task.objects.using(using).filter(retry_of__in=newer).values_list("pk", "retry_of_id"))
+        newer = retries.keys() - found.keys() - ids  # rows may form a circle
+        found |= retries
+    return found

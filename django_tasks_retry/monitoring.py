@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -14,9 +15,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from . import guard
-from .clock import Now
+from .analysis import doctor
+from .clock import Now, now
 from .compat import DEFAULT_TASK_BACKEND_ALIAS
 from .conf import configured_backends, options, queues
+from .display.scope import Scope, read_standing
 from .errors import GuardMissing, NotMigrated
 from .metrics import CONTENT_TYPE, scrape
 from .models import Worker
@@ -60,10 +63,19 @@ def ready(request: HttpRequest) -> HttpResponse:
     if not wrong:
         named = unknown_tasks(backend) if may_read(request, backend) else []
         return plain("ready\n" + "".join(f"{each}\n" for each in named))
-    details = "".join(f"{each}\n" for each in wrong) if may_read(request, backend) else ""
+    details = "".join(f"{each}\n" for each in (*wrong, *verdict(backend))) if may_read(request, backend) else ""
     answer = plain(f"not ready\n{details}", 503)
     answer._has_been_logged = True  # type: ignore[attr-defined] # by Django, as an error that it mails: at each probe
     return answer
+
+
+def verdict(backend: str) -> Iterator[str]:
+    """Yield the verdict of the doctor if it is bad and the database can be asked."""
+    using = database(backend)
+    with suppress(Error), statement_timeout(using):
+        found = doctor.diagnose(read_standing(Scope(backend, using, now(using))), can_see_payload=False)
+        if not found.is_well:
+            yield found.sentence
 
 
 def within_of(request: HttpRequest) -> float:

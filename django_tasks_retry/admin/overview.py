@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
+from ..analysis import doctor
 from ..display.formatting import format_approximate, format_capped, format_duration, format_number
 from ..display.problems import Problem, find_problems
 from ..display.scope import Standing, current_scope, read_standing
@@ -39,10 +40,11 @@ class OverviewAdmin(TaskPermissionMixin):
         heads = statistics.group_heads(scope.using)
         groups = statistics.describe_groups(heads[:MAX_GROUPS], scope.using)
         stored = statistics.count_stored(scope.using)
-        problems = find_problems(standing, can_see_payload=visible)
+        problems = list(find_problems(standing, can_see_payload=visible))
         context = {
             **chart_context(activity),
             "is_empty": not stored,
+            "verdict": stored and doctor.diagnose(standing, can_see_payload=visible, problems=problems),
             "now": scope.now,
             "cards": [*self.task_cards(standing), *self.total_cards(standing, heads, stored)],
             "problems": [(problem, self.problem_url(problem), self.resume_url(problem)) for problem in problems],

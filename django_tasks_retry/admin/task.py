@@ -17,6 +17,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from ..analysis import late
 from ..conf import configured_backends
 from ..display.events import EVENT_NAMES, actor_names, as_mapping, event_summary, format_traceback, log_of
 from ..display.explain import explain
@@ -150,6 +151,7 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
             for name, label, value in task_facts(task, scope.now, can_see_payload=can_see_payload)
         ],
         "unreadable": unreadable_columns(task),
+        "late": late.rows_of(late.why_late(task, scope)) if "late" in request.GET else None,
         "preview": retry_preview(task, scope.now),
         "retries": retries_of(task, scope.using),
         "related": related_tasks(task, scope.using),

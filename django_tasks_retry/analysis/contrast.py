@@ -6,6 +6,7 @@ A call is the set of facts that can be said of its arguments: which paths there 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -105,3 +106,15 @@ def most_general(found: Iterable[Difference]) -> list[Difference]:
         differences.setdefault((each.path, each.is_of_failures), each)
     sides = {path for path, of_failures in differences if of_failures}
     return [each for (path, of_failures), each in differences.items() if of_failures or path not in sides]
+
+
+def chance_of(failures: int, attempts: int, failures_before: int, attempts_before: int) -> float:
+    """Return how likely so many failures, or more, are if nothing got worse: Fisher's exact test, one-sided."""
+    total, failed = attempts + attempts_before, failures + failures_before
+
+    def choices(many: int, few: int) -> float:
+        return math.lgamma(many + 1) - math.lgamma(few + 1) - math.lgamma(many - few + 1)
+
+    ways = choices(total, attempts)
+    possible = range(max(failures, attempts - (total - failed)), min(attempts, failed) + 1)
+    return min(1.0, sum(math.exp(choices(failed, n) + choices(total - failed, attempts - n) - ways) for n in possible))

@@ -16,6 +16,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from ..analysis import doctor
 from ..analysis.preflight import Severity, preflight
 from ..display.formatting import (
     NO_VALUE,
@@ -78,7 +79,9 @@ def check(context: Context) -> Exit:
     well = f"OK: {counted(workers, 'worker')} alive, {counted(queues, 'queue')} checked."
     text = "\n".join(context.output.paint(f"{each.text} {each.command}".rstrip(), "bad") for each in found) or well
     records = [{"what": each.kind, "queue": each.queue, "text": each.text} for each in found]
-    context.output.answer({"ok": not found, "workers": workers, "findings": records}, text)
+    verdict = doctor.diagnose(standing, can_see_payload=True).sentence
+    record = {"ok": not found, "workers": workers, "findings": records, "verdict": verdict}
+    context.output.answer(record, f"{text}\n{verdict}" if found else text)
     return Exit.FAILED if found else Exit.OK
 
 

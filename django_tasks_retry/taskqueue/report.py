@@ -183,6 +183,8 @@ def released(outcome: Released) -> Report:
     if outcome.waits_for is not None:
         data["waits_for"] = outcome.waits_for
     delay = None if outcome.delay is None else bounded_delay(float(outcome.delay))
+    if delay is not None:
+        data["due"] = outcome.lease.eta.isoformat()
     crash = None if outcome.by_task else int(outcome.is_suspect)
     written: dict[str, Any] = signed(outcome) | {"delay": delay, "waits_for": outcome.waits_for, "crash": crash}
     return Report(outcome.lease, RELEASE, data=(data,), **written)
@@ -196,7 +198,7 @@ def failed(outcome: Failed) -> Report:
     data: dict[str, Any] = {"terminal": delay is None, "error": failure.as_dict(), **(outcome.facts or {})}
     if delay is None:
         return Report(lease, GIVE_UP, **signed(outcome), error=error, data=(data,))
-    data["backoff_ms"] = error["backoff_ms"]
+    data |= {"backoff_ms": error["backoff_ms"], "due": lease.eta.isoformat()}
     return Report(lease, REQUEUE, **signed(outcome), delay=delay, error=error, data=(data, {}))
 
 

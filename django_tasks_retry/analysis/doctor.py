@@ -1,0 +1,300 @@
+"""Doctor: one verdict on the queue in one sentence, and its causes in order, each with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import accumulate
+
+from django.db.models import Max, Q, Sum
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from ..clock import Now
+from ..display.events import describe_pauses
+from ..display.explain import explain_unclaimed
+from ..display.explain_schedule import RUNWORKER
+from ..display.formatting import (
+    format_duration,
+    format_elapsed,
+    format_number,
+    format_percentage,
+    one_line,
+)
+from ..display.problems import Problem, find_problems, runworker_command, shell_word
+from ..display.scope import Scope, Standing
+from ..models import FlowLimit, Queue, Task, TaskEvent, TaskStat
+from ..models.querysets import TaskQuerySet
+from ..models.tasks import KEYED
+from ..rules.transitions import EventKind
+from ..taskqueue.control import pause_of
+from ..taskqueue.engines import engine_for
+from ..taskqueue.lanes import LaneSummary, summarize_limits
+from ..taskqueue.reading import read_rows
+from ..taskqueue.statistics import BOUNDS, COUNTS, RECENT, WAITED, counts_since, serving
+from .contrast import chance_of
+
+DAYS = 7
+HALF_AN_HOUR = timedelta(minutes=30)
+SHORTEST_LATE = 60.0
+"""Seconds that the oldest due task may always have waited."""
+
+SURE = 0.001
+"""The probability below which more failures than usual are not called chance."""
+
+FEWEST_FAILURES = 5
+FLUSHED = timedelta(minutes=2)
+"""The time within which workers add an attempt that ended to the statistics."""
+
+MOST_DUE = 500
+MOST_KINDS = 20
+"""Combinations of queue, lane and function that are explained."""
+
+PLACES = (0, 10_000, 100_000)
+TOLD_ELSEWHERE = {"paused", "paused_lane", "stuck_lane", "unserved", "unknown_function"}
+"""Problems that the grouped waits tell, with the number of tasks that each keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one question, beside what is usual at this hour."""
+
+    question: str
+    is_well: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    text: str
+    command: str = ""
+    tasks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    answers: list[Answer]
+    causes: list[Cause]
+
+    @property
+    def is_well(self) -> bool:
+        return all(answer.is_well for answer in self.answers)
+
+    @property
+    def sentence(self) -> str:
+        """The first answer that is bad, with its first cause."""
+        bad = [answer.text for answer in self.answers if not answer.is_well]
+        if bad:
+            return f"{bad[0]} {self.causes[0].text}" if self.causes else bad[0]
+        well = _("All is well: work starts, succeeds as usual, and the figures are fresh.")
+        notes = ngettext("There is %s note.", "There are %s notes.", len(self.causes))
+        return f"{well} {notes % format_number(len(self.causes))}" if self.causes else well
+
+
+def diagnose(standing: Standing, *, can_see_payload: bool, problems: Iterable[Problem] | None = None) -> Verdict:
+    """Give the problems if they have been looked for already."""
+    problems = find_problems(standing, can_see_payload=can_see_payload) if problems is None else problems
+    usual = Usual.at_this_hour(standing.scope)
+    answers = [starts(standing, usual), succeeds(standing.scope, usual), is_fresh(standing.scope)]
+    waits = [] if answers[0].is_well else waiting_causes(standing, can_see_payload=can_see_payload)
+    others = [
+        Cause(problem.text, problem.command)
+        for problem in problems
+        if answers[0].is_well or problem.kind not in TOLD_ELSEWHERE
+    ]
+    return Verdict(answers, waits + others)
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """The attempts of the same hour of the last seven days."""
+
+    attempts: int
+    failures: int
+    waited: list[int]
+
+    @classmethod
+    def at_this_hour(cls, scope: Scope) -> Usual:
+        hours = Q(pk__in=[])
+        for day in range(1, DAYS + 1):
+            middle = scope.now - timedelta(days=day)
+            hours |= Q(minute__gte=middle - HALF_AN_HOUR, minute__lt=middle + HALF_AN_HOUR)
+        names = (*COUNTS, *WAITED)
+        sums = TaskStat.objects.using(scope.using).filter(hours).aggregate(**{name: Sum(name) for name in names})
+        completed, retried, failed, *waited = (int(sums[name] or 0) for name in names)
+        return cls(completed + retried + failed, retried + failed, waited)
+
+    @property
+    def longest_wait(self) -> float | None:
+        """The bound in seconds within which 95 % started; None if too few are known."""
+        sums = list(accumulate(self.waited))
+        place = next((n for n, seen in enumerate(sums) if sums[-1] >= 20 and seen >= 0.95 * sums[-1]), len(BOUNDS))
+        return BOUNDS[place] if place < len(BOUNDS) else None
+
+
+def starts(standing: Standing, usual: Usual) -> Answer:
+    oldest, bound = standing.oldest_seconds, usual.longest_wait
+    values = {"time": format_duration(oldest), "usual": format_duration(bound or 0)}
+    if not standing.workers:
+        return Answer("starts", is_well=False, text=_("Nothing starts: no worker is running."))
+    if standing.due and oldest > max(SHORTEST_LATE, 2 * (bound or 0)):
+        text = _("Work starts late: the oldest due task has waited for %(time)s.")
+        if bound is not None:
+            text = _("Work starts late: the oldest due task has waited for %(time)s, usually %(usual)s at most.")
+        return Answer("starts", is_well=False, text=text % values)
+    text = _("Work starts: the oldest due task has waited for %(time)s.") if standing.due else _("No due task waits.")
+    return Answer("starts", is_well=True, text=text % values)
+
+
+def succeeds(scope: Scope, usual: Usual) -> Answer:
+    """Compare the last ten minutes with the same hour of the days before; without these, half may fail."""
+    recent = counts_since(scope.now - RECENT, scope.using, "queue")
+    failures, attempts = sum(each.failures for each in recent), sum(each.attempts for each in recent)
+    values = {
+        "failures": format_number(failures), "attempts": format_number(attempts),
+        "usual": format_percentage(usual.failures, usual.attempts),
+    }  # fmt: skip
+    if usual.attempts:
+        is_worse = chance_of(failures, attempts, usual.failures, usual.attempts) < SURE
+    else:
+        is_worse = failures >= attempts / 2
+    if failures >= FEWEST_FAILURES and is_worse:
+        text = _("Work fails: %(failures)s of %(attempts)s attempts in ten minutes, usually %(usual)s.")
+        return Answer("succeeds", is_well=False, text=text % values)
+    text = _("Work succeeds: %(failures)s of %(attempts)s attempts failed in ten minutes, usually %(usual)s.")
+    return Answer("succeeds", is_well=True, text=text % values)
+
+
+def is_fresh(scope: Scope) -> Answer:
+    """Compare the statistics with the newest attempt that must be in them."""
+    minutes = TaskStat.objects.using(scope.using).filter(minute__lte=Now())
+    counted_until = minutes.aggregate(newest=Max("minute"))["newest"]
+    ended = newest_end(scope)
+    if ended and (counted_until is None or counted_until + FLUSHED < ended.ts):
+        text = _("The figures are old: attempts that ended %(time)s ago are not counted. Restart the workers.")
+        return Answer("fresh", is_well=False, text=text % {"time": format_elapsed(ended.ts, scope.now)})
+    return Answer("fresh", is_well=True, text=_("The figures are fresh."))
+
+
+def newest_end(scope: Scope) -> TaskEvent | None:
+    """Return the newest end of an attempt that is older than FLUSHED, of a few places among the newest events."""
+    last, kinds = engine_for(scope.using).last_event_id(), (EventKind.COMPLETED, EventKind.FAILED)
+    for place in PLACES:
+        events = TaskEvent.objects.using(scope.using).filter(pk__lte=last - place).order_by("-pk")
+        for event in read_rows(events.only("kind", "ts")[:200]):
+            if event.kind in kinds and event.ts < scope.now - FLUSHED:
+                return event
+    return None
+
+
+# Causes: the oldest due tasks, grouped by what keeps them
+
+
+def waiting_causes(standing: Standing, *, can_see_payload: bool) -> list[Cause]:
+    """Return what keeps the oldest due tasks, the most frequent first."""
+    due = oldest_due(standing)
+    alike: dict[tuple[str, str, str], list[Task]] = {}
+    for task in due:
+        alike.setdefault((task.queue, task.lane, task.func_path), []).append(task)
+    sizes: dict[Cause, int] = {}
+    for tasks in sorted(alike.values(), key=len, reverse=True)[:MOST_KINDS]:
+        found = cause_of(tasks[0], standing, can_see_payload=can_see_payload)
+        sizes[found] = sizes.get(found, 0) + len(tasks)
+    total = _("%s due tasks") if len(due) == standing.due else _("the oldest %s due tasks")
+    text = _("%(count)s of %(total)s wait: %(why)s")
+    among = total % format_number(len(due))
+    return [
+        Cause(text % {"count": format_number(size), "total": among, "why": found.text}, found.command, size)
+        for found, size in sorted(sizes.items(), key=lambda each: -each[1])
+    ]
+
+
+def oldest_due(standing: Standing) -> list[Task]:
+    """Read them range by range, as the indexes of claims have them."""
+    due: TaskQuerySet = Task.objects.using(standing.scope.using).due().defer("args", "kwargs", "metadata", "last_error")
+    ranges = sorted((each for each in standing.waiting if each.due), key=lambda each: each.oldest_eta)[:MOST_KINDS]
+    found = []
+    for each in ranges:
+        of_range = due.filter(queue=each.queue, priority=each.priority).order_by("eta", "pk")
+        for some in (of_range.filter(lane=""), of_range.filter(KEYED)):
+            found += read_rows(some[:MOST_DUE])
+    return sorted(found, key=lambda task: task.eta)[:MOST_DUE]
+
+
+def cause_of(task: Task, standing: Standing, *, can_see_payload: bool) -> Cause:
+    """Return the same for all tasks that are kept by the same: without the place of this one."""
+    scope = standing.scope
+    row = pause_of(task, scope.using)
+    if row is not None:
+        return pause_cause(row, can_see_payload=can_see_payload)
+    workers = serving(task.queue, standing.workers)
+    if not workers:
+        text = _("no running worker serves queue %(queue)s.") % {"queue": one_line(task.queue, 64)}
+        return Cause(text, runworker_command(task.queue) if standing.workers else RUNWORKER)
+    if not any(task.func_path in worker.tasks for worker in workers):
+        found = explain_unclaimed(task, scope)
+        return Cause(f"{one_line(task.func_path, 120)}: {found.sentence}", found.command)
+    labels = [*([task.lane] if task.lane else []), f"queue:{task.queue}", f"function:{task.func_path}"]
+    for summary in summarize_limits(read_rows(FlowLimit.objects.using(scope.using).among(labels)), scope.backend):
+        if summary.is_full or summary.is_throttled or summary.trouble:
+            return limit_cause(summary, scope)
+    values = {"queue": one_line(task.queue, 64), "slots": format_number(sum(worker.slots for worker in workers))}
+    text = _("others are ahead in queue %(queue)s, whose workers run %(slots)s at once.")
+    return Cause(text % values, runworker_command(task.queue))
+
+
+def pause_cause(row: Queue | FlowLimit, *, can_see_payload: bool) -> Cause:
+    kind = "queue" if isinstance(row, Queue) else row.kind
+    values = {"kind": kind, "name": one_line(row.name, 100)}
+    values |= describe_pauses([row], can_see_payload=can_see_payload)[row.name].values
+    text = _("%(kind)s %(name)s is paused by %(by)s since %(time)s (%(reason)s).")
+    flag = "" if kind == "queue" else f"--{kind} "
+    return Cause(text % values, f"python manage.py tasks resume {flag}{shell_word(one_line(row.name, 255))}")
+
+
+def limit_cause(summary: LaneSummary, scope: Scope) -> Cause:
+    """Say how long the tasks that keep it full have run, and how long they usually do."""
+    label = one_line(summary.label, 100)
+    word = shell_word(label)
+    if summary.trouble:
+        command = f"python manage.py tasks limit {word} --clear"
+        return Cause(_("the limits of %(lane)s cannot be read.") % {"lane": label}, command)
+    if not summary.is_full:
+        values = {"lane": label, "count": format_number(summary.started), "window": format_duration(summary.limit.per)}
+        text = _("%(lane)s has used its rate of %(count)s starts in %(window)s.")
+        return Cause(text % values, f"python manage.py tasks lanes {word}")
+    running = [task for task in holders(summary, scope) if task.last_attempt_at]
+    values = {"lane": label, "running": format_number(summary.running)}
+    if not running:
+        return Cause(_("lane %(lane)s is full, with %(running)s running.") % values)
+    longest = min(running, key=lambda task: task.last_attempt_at or scope.now)
+    usual = counts_since(scope.now - timedelta(days=DAYS), scope.using, "func_path", func_path=longest.func_path)
+    mean = usual[0].mean_seconds if usual else None
+    values["time"] = format_elapsed(longest.last_attempt_at or scope.now, scope.now)
+    values["usual"] = "—" if mean is None else format_duration(mean)
+    text = ngettext(
+        "lane %(lane)s is full; its running task has run for %(time)s, usually %(usual)s.",
+        "lane %(lane)s is full; its %(running)s running tasks have run for up to %(time)s, usually %(usual)s.",
+        summary.running,
+    )
+    return Cause(text % values, f"python manage.py tasks show {longest.pk}")
+
+
+def holders(summary: LaneSummary, scope: Scope) -> Sequence[Task]:
+    column = {"lane": "lane", "queue": "queue", "function": "func_path"}[summary.state.kind]
+    running = Task.objects.using(scope.using).running().filter(**{column: summary.state.name})
+    if column == "lane":
+        running = running.filter(lane__gt="")
+    found: Sequence[Task] = read_rows(running.order_by("locked_by").only("pk", "func_path", "last_attempt_at")[:100])
+    return found
+
+
+def lines(verdict: Verdict) -> Iterator[str]:
+    """The verdict as a shell shows it, below its sentence."""
+    for answer in verdict.answers:
+        yield f"{'ok  ' if answer.is_well else 'BAD '} {answer.text}"
+    for n, cause in enumerate(verdict.causes, 1):
+        yield f"{n}. {cause.text}"
+        if cause.command:
+            yield f"     {cause.command}"

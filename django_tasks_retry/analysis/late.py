@@ -1,0 +1,371 @@
+"""Why late: the wait of a task, split into causes that add up to it exactly. Read from its history alone.
+
+Each instant between the enqueue and the end, at which no attempt ran, has one cause: the first of CAUSES that held.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.utils.translation import gettext_lazy
+
+from ..conf import options
+from ..display.events import as_mapping
+from ..display.formatting import format_duration, one_line
+from ..display.scope import Scope
+from ..models import FlowLimit, OperatorEvent, Task, TaskEvent, Worker
+from ..models.limits import LANE, split
+from ..rules.lanes.limits import Limit
+from ..rules.names import first_of, worker_of
+from ..rules.queues import serves
+from ..rules.transitions import EventKind
+from ..taskqueue import statistics
+from ..taskqueue.lanes import COLUMNS, decided_limit, limit_of
+from ..taskqueue.reading import read_rows
+from ..taskqueue.workers import ALIVE_SECONDS, KEEP, sound_workers
+from ..utc import as_instant
+
+CAUSES: dict[str, Any] = {
+    "backoff": gettext_lazy("between a failed attempt and the next"),
+    "asked": gettext_lazy("the task asked to go on later, or for a signal or a batch"),
+    "not_due": gettext_lazy("not due yet"),
+    "paused": gettext_lazy("paused by"),
+    "database_away": gettext_lazy("its worker lived, but could not renew the lease"),
+    "worker_died": gettext_lazy("its worker, or all of its queue, had died"),
+    "deploying": gettext_lazy("one worker had stopped, and the next had not started"),
+    "no_worker": gettext_lazy("no worker served the queue and knew the function"),
+    "limited": gettext_lazy("as many ran as its limit allows"),
+    "rate": gettext_lazy("as many had started as its rate allows"),
+    "unknown": gettext_lazy("so long ago that workers of then are forgotten"),
+    "behind": gettext_lazy("others were ahead, or a worker was about to take it"),
+}
+MOST = 5000
+"""Tasks of one lane that are read."""
+
+SAMPLE = 500
+LOOK_BACK = timedelta(days=1)
+Spans = list[tuple[datetime, datetime]]
+
+
+class Part(NamedTuple):
+    cause: str
+    subject: str
+    time: timedelta
+
+
+class Span(NamedTuple):
+    """A time with its cause."""
+
+    start: datetime
+    end: datetime
+    cause: str
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    task: UUID
+    wait: timedelta
+    worked: timedelta
+    parts: list[Part]
+
+
+def why_late(task: Task, scope: Scope) -> Late:
+    return split_waits([task], scope)[0]
+
+
+def split_waits(tasks: Sequence[Task], scope: Scope) -> list[Late]:
+    """Split the waits of several tasks, for which pauses, workers and limits are read once."""
+    events: dict[UUID, list[TaskEvent]] = defaultdict(list)
+    ids = [task.pk for task in tasks]
+    for event in read_rows(TaskEvent.objects.using(scope.using).filter(task_id__in=ids).order_by("id")):
+        events[event.task_id].append(event)
+    backdrop = Backdrop(scope, min((task.created_at for task in tasks), default=scope.now))
+    return [split_wait(task, events[task.pk], backdrop) for task in tasks]
+
+
+def split_wait(task: Task, events: Sequence[TaskEvent], backdrop: Backdrop) -> Late:
+    end = max(task.finished_at or backdrop.scope.now, task.created_at)
+    sums: dict[tuple[str, str], timedelta] = {}
+    for span in causes_of(task, Timeline(task, events, backdrop, end), backdrop):
+        key = span.cause, span.subject
+        sums[key] = sums.get(key, timedelta()) + (span.end - span.start)
+    parts = [Part(*key, time) for key, time in sums.items() if time]
+    wait = sum((part.time for part in parts), timedelta())
+    parts.sort(key=lambda part: part.time, reverse=True)
+    return Late(task.pk, wait, end - task.created_at - wait, parts)
+
+
+def causes_of(task: Task, timeline: Timeline, backdrop: Backdrop) -> Iterator[Span]:
+    for span in timeline.spans():
+        if span.cause != "due":
+            yield span
+            continue
+        free: Spans = [(span.start, span.end)]
+        for known in backdrop.spans(task, span.start, span.end):
+            taken, free = cut(free, known.start, known.end)
+            yield from (Span(start, end, known.cause, known.subject) for start, end in taken)
+        yield from (Span(start, end, "behind", task.queue) for start, end in free)
+
+
+def cut(free: Spans, start: datetime, end: datetime) -> tuple[Spans, Spans]:
+    """Return what lies between the two, and the rest."""
+    taken, rest = [], []
+    for first, last in free:
+        low, high = max(first, start), min(last, end)
+        if low >= high:
+            rest.append((first, last))
+            continue
+        taken.append((low, high))
+        rest += [(one, other) for one, other in ((first, low), (high, last)) if one < other]
+    return taken, rest
+
+
+@dataclass(slots=True)
+class Timeline:
+    """The times of one task at which no attempt ran, from its events: `due`, or with their cause."""
+
+    task: Task
+    events: Sequence[TaskEvent]
+    backdrop: Backdrop
+    end: datetime
+
+    def spans(self) -> Iterator[Span]:
+        since: datetime = self.task.created_at
+        due, cause, runner = self.first_due, "not_due", ""
+        for event in self.events:
+            at, data = min(max(event.ts, since), self.end), as_mapping(event.data)
+            if event.kind == EventKind.LEASE_LOST:
+                yield from self.lost(since, at, runner)
+                since, due, runner = at, at, ""
+            elif event.kind == EventKind.RUNNING:
+                yield from waited(since, at, due, cause)
+                since, runner = at, event.actor
+            elif event.kind == EventKind.RESCHEDULED:
+                eta = moment_of(data.get("eta")) or at
+                yield from waited(since, at, max(at, due) if eta <= at and cause != "backoff" else due, cause)
+                since, due, cause = at, eta, "not_due"
+            elif runner and event.kind in (EventKind.REQUEUED, EventKind.RELEASED):
+                due = moment_of(data.get("eta")) or at
+                since, cause, runner = at, "backoff" if event.kind == EventKind.REQUEUED else "asked", ""
+        if not runner and since < self.end:
+            yield from waited(since, self.end, due, cause)
+
+    @property
+    def first_due(self) -> datetime:
+        """Return the eta of the first attempt: as the first report tells it, or the row if nothing has changed it."""
+        created: datetime = self.task.created_at
+        eta: datetime = self.task.eta
+        moved = (EventKind.REQUEUED, EventKind.RESCHEDULED, EventKind.RELEASED)
+        for event in self.events:
+            data = as_mapping(event.data)
+            if "due" in data:
+                return moment_of(data["due"]) or created
+            if event.kind in moved:
+                return created
+        return eta
+
+    def lost(self, began: datetime, at: datetime, runner: str) -> Iterator[Span]:
+        """Tell from when on nobody worked at it, although it was leased."""
+        worker = self.backdrop.workers_by_id.get(worker_of(runner))
+        if worker is None:
+            yield Span(max(began, at - self.backdrop.lease), at, "worker_died", runner)
+        elif worker.stopped_at is None and worker.heartbeat_at >= at:
+            yield Span(max(began, at - self.backdrop.lease), at, "database_away", worker.pk)
+        else:
+            yield Span(min(at, max(began, worker.stopped_at or worker.heartbeat_at)), at, "worker_died", worker.pk)
+
+
+def waited(since: datetime, until: datetime, due: datetime, cause: str) -> Iterator[Span]:
+    """Divide a wait at the instant at which the task became due."""
+    turn = min(max(since, due), until)
+    if since < turn:
+        yield Span(since, turn, cause)
+    if turn < until:
+        yield Span(turn, until, "due")
+
+
+def moment_of(text: Any) -> datetime | None:
+    try:
+        return as_instant(datetime.fromisoformat(str(text)))
+    except ValueError:
+        return None
+
+
+@dataclass
+class Backdrop:
+    """The pauses, missing workers and limits that kept due tasks from starting since an instant."""
+
+    scope: Scope
+    since: datetime
+    occupied: dict[str, list[Span]] = field(default_factory=dict)
+
+    @property
+    def lease(self) -> timedelta:
+        return timedelta(seconds=options(self.scope.backend).lease)
+
+    def spans(self, task: Task, start: datetime, end: datetime) -> Iterator[Span]:
+        """Yield what held then, the first cause first."""
+        labels = [f"queue:{task.queue}", f"function:{task.func_path}", *([task.lane] if task.lane else [])]
+        for label in labels:
+            yield from self.pauses.get(label, ())
+        yield from self.gaps(task)
+        for label in labels:
+            yield from self.limited(label, start, end)
+        known_since = min([worker.started_at for worker in self.serving(task)], default=end)
+        yield Span(start, min(end, known_since, self.scope.now - KEEP), "unknown", task.queue)
+
+    @cached_property
+    def pauses(self) -> dict[str, list[Span]]:
+        """Read the times in which queues, functions and lanes were paused, by label, with the author of each."""
+        kinds = ("queue.paused", "queue.resumed", "lane.paused", "lane.resumed", "lane.probing")
+        found: dict[str, list[Span]] = defaultdict(list)
+        open_ones: dict[str, OperatorEvent] = {}
+        decided = OperatorEvent.objects.using(self.scope.using).filter(kind__in=kinds).order_by("-id")[:MOST]
+        for event in reversed(read_rows(decided)):
+            kind = event.kind.partition(".")[0]
+            label = f"queue:{event.subject}" if kind == "queue" else event.subject
+            if before := open_ones.pop(label, None):
+                found[label].append(Span(before.ts, event.ts, "paused", f"{label}, {before.actor}"))
+            if event.kind.endswith(".paused"):
+                open_ones[label] = event
+        for label, event in open_ones.items():
+            found[label].append(Span(event.ts, self.scope.now, "paused", f"{label}, {event.actor}"))
+        return found
+
+    # Workers
+
+    @cached_property
+    def workers(self) -> list[Worker]:
+        known = Worker.objects.using(self.scope.using).filter(backend=self.scope.backend)
+        return sound_workers(known.order_by("started_at"))
+
+    @cached_property
+    def workers_by_id(self) -> dict[str, Worker]:
+        return {worker.pk: worker for worker in self.workers}
+
+    def gaps(self, task: Task) -> Iterator[Span]:
+        """Yield the times in which no worker served the queue and knew the function, by what ended the one before."""
+        now, until, cause, subject = self.scope.now, self.scope.now - KEEP, "unknown", task.queue
+        for worker in self.serving(task):
+            if worker.started_at > until:
+                yield Span(until, worker.started_at, "no_worker" if cause == "unknown" else cause, subject)
+            is_dead = (now - worker.heartbeat_at).total_seconds() > ALIVE_SECONDS
+            ended = worker.stopped_at or (worker.heartbeat_at if is_dead else now)
+            if ended > until:
+                until, cause, subject = ended, "deploying" if worker.stopped_at else "worker_died", worker.pk
+        if until < now:
+            last = {"unknown": "no_worker", "deploying": "no_worker"}.get(cause, cause)
+            yield Span(until, now, last, subject)
+
+    def serving(self, task: Task) -> list[Worker]:
+        return [
+            worker
+            for worker in self.workers
+            if serves(task.queue, worker.queues, worker.exclude) and task.func_path in worker.tasks
+        ]
+
+    # Limits
+
+    def limited(self, label: str, start: datetime, end: datetime) -> list[Span]:
+        if label not in self.occupied:
+            limit = self.limit_of(label)
+            attempts = self.attempts(label) if limit.is_limited else []
+            self.occupied[label] = [*full(label, limit.most_running, attempts), *throttled(label, limit, attempts)]
+        return [span for span in self.occupied[label] if span.start < end and span.end > start]
+
+    def limit_of(self, label: str) -> Limit:
+        limit = limit_of(label, self.scope.backend)
+        states = read_rows(FlowLimit.objects.using(self.scope.using).among([label]))
+        return decided_limit(states[0], limit) if states else limit
+
+    def attempts(self, label: str) -> Spans:
+        """Return when attempts under this limit began and ended, among the tasks enqueued since a day before."""
+        kind, name = split(label)
+        first = first_of(int((self.since - LOOK_BACK).timestamp() * 1000))
+        tasks = Task.objects.using(self.scope.using).filter(**{COLUMNS[kind]: name}, pk__gte=first)
+        tasks = tasks.filter(lane__gt="") if kind == LANE else tasks
+        ids = list(tasks.order_by("pk").values_list("pk", flat=True)[:MOST])
+        found, open_ones = [], dict[UUID, datetime]()
+        for n in range(0, len(ids), 500):
+            events = TaskEvent.objects.using(self.scope.using).filter(task_id__in=ids[n : n + 500]).order_by("id")
+            for task, kind_of, ts in events.values_list("task_id", "kind", "ts"):
+                if (began := open_ones.pop(task, None)) is not None:
+                    found.append((began, ts))
+                if kind_of == EventKind.RUNNING:
+                    open_ones[task] = ts
+        return found + [(began, self.scope.now) for began in open_ones.values()]
+
+
+def full(label: str, most: int | None, attempts: Spans) -> Iterator[Span]:
+    """Yield the times in which as many ran as the limit allows."""
+    changes = sorted((at, step) for span in attempts for at, step in zip(span, (1, -1), strict=True))
+    running, since = 0, None
+    for at, step in changes if most is not None else ():
+        running += step
+        if running >= (most or 0) and since is None:
+            since = at
+        elif running < (most or 0) and since is not None:
+            yield Span(since, at, "limited", label)
+            since = None
+
+
+def throttled(label: str, limit: Limit, attempts: Spans) -> Iterator[Span]:
+    """Yield the times in which as many had started within the window as the rate allows."""
+    starts, window = sorted(start for start, _end in attempts), timedelta(seconds=limit.per)
+    if limit.starts is not None:
+        for first, last in zip(starts, starts[limit.starts - 1 :], strict=False):
+            if last < first + window:
+                yield Span(last, first + window, "rate", label)
+
+
+def rows_of(found: Late) -> list[tuple[str, str]]:
+    """Return each part as people read it: how long, and by what."""
+    texts = [f"{CAUSES[part.cause]}{': ' if part.subject else ''}{one_line(part.subject, 160)}" for part in found.parts]
+    return [(format_duration(part.time.total_seconds()), text) for part, text in zip(found.parts, texts, strict=True)]
+
+
+# Many tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """The waits of the waits_oft tasks of one function in one queue, in seconds; `causes` has the share of each."""
+
+    func_path: str
+    queue: str
+    tasks: int
+    median: float
+    p95: float
+    causes: dict[str, float]
+
+
+def overall(
+    scope: Scope, since: timedelta, *, func_path: str = "", queue: str = "", most: int = SAMPLE
+) -> list[Overall]:
+    """Split the waits of the newest tasks that have begun, and sum them up, the longest waits first."""
+    begun = Task.objects.using(scope.using).filter(started_at__isnull=False, created_at__gte=scope.now - since)
+    begun = begun.filter(pk__gte=statistics.newest_before(statistics.LOOK_BACK, scope.using) or UUID(int=0))
+    for column, value in (("func_path", func_path), ("queue", queue)):
+        begun = begun.filter(**{column: value}) if value else begun
+    tasks = read_rows(begun.order_by("-pk").defer("args", "kwargs", "metadata", "last_error")[:most])
+    groups: dict[tuple[str, str], list[Late]] = defaultdict(list)
+    for task, late in zip(tasks, split_waits(tasks, scope), strict=True):
+        groups[task.func_path, task.queue].append(late)
+    return sorted((summed(*key, waits_of) for key, waits_of in groups.items()), key=lambda each: -each.p95)
+
+
+def summed(func_path: str, queue: str, waits_of: Sequence[Late]) -> Overall:
+    seconds = sorted(late.wait.total_seconds() for late in waits_of)
+    causes: dict[str, float] = defaultdict(float)
+    for part in (part for late in waits_of for part in late.parts):
+        causes[part.cause] += part.time.total_seconds() / (sum(seconds) or 1.0)
+    largest = dict(sorted(causes.items(), key=lambda each: -each[1]))
+    median, p95 = seconds[len(seconds) // 2], seconds[len(seconds) * 19 // 20]
+    return Overall(func_path, queue, len(seconds), median, p95, largest)

@@ -1,0 +1,65 @@
+"""Answers from the history: what is wrong now, and why a task was late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+
+from ..analysis import doctor, late
+from ..display.formatting import format_duration, format_percentage
+from ..display.scope import read_standing
+from ..durations import read_duration
+from .output import Column
+from .records import one_task
+from .subcommand import Context, Exit, checked, command, option
+
+
+@command("doctor", "One verdict in one sentence, its causes in order and what to do; exit code 1 if it is bad.")
+def doctor_command(context: Context) -> Exit:
+    verdict = doctor.diagnose(read_standing(context.scope), can_see_payload=True)
+    painted = context.output.paint(verdict.sentence, "good" if verdict.is_well else "bad")
+    record = {"ok": verdict.is_well, "verdict": verdict.sentence, **asdict(verdict)}
+    context.output.answer(record, "\n".join([painted, *doctor.lines(verdict)]))
+    return Exit.OK if verdict.is_well else Exit.FAILED
+
+
+@command(
+    "late", "Why a task was or is late, by causes that add up. Without an ID: percentiles per function and queue.",
+    option("id", nargs="?", metavar="ID", help="the id of the task, or its first digits"),
+    option("--function", default="", metavar="PATH", help="only tasks of this function"),
+    option("--queue", default="", metavar="QUEUE", help="only tasks of this queue"),
+    option("--since", type=checked(read_duration), default=86400.0, metavar="1d", help="enqueued since (default: 1d)"),
+)  # fmt: skip
+def late_command(context: Context) -> Exit:
+    if context["id"]:
+        return late_task(context)
+    chosen = {"func_path": context["function"], "queue": context["queue"]}
+    found = late.overall(context.scope, timedelta(seconds=context["since"]), **chosen)
+    context.output.listing(found, OVERALL)
+    if not found:
+        context.output.say("No such task has begun in this time.")
+    return Exit.OK if found else Exit.NOT_FOUND
+
+
+def largest(found: late.Overall) -> str:
+    return ", ".join(f"{name} {format_percentage(share, 1)}" for name, share in list(found.causes.items())[:3])
+
+
+OVERALL: Sequence[Column[late.Overall]] = (
+    Column("func_path", "TASK"), Column("queue", "QUEUE"), Column("tasks", "TASKS"),
+    Column("median", "MEDIAN", lambda found: format_duration(found.median)),
+    Column("p95", "P95", lambda found: format_duration(found.p95)), Column("causes", "CAUSES", largest),
+)  # fmt: skip
+
+
+def late_task(context: Context) -> Exit:
+    found = late.why_late(one_task(context), context.scope)
+    seconds = {"wait_seconds": found.wait.total_seconds(), "worked_seconds": found.worked.total_seconds()}
+    parts = [
+        {"cause": part.cause, "subject": part.subject, "seconds": part.time.total_seconds()} for part in found.parts
+    ]
+    lines = [f"It waited for {format_duration(seconds['wait_seconds'])}."]
+    lines += [f"  {time:>12}  {text}" for time, text in late.rows_of(found)]
+    context.output.answer({"id": str(found.task), **seconds, "parts": parts}, "\n".join(lines))
+    return Exit.OK

@@ -71,7 +71,7 @@ class QueueOptions:
     keep_success: float | None = 14 * DAY  # None keeps them for ever
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
-    export_to: str | None = None  # a folder, to which tasks are written before they are pruned
+    export_to: str | None = None  # a folder, or a storage, to which tasks are written before they are pruned
     release: str = ""  # of the project, as operators know it: a tag or a commit
     admin_email_interval: float | None = 3600.0  # between two mails about one failure; None mails each
     task_modules: Sequence[str] = ()  # imported by workers beside the `tasks` module of each installed app
@@ -193,7 +193,10 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "KEEP_SUCCESS": check_retention,
     "KEEP_FAILED": check_retention,
     "KEEP_CANCELLED": check_retention,
-    "EXPORT_TO": check(lambda value: value is None or is_absolute(value), "the absolute path of a folder, or None"),
+    "EXPORT_TO": check(
+        lambda value: value is None or is_absolute(value) or value in settings.STORAGES,
+        "the absolute path of a folder, an alias of STORAGES, or None",
+    ),
     "RELEASE": check(
         lambda value: isinstance(value, str) and len(value) <= MAX_RELEASE,
         f"a text of at most {MAX_RELEASE} characters, such as a tag or a commit",

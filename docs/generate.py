@@ -50,8 +50,8 @@ OPTIONS = {
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",
     "ATTEMPT_LOG_LINES": "How many of the last lines that an attempt logged are kept with its ``task.failed`` event, "
     "in 16 KiB at the most. 0 keeps none.",
-    "EXPORT_TO": "The absolute path of a folder. Tasks are written there before they are pruned, or are not "
-    "pruned; see :ref:`export-history`.",
+    "EXPORT_TO": "The absolute path of a folder, or an alias of ``STORAGES``. Tasks are written there before they are "
+    "pruned, or are not pruned; see :ref:`export-history`.",
     "RELEASE": "The project's release, as operators know it: a tag or a commit. Workers register with it, and the "
     "console compares it when a task that worked begins to fail.",
     "ADMIN_EMAIL_INTERVAL": "Seconds between two mails to ``ADMINS`` about the same failure, from one process. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,8 +25,11 @@ from ..taskqueue import database
 from ..taskqueue.events import write_operator_event
 from ..taskqueue.lanes import largest_limit
 from ..taskqueue.retention import (
+    Archive,
     Period,
     PeriodExport,
+    archive_of,
+    find_exported,
     partition_history,
     partition_named,
     partition_summaries,
@@ -36,6 +40,7 @@ from ..verify.audit import MOST_LISTED, Audit, verify
 from ..verify.lanes import Allowed, Limits
 from ..verify.rules import RULES
 from .output import Column, cell
+from .records import shown
 from .subcommand import YES, CliError, Context, Exit, actor, checked, command, option
 
 PARTITIONS: Sequence[Column[dict[str, Any]]] = (
@@ -100,13 +105,49 @@ def export_partition(context: Context) -> None:
     layout, partition = read_layout(context.using), partition_named(context["name"])
     if layout is None or partition not in layout.partitions or partition is None:
         raise CliError(f"History has no partition {context['name']!r}. See: tasks partitions", Exit.NOT_FOUND)
-    export = PeriodExport(partition, context["folder"], context.using)
+    export = PeriodExport(partition, Archive(context["folder"]), context.using)
     try:
         done = context.output.count(export.pages(), "exported")
     except OSError as error:
-        raise CliError(f"Cannot export to {export.folder}: {error}", Exit.REFUSED) from error
+        raise CliError(f"Cannot export to {context['folder']}: {error}", Exit.REFUSED) from error
     holds = "holds the period" if export.is_over else "holds the period so far; it is written anew before it is dropped"
-    context.output.say(f"{counted(done)} exported. {export.path or 'No file'} {holds}.")
+    context.output.say(
+        f"{counted(done)} exported. {context['folder'] / export.file if export.file else 'No file'} {holds}."
+    )
+
+
+def exported_to(context: Context) -> Archive:
+    archive = Archive(context["folder"]) if context["folder"] else archive_of(context.backend)
+    if archive is None:
+        raise CliError("OPTIONS['EXPORT_TO'] names no folder. Name one: --from FOLDER")
+    try:
+        archive.check()
+    except OSError as error:
+        raise CliError(f"Cannot read {archive.folder}: {error.strerror}", Exit.NOT_FOUND) from error
+    return archive
+
+
+FROM = option("--from", dest="folder", type=Path, metavar="FOLDER", help="default: EXPORT_TO")
+
+
+@command("archive", "The files to which tasks were exported.", FROM)
+def archive(context: Context) -> None:
+    files = [{"file": name} for name in exported_to(context).names() if name.endswith((".jsonl", ".jsonl.gz"))]
+    context.output.listing(files, [Column("file", "FILE")])
+
+
+@command(
+    "archive read", "A task that was pruned, from the files to which it was exported.",
+    option("id", type=checked(UUID), metavar="ID", help="the whole id"),
+    FROM,
+    option("--raw", action="store_true", help="as it is stored: secrets are not hidden"),
+)  # fmt: skip
+def read_archive(context: Context) -> None:
+    found = find_exported(context["id"], exported_to(context))
+    if found is None:
+        raise CliError(f"No file holds task {context['id']}.", Exit.NOT_FOUND)
+    record = shown(found, raw=context["raw"])
+    context.output.answer(record, json.dumps(record, indent=2, ensure_ascii=False))
 
 
 @command(

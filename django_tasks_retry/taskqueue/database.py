@@ -41,10 +41,10 @@ def is_postgresql(using: str) -> bool:
 
 
 def hosts_of(place: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return host and port of each server that settings name, in the driver's order. Only one may have no name."""
+    """Return host and port of each server that settings, or else the environment, name. Only one may have no name."""
     options = place.get("OPTIONS") or {}
-    hosts = str(place.get("HOST") or options.get("host") or "").split(",")
-    ports = str(place.get("PORT") or options.get("port") or "").split(",")
+    hosts = str(place.get("HOST") or options.get("host") or os.environ.get("PGHOST", "")).split(",")
+    ports = str(place.get("PORT") or options.get("port") or os.environ.get("PGPORT", "")).split(",")
     return list(zip(hosts, ports * len(hosts) if len(ports) == 1 else ports, strict=False))
 
 

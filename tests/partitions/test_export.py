@@ -17,6 +17,7 @@ from django.db import connections
 
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue.new_tasks import new_id
 from django_tasks_retry.taskqueue.retention import export
 from tests import tasks
 from tests.cli.conftest import tasks_command
@@ -90,6 +91,7 @@ KILLED = """
 import os, signal, django
 django.setup()
 from django_tasks_retry import taskqueue
+from django_tasks_retry.taskqueue.new_tasks import new_id
 from django_tasks_retry.taskqueue.retention import export
 export.PAGE = 1
 pages = taskqueue.prune_pages()
@@ -278,3 +280,23 @@ def test_two_services_of_one_server_write_different_files(database):
         cursor.execute("CREATE SCHEMA another_service")
         cursor.execute("SET LOCAL search_path = another_service")
     assert export.label_of(database) != label
+
+
+@pytest.mark.parametrize("place", ["folder", "storage"])
+def test_a_task_of_a_dropped_period_is_found_by_its_page(
+    parted, travel, configure, settings, tmp_path, monkeypatch, place
+):
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "archive": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": tmp_path}},
+    }
+    configure(EXPORT_TO=str(tmp_path) if place == "folder" else "archive")
+    monkeypatch.setattr(export, "PAGE", 2)
+    made = moved(parted, travel, 5)
+    travel(20 * DAY)
+    list(taskqueue.prune())
+    assert Task.objects.count() == 0
+    for task in made:
+        found = json.loads(tasks_command("archive", "read", str(task.pk)).out)
+        assert (found["task"]["id"], found["result"]["result"]) == (str(task.pk), {"n": 1})
+    assert tasks_command("archive", "read", str(new_id())).code == 4

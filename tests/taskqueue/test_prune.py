@@ -185,7 +185,7 @@ def test_what_is_deleted_stands_in_a_file_first(database, travel, configure, tmp
     made = one_of_each()
     travel(15 * DAY)
     list(taskqueue.prune())
-    [path] = tmp_path.iterdir()
+    [path] = tmp_path.glob("*.jsonl")
     [line] = path.read_text(encoding="utf-8").splitlines()
     written = json.loads(line)
     assert written["task"]["id"] == str(made[Status.SUCCESS].pk)

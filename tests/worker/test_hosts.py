@@ -104,6 +104,13 @@ def test_the_host_that_answered_is_tried_first(before, after, monkeypatch):
     assert answered("b", 5432, before) == after
 
 
+def test_hosts_of_the_environment_are_put_in_order_too(monkeypatch):
+    monkeypatch.setattr(connections, "settings", {})
+    monkeypatch.setenv("PGHOST", "a,b")
+    assert answered("b", 5432, {"HOST": "", "PORT": ""})["OPTIONS"] == {"host": "b,a"}
+    assert startup.connect_timeout({"HOST": ""}, lease=60.0) == 2
+
+
 def test_no_thread_reads_hosts_in_one_order_and_ports_in_the_other(monkeypatch):
     """Settings that somebody may be reading stay whole; connections of new threads have those in the new order."""
     monkeypatch.setattr(connections, "settings", {})

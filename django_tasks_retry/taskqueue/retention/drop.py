@@ -8,7 +8,6 @@ events and steps first.
 import logging
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +20,7 @@ from ...rules.names import NIL
 from ...rules.status import Status
 from ..database import fetch
 from ..engines.statements import read_sql
+from .archive import Archive
 from .carry import (
     Copy,
     attach_copy,
@@ -67,7 +67,7 @@ def past_partitions(layout: Layout, moment: datetime) -> list[Partition]:
     return [partition for partition in layout.partitions if partition.end + partition.period.length + kept <= moment]
 
 
-def drop_past(layout: Layout, using: str, export: Path | None = None) -> Iterator[int]:
+def drop_past(layout: Layout, using: str, export: Archive | None = None) -> Iterator[int]:
     """Drop past partitions, and yield about how many tasks each held. One that fails is left to the next call.
 
     With an export, no partition is dropped before it is written; yields 0 after each page of that.
@@ -85,11 +85,11 @@ def log_not_dropped(partition: Partition, error: Exception) -> None:
     logger.warning("history of %s is not dropped yet: %s", partition.name, " ".join(str(error).split())[:200])
 
 
-def drop_period(partition: Partition, using: str, folder: Path | None) -> Iterator[int]:
+def drop_period(partition: Partition, using: str, archive: Archive | None) -> Iterator[int]:
     """Export, copy and drop it, unless one of its members is needed."""
     if needed_member(partition, using):
         return
-    export = PeriodExport(partition, folder, using) if folder else None
+    export = PeriodExport(partition, archive, using) if archive else None
     if export is not None:
         yield from export_whole(export)
     copy = None if has_few_unarchived(partition, using) else (yield from copy_pages(partition, using))

@@ -1,11 +1,9 @@
 """Export: write tasks to files before retention deletes them, row by row or a partition at a time."""
 
-import errno
 import gzip
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import blake2b, file_digest
 from itertools import chain, count, takewhile
@@ -14,49 +12,27 @@ from typing import Any
 from uuid import UUID
 
 from ...clock import now
-from ...conf import options
 from ...rules.names import NIL
 from ..database import fetch_any
 from ..engines import engine_for
 from ..engines.statements import read_sql
 from ..new_tasks import new_id
+from .archive import Archive
 from .layout import Partition, read_layout
 
 PAGE = 1000
 BY_PARTITION = read_sql("export_partition")
 
 
-def export_folder(backend: str) -> Path | None:
-    """The folder that EXPORT_TO of this backend names."""
-    chosen = options(backend).export_to
-    return Path(chosen) if chosen else None
-
-
-def export_tasks(ids: Sequence[UUID], folder: Path, moment: datetime, using: str) -> None:
+def export_tasks(ids: Sequence[UUID], archive: Archive, moment: datetime, using: str) -> None:
     """Append tasks that are about to be deleted to the day's file, and flush it to the disk.
 
     If the deletion then fails, the next pruning writes them once more.
     """
-    check_folder(folder)
+    archive.check()
     lines = "".join(f"{text}\n" for text in engine_for(using).export(ids)).encode()
-    with (folder / f"{label_of(using)}-rows-{moment:%Y%m%d}.jsonl").open("ab+", buffering=0) as file:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(end - 1, 0))
-        # A writer that was killed leaves half a line.
-        lines = lines if file.read(1) in (b"", b"\n") else b"\n" + lines
-        # In one piece, so that lines of two writers do not mix.
-        if file.write(lines) != len(lines):
-            file.truncate(end)
-            raise OSError(errno.ENOSPC, f"{file.name} cannot hold {len(ids)} tasks more")
-        os.fsync(file.fileno())
-
-
-def check_folder(folder: Path) -> None:
-    """Raise if it is missing. Created anew, it would hide a share that is not mounted."""
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            errno.ENOENT, "Tasks are exported to a folder that exists. Create or mount", str(folder)
-        )
+    if ids:
+        archive.append(f"{label_of(using)}-rows-{moment:%Y%m%d}.jsonl", list(ids), lines)
 
 
 def label_of(using: str) -> str:
@@ -69,10 +45,13 @@ class PeriodExport:
     """One partition as a file, with a second file beside it that says what it holds, once it is whole."""
 
     partition: Partition
-    folder: Path
+    archive: Archive
     using: str
-    path: Path | None = None
+    file: str = ""
     rows: int = 0
+    starts: list[tuple[str, int]] = field(default_factory=list)
+    """The first id of each page, and where the page begins: each is compressed by itself."""
+
     is_over: bool = False
     """Whether no task of the period could end after it was written."""
 
@@ -85,9 +64,10 @@ class PeriodExport:
             return
         part = self.new_part()
         try:
-            with gzip.open(part, "xt", encoding="utf-8", compresslevel=3) as file:
+            with part.open("xb") as file:
                 for page in chain([first], pages):
-                    file.writelines(f"{text}\n" for _id, text in page)
+                    self.starts.append((page[0][0].hex, file.tell()))
+                    file.write(gzip.compress("".join(f"{text}\n" for _id, text in page).encode(), compresslevel=3))
                     self.rows += len(page)
                     yield len(page)
             self.publish(part)
@@ -103,12 +83,12 @@ class PeriodExport:
 
         A writer that is alive loses its file too. It cannot publish it then, and drops nothing.
         """
-        check_folder(self.folder)
+        self.archive.check()
         start = f".{self.name}-"
-        for path in list(self.folder.iterdir()):
+        for path in list(self.archive.drafts.iterdir()):
             if path.name.startswith(start) and path.name.endswith(".part"):
                 path.unlink(missing_ok=True)
-        return self.folder / f"{start}{new_id()}.part"
+        return self.archive.drafts / f"{start}{new_id()}.part"
 
     def read_pages(self) -> Iterator[list[tuple[UUID, str]]]:
         sql, after = BY_PARTITION.format(archive=self.partition.archive), NIL
@@ -117,20 +97,18 @@ class PeriodExport:
             after = page[-1][0]
 
     def publish(self, part: Path) -> None:
-        """Flush the file, name it, and say then that it is whole. No earlier file is replaced."""
-        sync(part)
-        self.path = next(path for path in self.paths() if not path.exists())
-        record = {**self.origin(), "rows": self.rows, "is_over": self.is_over, "sha256": digest(part)}
-        part.rename(self.path)
-        part.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        sync(part)
-        part.rename(beside(self.path))
-        sync(self.folder)
+        """Name the file, and say then that it is whole. No earlier file is replaced."""
+        self.file = next(name for name in self.names() if not self.archive.exists(name))
+        with part.open("rb") as file:
+            digest = file_digest(file, "sha256").hexdigest()
+        record = {**self.origin(), "rows": self.rows, "is_over": self.is_over, "sha256": digest, "pages": self.starts}
+        self.archive.publish(part, self.file)
+        part.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        self.archive.publish(part, f"{self.file}.json")
 
-    def paths(self) -> Iterator[Path]:
-        name = self.name
-        yield self.folder / f"{name}.jsonl.gz"
-        yield from (self.folder / f"{name}-{number}.jsonl.gz" for number in count(2))
+    def names(self) -> Iterator[str]:
+        yield f"{self.name}.jsonl.gz"
+        yield from (f"{self.name}-{number}.jsonl.gz" for number in count(2))
 
     def origin(self) -> dict[str, Any]:
         """Return what the file is of, as the second file says it."""
@@ -146,33 +124,19 @@ class PeriodExport:
     def is_whole(self, rows: int) -> bool:
         """Whether a file holds the whole period: so many rows, once no more could come."""
         wanted = {**self.origin(), "rows": rows, "is_over": True}
-        return any(holds(path, wanted) for path in takewhile(Path.exists, self.paths()))
+        return any(holds(name, wanted, self.archive) for name in takewhile(self.archive.exists, self.names()))
 
     def count(self) -> int:
         return int(fetch_any(f"SELECT count(*) FROM {self.partition.archive}", {}, self.using)[0][0])
 
 
-def beside(path: Path) -> Path:
-    return path.with_name(f"{path.name}.json")
-
-
-def holds(path: Path, wanted: Mapping[str, Any]) -> bool:
+def holds(name: str, wanted: Mapping[str, Any], archive: Archive) -> bool:
     """Whether the file beside it says so. There is none if the writer did not come to its end."""
     try:
-        record = json.loads(beside(path).read_text(encoding="utf-8"))
+        with archive.open(f"{name}.json") as beside:
+            record = json.load(beside)
     except (FileNotFoundError, ValueError):
         return False
-    return isinstance(record, dict) and record.items() >= {**wanted, "sha256": digest(path)}.items()
-
-
-def digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
-
-
-def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with archive.open(name) as file:
+        digest = file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    return isinstance(record, dict) and record.items() >= {**wanted, "sha256": digest}.items()

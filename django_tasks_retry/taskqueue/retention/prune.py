@@ -4,7 +4,6 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from uuid import UUID
 
 from django.db import transaction
@@ -17,8 +16,9 @@ from ...rules.status import Status
 from ..database import database
 from ..engines import engine_for
 from ..workflows.members import resumable, still_needed
+from .archive import Archive, archive_of
 from .drop import drop_past, row_pages
-from .export import export_folder, export_tasks
+from .export import export_tasks
 from .layout import read_layout
 
 logger = logging.getLogger("django_tasks_retry")
@@ -37,7 +37,7 @@ def prune_pages(
     *, backend: str = "default", keep: Mapping[Status, float | None] | None = None, batch: int = BATCH
 ) -> Iterator[int]:
     """Prune a page at a time, so that no step takes long; yield 0 for a page on which everything is kept."""
-    using, export = database(backend), export_folder(backend)
+    using, export = database(backend), archive_of(backend)
     if keep is None and (layout := read_layout(using)):
         yield from drop_past(layout, using, export)
     for past in past_pages(backend, keep or {}, batch):
@@ -103,7 +103,7 @@ def a_day_after(moment: datetime) -> UUID:
     return first_of(int(moment.timestamp() * 1000) + DAY_MS)
 
 
-def delete(past: Sequence[UUID], backend: str, using: str, export: Path | None = None) -> int:
+def delete(past: Sequence[UUID], backend: str, using: str, export: Archive | None = None) -> int:
     """Delete tasks of this backend only: others in the same database may keep theirs for longer."""
     kept = resumable(past, using)
     past = [task_id for task_id in past if task_id not in kept]
@@ -111,14 +111,14 @@ def delete(past: Sequence[UUID], backend: str, using: str, export: Path | None =
     return done + (delete_members(rest, backend, using, export) if rest else 0)
 
 
-def delete_members(past: Sequence[UUID], backend: str, using: str, export: Path | None) -> int:
+def delete_members(past: Sequence[UUID], backend: str, using: str, export: Archive | None) -> int:
     others = Task.objects.using(using).filter(pk__in=past).exclude(backend=backend)
     kept = set(others.values_list("pk", flat=True)) | still_needed(past, using)
     ids = [task_id for task_id in past if task_id not in kept]
     return delete_tasks(ids, using, export) if ids else 0
 
 
-def delete_tasks(ids: Sequence[UUID], using: str, export: Path | None = None) -> int:
+def delete_tasks(ids: Sequence[UUID], using: str, export: Archive | None = None) -> int:
     with transaction.atomic(using=using):
         ids = free(ids, using)
         if export is not None:

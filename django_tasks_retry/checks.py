@@ -1,7 +1,5 @@
 """System checks. Those that ask a database run only with `migrate` and `check --database`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress

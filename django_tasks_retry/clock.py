@@ -4,8 +4,6 @@ Both databases know it as the SQL function `django_tasks_retry_now()`. On Postgr
 schema; on SQLite it is registered on each connection. Tests travel in time by shifting it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """The only module that knows Django's versions: `django.tasks`, or its backport before Django 6."""
 
-from __future__ import annotations
-
 import logging
 from typing import TYPE_CHECKING
 

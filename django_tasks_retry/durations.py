@@ -1,7 +1,5 @@
 """Durations as users give them: seconds, a timedelta, or a text such as `5m`."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Every exception that a user of the package can meet."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import StrEnum

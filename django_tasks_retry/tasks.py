@@ -1,7 +1,5 @@
 """Tasks of the package's own, which workers find as they find those of every app."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .compat import task

@@ -1,7 +1,5 @@
 """URLs for monitoring: `path("tasks/", include("django_tasks_retry.urls"))`."""
 
-from __future__ import annotations
-
 from django.urls import path
 
 from . import monitoring

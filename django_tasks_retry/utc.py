@@ -4,8 +4,6 @@ Local time has hours that come twice and hours that never come, so the queue sto
 Local time is made from an instant at the very end, for people.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The pages of a batch and of a run, and the tasks that are related to a task."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Actions of operators on tasks: retry, cancel, run now. Many tasks are confirmed first and changed in batches."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The pages of queues and of lanes: how each stands; pause, resume and limit."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pages of schedules: the list, one schedule, its form; pause, resume, run now and delete."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

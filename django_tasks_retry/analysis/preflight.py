@@ -3,8 +3,6 @@
 Nothing is written, and each question reads a bounded number of rows, but for one count of unfinished tasks.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Changes of tasks, through the service layer: count first, ask, then go page by page."""
 
-from __future__ import annotations
-
 import argparse
 import pdb
 import traceback

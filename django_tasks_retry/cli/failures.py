@@ -1,7 +1,5 @@
 """Failures, grouped, and what changed since a group last worked."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from ..analysis.what_changed import sampled, sentences, what_changed

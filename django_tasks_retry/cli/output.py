@@ -1,7 +1,5 @@
 """Answers: data to stdout, talk to stderr; colours and progress only on a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

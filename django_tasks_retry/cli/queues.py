@@ -1,7 +1,5 @@
 """Queues and lanes: how they stand; pause and resume queues, lanes, functions and schedules; limit lanes."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

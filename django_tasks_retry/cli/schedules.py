@@ -1,7 +1,5 @@
 """Schedules: when each runs next, pause, resume, run once, import."""
 
-from __future__ import annotations
-
 from django.db.models import QuerySet
 
 from .. import taskqueue

@@ -1,7 +1,5 @@
 """The names of the semantic conventions for messaging, which still move: all of them stand here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..middleware import Attempt, EnqueuedTask

@@ -1,7 +1,5 @@
 """OpenTelemetry: a trace from the request through the enqueue to the attempt. Uses the API only, no SDK."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Sentry: a scope and a transaction for each attempt, the trace of its enqueue, and its failure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Events, failures and actors in words: what happened to tasks, what operators did, who paused what, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Explains a schedule's state: when it runs next, or why it does not; one sentence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 

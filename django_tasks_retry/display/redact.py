@@ -1,7 +1,5 @@
 """Arguments and results without secrets, for console, command line and error reports."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Iterator

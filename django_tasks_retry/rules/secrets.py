@@ -1,7 +1,5 @@
 """How secrets are named, and how those are written that need no name."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 

@@ -3,8 +3,6 @@
 Words of one key are alternatives, except of `error`, `arg` and `meta`, which must all be met; keys narrow each other.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

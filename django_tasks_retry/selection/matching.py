@@ -1,7 +1,5 @@
 """The tasks that a query means: by an index or a bounded scan, only from what the user may see, page by page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import reduce

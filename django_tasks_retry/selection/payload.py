@@ -4,8 +4,6 @@ No index serves it, since every enqueue would pay for one: it is a bounded look 
 is compared, so that nobody can find out by trying what no page would show.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence

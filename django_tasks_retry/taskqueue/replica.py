@@ -1,7 +1,5 @@
 """Reads of pages and metrics, from the replica that OPTIONS["CONSOLE_DATABASE"] names, or from the primary."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Promises between tasks: followers, gathered batches, and slots of schedules. Read by keys, a page at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The process that claims, runs and reports: a supervisor and its children."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 Its timeout is not enforced, and its lease is renewed for as long as the process lives: somebody may sit in a debugger.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from time import monotonic

@@ -1,7 +1,5 @@
 """A worker's log: on standard error, for people or for machines, without waiting for its reader."""
 
-from __future__ import annotations
-
 import json
 import logging
 import select

@@ -1,7 +1,5 @@
 """Checks before a worker starts, and the settings of its connections."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Attempts over time, from the workers' statistics, and charts of them as shapes for inline SVG."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

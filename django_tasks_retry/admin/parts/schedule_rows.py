@@ -1,7 +1,5 @@
 """Schedules as their pages show them: timing in words, the next instants, and the outcomes of the last runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """A task's past and future: attempts and progress as bars, to scale, and the attempts to come if it keeps failing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """One engine per database: what the verbs of the queue need from it. Chosen once for each alias."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from django.db import NotSupportedError, connections

@@ -3,8 +3,6 @@
 Lines of threads that a task starts by itself are not its own: they do not inherit its context.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from datetime import UTC, datetime

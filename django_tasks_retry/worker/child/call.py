@@ -1,7 +1,5 @@
 """A stored call, bound to its function: with the types that its annotations promise, or why it cannot be called."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ It records outcomes as they come in. While one write is in flight the next ones 
 share a statement, and a lone one is not delayed.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Iterable, Sequence

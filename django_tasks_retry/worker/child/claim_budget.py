@@ -1,7 +1,5 @@
 """The claim budget: how many tasks a child may claim now, by kind, from its slots, their load and its past."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Set
 from time import monotonic
 

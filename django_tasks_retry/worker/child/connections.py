@@ -4,8 +4,6 @@ Between attempts a session is kept open but out of sight. Code that uses it must
 noticed, also behind Django's back. A session that was used is reset and gets a new wrapper.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import select

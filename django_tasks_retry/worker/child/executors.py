@@ -1,7 +1,5 @@
 """Executors of attempts: threads for plain functions, one event loop for all coroutines of a child."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import logging

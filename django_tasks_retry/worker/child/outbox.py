@@ -1,7 +1,5 @@
 """The outbox: reports are kept until they are recorded, under their fences, however long the database is away."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from time import monotonic

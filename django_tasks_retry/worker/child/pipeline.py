@@ -4,8 +4,6 @@ A driver calls `run_attempt` or `run_attempt_async`, in the attempt's own thread
 many at a time (outbox.py) and send signals from a thread of their own; others call `run_and_record` and `send_signals`.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterator

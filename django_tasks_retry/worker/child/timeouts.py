@@ -1,7 +1,5 @@
 """Soft limits: interrupts attempts that run too long or lost their lease, and gives back those that cannot start."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Set
 from time import monotonic
 

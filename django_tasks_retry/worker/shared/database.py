@@ -1,7 +1,5 @@
 """Calls the database from a worker's own loops: reconnects, backs off with jitter, and never dies of trouble."""
 
-from __future__ import annotations
-
 import logging
 import random
 import signal

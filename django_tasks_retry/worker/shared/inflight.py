@@ -5,8 +5,6 @@ it shows what was only claimed, what has started, since when, until when it may 
 one writer: the child writes the states and their times, the supervisor renewals and revocations.
 """
 
-from __future__ import annotations
-
 import mmap
 import struct
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """An interval timer, for what is done every so often."""
 
-from __future__ import annotations
-
 import random
 from time import monotonic
 

@@ -1,7 +1,5 @@
 """The messages between a supervisor and its children, one frozen class each, and the socket pair that carries them."""
 
-from __future__ import annotations
-
 import json
 import logging
 import select

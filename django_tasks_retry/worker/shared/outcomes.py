@@ -4,8 +4,6 @@ A child records what its functions did; a supervisor speaks for children that ar
 back what expired. Each hands the queue's answer to `OutcomePublisher.publish`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from itertools import islice

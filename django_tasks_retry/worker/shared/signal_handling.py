@@ -1,7 +1,5 @@
 """Signal handling: signals are noted by their handlers and dealt with in the supervisor's loop."""
 
-from __future__ import annotations
-
 import signal
 import socket
 from contextlib import suppress

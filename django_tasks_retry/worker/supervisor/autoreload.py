@@ -3,8 +3,6 @@
 In development it notices changed files by itself; in production SIGHUP asks for it.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Children are forked from a supervisor that has loaded everything, so that a new one is ready in milliseconds.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The worker's registration and heartbeat: a row that operators see, and a file that probes watch."""
 
-from __future__ import annotations
-
 import logging
 import os
 import platform

@@ -1,7 +1,5 @@
 """Lease renewal: moves the expiry of leases that are looked after, and tells children what they no longer hold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from time import monotonic

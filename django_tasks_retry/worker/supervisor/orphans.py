@@ -1,7 +1,5 @@
 """Orphan recovery: records outcomes for children that cannot: leases of the dead, timeouts of the stuck."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic

@@ -1,7 +1,5 @@
 """The pool of children: starts them, notices their ends, and backs off when one after another gets nothing done."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

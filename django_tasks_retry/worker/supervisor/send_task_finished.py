@@ -4,8 +4,6 @@ Receivers are the project's code, which must not run in the supervisor. If the p
 says for which tasks the signal is missing; if the supervisor dies before, it is not sent.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

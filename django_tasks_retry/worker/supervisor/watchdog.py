@@ -3,8 +3,6 @@
 Functions that do not yield to their timeout, attempts that never start, leases that ran out, main threads that hang.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from contextlib import suppress

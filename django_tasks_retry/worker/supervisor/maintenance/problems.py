@@ -1,7 +1,5 @@
 """Logs what keeps tasks from running: due tasks that no worker serves or knows, and functions that fail."""
 
-from __future__ import annotations
-
 import logging
 from time import monotonic
 

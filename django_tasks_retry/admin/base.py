@@ -101,9 +101,11 @@ class ConsoleAdmin(ModelAdmin):
     ) -> TemplateResponse:
         request.current_app = self.admin_site.name
         full_context = {
-            **self.admin_site.each_context(request),
+            **({} if is_update(request) else self.admin_site.each_context(request)),
             "opts": self.opts,
             "app_label": APP,
+            "is_update": is_update(request),
+            "base_template": "django_tasks_retry/_update.html" if is_update(request) else "admin/base_site.html",
             "title": title,
             "media": self.media,
             **self.navigation(request),
@@ -226,6 +228,11 @@ def texts_of(request: HttpRequest, kwargs: dict[str, Any]) -> Iterable[str]:
 def is_storable(text: str) -> bool:
     """Return whether a database accepts the text as a parameter."""
     return len(text) <= MAX_PARAMETER and "\x00" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def is_update(request: HttpRequest) -> bool:
+    """Return whether live.js asks: it needs the page's own part alone."""
+    return request.headers.get("X-Console") == "update"
 
 
 def reason_of(request: HttpRequest) -> str:

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 
 from ..analysis.what_changed import sampled, sentences, what_changed
 from ..display.events import error_text, format_traceback, message_text, place_in_project
-from ..display.formatting import format_ago, format_capped, format_count, format_number, one_line, printable
+from ..display.formatting import format_ago, format_capped, format_number, one_line, printable
 from ..display.redact import redacted_arguments
 from ..display.scope import Scope, current_scope
 from ..models import FailureGroup, Task
@@ -27,7 +27,7 @@ from ..selection.actions import ACTIONS, CANCEL, RETRY
 from ..selection.matching import visible_text
 from ..taskqueue import statistics
 from ..taskqueue.reading import read_row, unreadable_columns
-from ..taskqueue.statistics import CAP, GroupHead, group_texts
+from ..taskqueue.statistics import GroupHead, group_texts
 from .base import TaskPermissionMixin
 from .bulk import BulkActionAdmin
 from .parts.selection import select_all
@@ -60,6 +60,8 @@ class FailureAdmin(TaskPermissionMixin, BulkActionAdmin):
             "query": query,
             "page_query": urlencode({"q": query}) + "&" if query else "",
             "is_cut": len(heads) >= statistics.MAX_GROUPS,
+            "now": scope.now,
+            "live": True,
         }
         return self.render_page(request, "failures", _("Failures"), context)
 
@@ -93,8 +95,6 @@ def failure_rows(
     if with_locations and groups and can_see_payload:
         samples = Task.objects.using(scope.using).filter(pk__in=[each.sample for each in groups])
         tracebacks = dict(samples.values_list("pk", KT("last_error__traceback")))
-    many = any(each.failed > CAP for each in groups)
-    estimates = statistics.estimate_groups(scope.using) if many else {}
     return [
         {
             "fingerprint": each.fingerprint,
@@ -107,7 +107,7 @@ def failure_rows(
             "open_text": format_capped(each.open),
             "hour": format_capped(each.failed_this_hour),
             "day": format_capped(each.failed_today),
-            "failed": format_count(each.failed, CAP, estimates.get(each.fingerprint, 0)),
+            "failed": format_capped(each.failed),
             "retrying": each.retrying,
             "retrying_text": format_capped(each.retrying),
             "first": each.first_failed_at,
@@ -129,7 +129,7 @@ def group_context(
         "task_name": one_line(short_name(group.func_path), 80),
         "queue": one_line(group.queue, 64),
         "last_text": format_ago(group.last_failed_at, scope.now),
-        "counts": counts_of(group, outcomes, scope.using),
+        "counts": counts_of(group, outcomes),
         "open": outcomes.open,
         "is_partial": outcomes.is_partial and format_number(outcomes.looked_at),
         "sample": sample,
@@ -139,14 +139,9 @@ def group_context(
     }
 
 
-def counts_of(
-    group: statistics.GroupFigures, outcomes: statistics.GroupOutcomes, using: str
-) -> list[tuple[str, str, str]]:
+def counts_of(group: statistics.GroupFigures, outcomes: statistics.GroupOutcomes) -> list[tuple[str, str, str]]:
     """Return names and numbers, each with the filter of the task list that shows them or an empty text."""
-    estimate = 0
-    if outcomes.failed > statistics.COUNTED:
-        estimate = statistics.estimate_groups(using).get(group.fingerprint, 0)
-    failed, alike = format_count(outcomes.failed, statistics.COUNTED, estimate), f"fingerprint={group.fingerprint}"
+    failed, alike = format_capped(group.failed, statistics.COUNTED), f"fingerprint={group.fingerprint}"
     return [
         (_("Failed"), failed, f"status=failed&{alike}"),
         (_("In the last 24 hours"), format_capped(group.failed_today), ""),

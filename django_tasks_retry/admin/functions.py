@@ -103,11 +103,13 @@ class FunctionAdmin(TaskPermissionMixin):
         if "function" in request.GET:
             return self.function_view(request, request.GET["function"])
         known = set(registry.project_paths())
-        counted = counts_of_a_day(current_scope())
+        scope = current_scope()
+        counted = counts_of_a_day(scope)
         counts = {each.func_path: each for each in counted if not each.func_path.startswith(OWN)}
         unused = [Counts(path) for path in sorted(known - counts.keys())]
         rows = [function_row(each) | {"is_known": each.func_path in known} for each in [*counts.values(), *unused]]
-        context = {"functions": rows[:MAX_FUNCTIONS], "not_shown": max(0, len(rows) - MAX_FUNCTIONS)}
+        not_shown = max(0, len(rows) - MAX_FUNCTIONS)
+        context = {"functions": rows[:MAX_FUNCTIONS], "not_shown": not_shown, "now": scope.now, "live": True}
         return self.render_page(request, "functions", _("Functions"), context)
 
     def function_view(self, request: HttpRequest, func_path: str) -> HttpResponse:
@@ -127,6 +129,8 @@ class FunctionAdmin(TaskPermissionMixin):
             ],
             "sampled": sample_text(times),
             "path": one_line(func_path, 255),
+            "now": scope.now,
+            "live": True,
         }
         return self.render_page(request, "function", one_line(short_name(func_path), 80), context)
 

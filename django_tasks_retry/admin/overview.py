@@ -61,22 +61,27 @@ class OverviewAdmin(TaskPermissionMixin):
 
     def task_cards(self, standing: Standing) -> list[Card]:
         tasks, most = Task.objects.using(standing.scope.using), statistics.CAP + 1
-        running = list(tasks.running().order_by("locked_by").values_list("func_path", "locked_by")[:most])
-        retrying = len(tasks.retrying().values_list("pk", flat=True)[:most])
+        leased = tasks.running().order_by("locked_by")
+        running = list(leased.values_list("func_path", "locked_by")[:most])
+        count = len(running) if len(running) < most else statistics.count_or_estimate(leased)
+        retrying = statistics.count_or_estimate(tasks.retrying())
         oldest = standing.oldest_seconds
         wait = format_duration(oldest) if oldest else _("none")
         ready = _("%(count)s ready") % {"count": format_capped(standing.due)}
         slots, url = slots_note(running, standing.workers), self.url("changelist", model="task")
         rows = [
             (_("Oldest wait"), wait, ready, "ready", "warn" if oldest > 60 else ""),
-            (_("Running"), format_capped(len(running)), slots, "running", "busy" if running else ""),
+            (_("Running"), format_capped(count), slots, "running", "busy" if running else ""),
             (_("Retrying"), format_capped(retrying), _("awaiting retry"), "retrying", "warn" if retrying else ""),
         ]
         return [(name, value, note, f"{url}?status={status}", tone) for name, value, note, status, tone in rows]
 
     def total_cards(self, standing: Standing, heads: Sequence[statistics.GroupHead], stored: int) -> list[Card]:
         scope, alive = standing.scope, len(standing.workers)
-        failed = statistics.failed_since(heads[:SUMMED_GROUPS], scope.now - timedelta(days=1), scope.using)
+        begin = scope.now - timedelta(days=1)
+        failed = statistics.failed_since(heads[:SUMMED_GROUPS], begin, scope.using)
+        if failed > statistics.CAP:  # each group was counted up to there
+            failed = max(failed, sum(each.failed for each in statistics.counts_since(begin, scope.using)))
         rows = [
             (_("Failed"), format_capped(failed), _("in 24 hours"), "failuregroup", "bad" if failed else ""),
             (_("Workers"), format_number(alive), _("alive"), "worker", "" if alive else "bad"),

@@ -133,6 +133,7 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
     events, is_cut = newest[:MAX_EVENTS][::-1], len(newest) > MAX_EVENTS
     steps = read_rows(Step.objects.using(scope.using).filter(task_id=task.pk).order_by("id")[:MAX_STEPS])
     links = task_links(task, request.resolver_match.namespace if request.resolver_match else "admin")
+    drawing = waterfall(task.run_id, scope, task, steps)
     return {
         "task": task,
         "schedule_name": task.schedule_id and one_line(task.schedule_id, 128),
@@ -155,7 +156,9 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
         "preview": retry_preview(task, scope.now),
         "retries": retries_of(task, scope.using),
         "related": related_tasks(task, scope.using),
-        "waterfall": waterfall(task.run_id, scope, task, steps),
+        "waterfall": drawing,
+        "now": scope.now,
+        "live": not task.is_finished or bool(drawing and drawing["is_open"]),
         **(payload_context(task, scope, request) if can_see_payload else {}),
     }
 

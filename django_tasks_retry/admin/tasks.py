@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.contrib import admin, messages
+from django.contrib.admin.exceptions import DisallowedModelAdminLookup
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
@@ -14,9 +16,8 @@ from django.db.models import F
 from django.db.models.fields.json import KT
 from django.db.utils import OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
 from django.utils import timezone
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -33,11 +34,14 @@ from ..selection.grammar import HELP
 from ..selection.matching import matching
 from ..selection.payload import find_visible
 from ..taskqueue import statistics
-from ..taskqueue.reading import read_rows
+from ..taskqueue.engines import engine_for
+from ..taskqueue.reading import read_rows, unreadable_columns
 from ..taskqueue.statistics import CAP
 from ..taskqueue.timeouts import is_timeout, statement_timeout
+from .base import is_update
 from .batches import WorkflowAdmin
 from .parts import filters
+from .parts.filters import label_of
 from .parts.selection import selection_from_request, with_valid_selection
 from .task import SingleActionAdmin, detail_context
 
@@ -70,14 +74,30 @@ class TaskChangeList(ChangeList):
     is_cut = False
     looked_at = 0
     floor: UUID | None = None
+    rows: Sequence[dict[str, Any]] = ()
+    count_text = "0"
+    choices = filters.Choices([], [], [])
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.title = capfirst(str(self.opts.verbose_name_plural))
 
+    def get_filters(self, request: HttpRequest) -> Any:
+        """Leave the filters to `get_queryset`, and refuse lookups by column: they would reveal hidden values."""
+        for name in self.get_filters_params():
+            if name not in filters.PARAMETERS:
+                raise DisallowedModelAdminLookup(f"Filtering by {name} not allowed")
+        return [], False, {}, False, False
+
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> Any:
         self.active_filters = filters.filter_params(self)
-        return super().get_queryset(request, exclude_parameters)
+        tasks: Any = super().get_queryset(request, exclude_parameters)
+        return matching(
+            tasks,
+            filters.filter_query(self.active_filters),
+            can_see_payload=False,
+            has_status="status" in self.active_filters,
+        )
 
     def get_results(self, request: HttpRequest) -> None:
         """Search the newest tasks, and more of them if none matches."""
@@ -92,6 +112,11 @@ class TaskChangeList(ChangeList):
                     if self.result_count or self.floor is None or self.is_cut:
                         break
                 self.result_list = read_rows(self.result_list, LIST_COLUMNS, ANNOTATIONS)
+                self.rows, self.count_text = self.read_rows(), self.read_count()
+                if not is_update(request):
+                    console: Any = self.model_admin
+                    may_view = {name: console.has_perm(request, f"view_{name}") for name in ("flowlimit", "worker")}
+                    self.choices = filters.read_choices(current_scope(), may_view)
         except OperationalError as error:
             if not is_timeout(error):
                 raise
@@ -113,9 +138,40 @@ class TaskChangeList(ChangeList):
         """True in a new install, which shows how to begin."""
         return not (self.result_count or self.active_filters or self.too_broad)
 
+    def read_count(self) -> str:
+        if not self.paginator.more:
+            return format_number(self.result_count)
+        tasks: Any = self.queryset
+        return format_capped(max(CAP + 1, engine_for(tasks.db).estimate_count(tasks)), CAP)
+
     @property
-    def count_text(self) -> str:
-        return format_capped(self.result_count + self.paginator.more, CAP)
+    def chips(self) -> list[tuple[Any, str, str]]:
+        """Return the chosen filters, each with its title, its value and the address of the list without it."""
+        return [
+            (
+                filters.TITLES[name],
+                enqueued_time(key) if name == "older" and (key := filters.parse_uuid(value)) else label_of(name, value),
+                self.get_query_string({}, [name, "p", "older"]),
+            )
+            for name, value in self.active_filters.items()
+            if name in filters.TITLES
+        ]
+
+    def read_rows(self) -> list[dict[str, Any]]:
+        """Return the tasks in words, with the newest retry of each."""
+        console: Any = self.model_admin
+        finished = [task.pk for task in self.result_list if not unreadable_columns(task) and task.is_finished]
+        retries = Task.objects.using(self.root_queryset.db).filter(retry_of__in=finished).order_by("pk")
+        newest = dict(retries.values_list("retry_of", "pk")) if finished else {}
+        return [
+            {
+                **task_row(task),
+                "url": console.url("change", task.pk),
+                "box": console.action_checkbox(task) if "action_checkbox" in self.list_display else "",
+                "retry": newest.get(task.pk),
+            }
+            for task in self.result_list
+        ]
 
     @property
     def older_query(self) -> str | None:
@@ -163,9 +219,7 @@ def enqueued_time(task_id: Any) -> str:
 
 @admin.register(Task)
 class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
-    list_display = ["short_id", "name", "display_status", "spent", "queue_name", "enqueued", "timing"]
-    list_display_links = ["short_id", "name"]
-    list_filter = filters.FILTERS
+    list_display = ["pk"]
     list_per_page = 25
     list_max_show_all = 0
     show_full_result_count = False
@@ -193,9 +247,6 @@ class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
         bulk = self.post_url("bulk-action/", self.bulk_action_view, "bulk_action", in_batches=True)
         return [bulk, *self.get_action_urls()]
 
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        return lookup in filters.PARAMETERS
-
     def get_queryset(self, request: HttpRequest) -> Any:
         """Read only the columns of the list, without arguments, results and tracebacks."""
         tasks = Task.objects.using(console_database()).only(*LIST_COLUMNS)
@@ -211,7 +262,7 @@ class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         parsed = filters.parse_search(search_term)
         visible = self.has_payload_permission(request)
-        if request.method == "GET":
+        if request.method == "GET" and not is_update(request):
             for problem in filters.search_problems(parsed, can_see_payload=visible):
                 messages.warning(request, one_line(problem, 500))
         has_status = bool(request.GET.get("status"))
@@ -220,45 +271,11 @@ class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if request.method == "POST":
             request.POST = with_valid_selection(request.POST)
-        context = {**self.navigation(request), **(extra_context or {})}
-        return super().changelist_view(request, context)
-
-    # Columns
-
-    @admin.display(description=gettext_lazy("id"))
-    def short_id(self, task: Task) -> SafeString:
-        return format_html('<code title="{}">{}</code>', task.pk, short_id(task.pk))
-
-    @admin.display(description=gettext_lazy("task"))
-    def name(self, task: Any) -> SafeString:
-        """Return the function and below it the last error, in one line each."""
-        path, error = one_line(task.func_path, 255), error_line(visible_error(task))
-        name = format_html('<span class="dtr-name" title="{}">{}</span>', path, short_name(path))
-        if not error:
-            return name
-        return format_html('{}<span class="dtr-error dtr-one-line" title="{}">{}</span>', name, error, error)
-
-    @admin.display(description=gettext_lazy("status"))
-    def display_status(self, task: Any) -> SafeString:
-        return badge(task_state(task, task.seen_at))
-
-    @admin.display(description=gettext_lazy("attempts"))
-    def spent(self, task: Task) -> str:
-        return f"{task.spent}/{task.max_attempts}"
-
-    @admin.display(description=gettext_lazy("queue"))
-    def queue_name(self, task: Task) -> str:
-        return one_line(task.queue, 64)
-
-    @admin.display(description=gettext_lazy("enqueued"))
-    def enqueued(self, task: Any) -> SafeString:
-        """Return the time from the id, which can always be read."""
-        moment, full = time_of(task.pk), enqueued_time(task.pk)
-        return format_html('<time datetime="{}" title="{}">{}</time>', moment.isoformat(), full, full[5:])
-
-    @admin.display(description=gettext_lazy("due or duration"))
-    def timing(self, task: Any) -> str:
-        return timing(task, task.seen_at)
+        context = {"now": current_scope().now, **self.navigation(request), **(extra_context or {})}
+        response = super().changelist_view(request, context)
+        if is_update(request) and isinstance(response, TemplateResponse):
+            response.template_name = "django_tasks_retry/_task_list.html"
+        return response
 
     # Actions
 
@@ -305,6 +322,23 @@ class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
         context = detail_context(task, scope, request, can_see_payload=self.has_payload_permission(request))
         title = f"{one_line(short_name(task.func_path), 80)} {short_id(task.pk)}"
         return self.render_page(request, "task", title, context)
+
+
+def task_row(task: Any) -> dict[str, Any]:
+    """Return one task of the list in words. The time is that of its id, which can always be read."""
+    return {
+        "id": short_id(task.pk),
+        "pk": task.pk,
+        "path": one_line(task.func_path, 255),
+        "name": short_name(one_line(task.func_path, 255)),
+        "badge": badge(task_state(task, task.seen_at)),
+        "spent": f"{task.spent}/{task.max_attempts}",
+        "queue": one_line(task.queue, 64),
+        "moment": time_of(task.pk),
+        "enqueued": enqueued_time(task.pk),
+        "timing": timing(task, task.seen_at),
+        "error": error_line(visible_error(task)),
+    }
 
 
 def visible_error(task: Any) -> dict[str, Any]:

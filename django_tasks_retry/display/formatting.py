@@ -58,14 +58,8 @@ def format_decimal(value: float) -> str:
 
 
 def format_capped(count: int, cap: int = CAP) -> str:
-    return f"{format_number(cap)}+" if count > cap else format_number(count)
-
-
-def format_count(count: int, cap: int, estimate: int = 0) -> str:
-    """Exact up to the cap; above it the estimate, or 'cap+' if there is none."""
-    if count <= cap or estimate <= cap:
-        return format_capped(count, cap)
-    return f"≈ {format_number(round(estimate, 2 - len(str(estimate))))}"  # an estimate knows two digits
+    """Format a count: exact up to the cap; above it an estimate, of which two digits are known."""
+    return f"≈ {format_number(round(count, 2 - len(str(count))))}" if count > cap else format_number(count)
 
 
 def format_approximate(count: int) -> str:

@@ -158,7 +158,7 @@ def lost_worker_problems(scope: Scope) -> Iterator[Problem]:
     silent = silent.filter(heartbeat_at__lt=scope.now - timedelta(seconds=ALIVE_SECONDS)).order_by("-heartbeat_at")
     for worker in silent.only("id", "heartbeat_at")[:MAX_LOST]:
         leased = Task.objects.using(scope.using).running().filter(locked_by__startswith=f"{worker.pk}/")
-        held = len(leased.order_by("locked_by").values_list("pk", flat=True)[: statistics.CAP + 1])
+        held = statistics.count_or_estimate(leased.order_by("locked_by"))
         if not held and worker.heartbeat_at < scope.now - timedelta(hours=1):
             continue
         values = {"worker": one_line(worker.pk, 128), "time": format_moment(worker.heartbeat_at)}

@@ -11,12 +11,23 @@ from django.utils.translation import gettext as _
 from ..clock import now
 from ..compat import DEFAULT_TASK_BACKEND_ALIAS
 from ..conf import configured_backends, queues
-from ..models import Queue, Worker
+from ..models import Queue, Task, Worker
 from ..taskqueue import alive_workers, database, sound_workers
 from ..taskqueue.database import source
+from ..taskqueue.engines import engine_for
 from ..taskqueue.enqueue import full_queues
 from ..taskqueue.replica import replica_lag
-from ..taskqueue.statistics import RECENT, Counts, Depth, QueueFigures, counts_since, depths, read_queues, sums_since
+from ..taskqueue.statistics import (
+    CAP,
+    RECENT,
+    Counts,
+    Depth,
+    QueueFigures,
+    counts_since,
+    depths,
+    read_queues,
+    sums_since,
+)
 
 MOST_WORKERS = 1000
 
@@ -88,6 +99,11 @@ def queue_names(scope: Scope, waiting: Sequence[Depth] | None = None) -> list[st
     return sorted({*queues(scope.backend), *stored, *(row["queue"] for row in busy), *(each.queue for each in waiting)})
 
 
+def estimated_due(queue: QueueFigures, using: str) -> int:
+    due = Task.objects.using(using).due().filter(queue=queue.name)
+    return max(queue.due, engine_for(using).estimate_count(due))
+
+
 def read_workers(scope: Scope) -> list[Worker]:
     return sound_workers(alive_workers(scope.backend).order_by("id")[:MOST_WORKERS])
 
@@ -98,7 +114,13 @@ def read_standing(scope: Scope) -> Standing:
     found = read_queues(scope.backend, scope.using, workers, queue_names(scope, waiting), waiting)
     full = full_queues([each.name for each in found], scope.backend, scope.using)
     queues = [
-        replace(each, attempts=counts.attempts, failures=counts.failures, full_at=full.get(each.name, 0))
+        replace(
+            each,
+            due=estimated_due(each, scope.using) if each.due > CAP else each.due,
+            attempts=counts.attempts,
+            failures=counts.failures,
+            full_at=full.get(each.name, 0),
+        )
         for each in found
         for counts in [recent.get(each.name, Counts())]
     ]

@@ -26,7 +26,7 @@ from ..rules.lanes.templates import RESERVED, matcher
 from .database import database
 from .engines import engine_for
 from .reading import read_rows, unreadable_columns
-from .statistics.summaries import depths
+from .statistics.summaries import count_or_estimate, depths
 
 KEEP = timedelta(days=31)
 PAGE = 1000
@@ -34,7 +34,6 @@ COLUMNS = {LANE: "lane", QUEUE: "queue", FUNCTION: "func_path"}
 """The task's column for each kind of limit."""
 
 MOST_SHOWN = 50
-MOST_WAITING = 1000
 MOST_RUNNING = 10
 
 
@@ -186,7 +185,7 @@ def has_tasks(lane: str, waiting: Q, using: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LaneSummary:
-    """One lane, queue or function with what holds it back. `waiting` counts due tasks, up to MOST_WAITING + 1."""
+    """One lane, queue or function with what holds it back. `waiting` counts due tasks, or estimates many."""
 
     state: FlowLimit
     limit: Limit
@@ -250,7 +249,7 @@ def summary_of(state: FlowLimit, running: int, in_line: Q, moment: datetime, bac
     if limit.starts is not None and not trouble:
         started = sum(count for _, count in window.in_window(state.recent, limit.per, time))
         opens_in = window.opens_in(state.recent, limit.starts, limit.per, time)
-    return LaneSummary(state, limit, running, due[: MOST_WAITING + 1].count(), started, opens_in, trouble)
+    return LaneSummary(state, limit, running, count_or_estimate(due), started, opens_in, trouble)
 
 
 def waiting_in_lane(lane: str, most: int, using: str) -> int:

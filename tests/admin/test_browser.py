@@ -248,7 +248,7 @@ def test_the_breadcrumbs_of_all_pages_look_as_those_of_the_admin(scheme, open_pa
 
 
 WIDTHS = """
-["#content-main", "#changelist-filter", "#toolbar", "#changelist-form", "#result_list"]
+["#content-main", "#toolbar", "#changelist-form", "#result_list"]
     .map((part) => document.querySelector(part).getBoundingClientRect().width)
 """
 
@@ -306,6 +306,44 @@ class TestLive:
             self.tick(overview)
         overview.locator("[data-region=problems]").filter(has_not_text="paused by").wait_for()
 
+    def test_a_tasks_page_follows_it_to_its_end_and_then_rests(self, overview):
+        [task] = Task.objects.running().order_by("pk")[:1]
+        overview.goto(task_url(task))
+        task.cancel(by="ann", reason="enough")
+        with overview.expect_response(lambda response: "change" in response.url) as answered:
+            self.tick(overview)
+        assert "<header" not in answered.value.text()
+        overview.locator(".dtr-path .dtr-badge").filter(has_text="Cancelled").wait_for()
+        asked: list[str] = []
+        overview.on("request", lambda request: asked.append(request.url))
+        self.tick(overview, 60)
+        assert asked == []
+
+    def test_a_list_follows_but_not_while_rows_are_ticked(self, overview):
+        overview.goto(f"{PAGES['tasks']}?status=ready")
+        shown = overview.locator("#result_list tbody")
+        before = shown.count()
+        Task.objects.enqueue_many([(tasks.noop,)] * 3)
+        overview.check(".action-select >> nth=0")
+        overview.evaluate("document.activeElement.blur()")
+        with overview.expect_response(lambda response: "task" in response.url):
+            self.tick(overview)
+        overview.locator("[data-region=pages]").filter(has_text=f"{before + 3} tasks").wait_for()
+        assert shown.count() == before
+        overview.uncheck(".action-select >> nth=0")
+        overview.evaluate("document.activeElement.blur()")
+        with overview.expect_response(lambda response: "task" in response.url):
+            self.tick(overview)
+        overview.locator("#result_list tbody").nth(before + 2).wait_for()
+
+    @pytest.mark.parametrize("name", ["failures", "functions", "function"])
+    def test_failures_and_functions_follow(self, overview, name):
+        overview.goto(PAGES[name])
+        before = overview.inner_text("[data-region=as-of]")
+        with overview.expect_response(lambda response: response.url.endswith(PAGES[name])):
+            self.tick(overview)
+        overview.locator("[data-region=as-of]").filter(has_not_text=before).wait_for()
+
     def test_scroll_and_what_was_opened_stay(self, overview):
         overview.click("summary:has-text('Show as table')")
         overview.evaluate("document.activeElement.blur(); window.scrollTo(0, 300)")
@@ -359,6 +397,32 @@ def test_no_page_has_a_barrier_that_axe_knows(open_page, committed, scheme, widt
         shown.goto(url)
         found[url] = [(each["id"], each["nodes"][0]["html"]) for each in axe.run(shown).response["violations"]]
     assert {url: barriers for url, barriers in found.items() if barriers} == {}
+
+
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+class TestTheListOfTasks:
+    def test_a_screen_shows_fifteen_tasks_and_their_errors(self, open_page, committed):
+        played = scene.play(committed)
+        played["import"].retry(by="tests")
+        page = open_page(viewport={"width": 1440, "height": 1000})
+        page.goto(f"{PAGES['tasks']}?status=failed")
+        rows = page.locator("#result_list tbody")
+        assert rows.count() >= 9
+        assert page.locator(".dtr-error-row").first.bounding_box()["width"] > 1000
+        tops = [row.bounding_box() for row in rows.all()]
+        height = max(row["height"] for row in tops)
+        assert tops[0]["y"] + 15 * height <= 1000
+
+    def test_the_search_completes_its_last_word(self, open_page, committed):
+        scene.play(committed)
+        page = open_page()
+        page.goto(PAGES["tasks"])
+        page.fill("#searchbar", "status:failed que")
+        offered = page.eval_on_selector_all("#dtr-words option", "options => options.map(option => option.value)")
+        assert {"status:failed queue:emails", "status:failed task:send_receipt"} <= set(offered)
+        page.fill("#searchbar", "status:failed queue:emails")
+        page.click("#changelist-search button")
+        assert page.url.endswith("/task/?q=status%3Afailed+queue%3Aemails"), "empty filters stay out of the address"
 
 
 def test_on_a_phone_every_button_is_within_the_screen(open_page, committed):

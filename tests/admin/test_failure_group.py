@@ -126,7 +126,7 @@ def test_a_group_too_large_to_count_is_estimated_where_the_database_can(database
             cursor.execute("ANALYZE django_tasks_retry_task")
         assert failure_groups.estimate_groups(database)[first.fingerprint] == 40
     said = operator.get(group_url(first)).context["counts"][0][1]
-    assert said == ("≈ 40" if database == "postgresql" else "20+")
+    assert said == "≈ 40"
 
 
 def test_the_confirmation_names_the_error_and_not_its_fingerprint(database, operator):

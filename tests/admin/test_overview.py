@@ -146,9 +146,8 @@ def test_a_figure_is_the_same_however_it_was_worked_out(value):
 
 
 def test_an_estimate_is_said_with_two_digits():
-    assert formatting.format_count(1001, 1000, 51_234) == "≈ 51,000"
-    assert formatting.format_count(1001, 1000, 900) == "1,000+"
-    assert formatting.format_count(77, 1000, 51_234) == "77"
+    assert formatting.format_capped(51_234) == "≈ 51,000"
+    assert formatting.format_capped(77) == "77"
 
 
 @pytest.mark.parametrize(

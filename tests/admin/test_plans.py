@@ -64,7 +64,12 @@ def asked(client: Any, url: str, using: str) -> list[str]:
     """The statements about tasks that a page needs."""
     with CaptureQueriesContext(connections[using]) as queries:
         assert client.get(url).status_code == 200, url
-    return [query["sql"] for query in queries if TASK_TABLES.search(query["sql"])]
+    return [query["sql"] for query in queries if is_read(query["sql"])]
+
+
+def is_read(sql: str) -> bool:
+    """An estimate asks the planner alone."""
+    return bool(TASK_TABLES.search(sql)) and not sql.startswith("EXPLAIN")
 
 
 def check_plan(sql: str, using: str) -> None:
@@ -83,6 +88,7 @@ def check_plan(sql: str, using: str) -> None:
 
 
 def test_the_list_asks_at_most_three_questions_a_look_and_none_reads_the_table(full, operator):
+    """Beside them three: which queues have waiting tasks, with lanes and without, and which rows were retried."""
     for query in LISTS:
         statements = asked(operator, f"{BASE}/task/{query}", full)
         looked_twice = any(
@@ -90,7 +96,7 @@ def test_the_list_asks_at_most_three_questions_a_look_and_none_reads_the_table(f
         )  # nothing among the newest: more are looked at
         pages = filters.MAX_CANDIDATES // payload.PAGE + 1 if "arg:" in query or "meta:" in query else 0
         searched = 1 if "error:" in query else 0  # the groups, and then their texts
-        assert len(statements) <= (6 if looked_twice else 3 + searched) + 2 * pages, (query, statements)
+        assert len(statements) <= (6 if looked_twice else 3 + searched) + 3 + 2 * pages, (query, statements)
         for sql in statements:
             check_plan(sql, full)
 

@@ -6,6 +6,7 @@ import uuid
 from datetime import timedelta
 
 import pytest
+from django.test import override_settings
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.admin import tasks as task_pages
@@ -14,6 +15,8 @@ from django_tasks_retry.models import Task
 from django_tasks_retry.rules.names import short_id
 from django_tasks_retry.taskqueue import statistics
 from tests import tasks
+from tests.admin import scene
+from tests.admin.test_limits import ANY_QUEUE
 
 LIST = "/admin/django_tasks_retry/task/"
 
@@ -98,14 +101,61 @@ def test_the_filter_lists_queues_whose_tasks_only_ever_waited(database, operator
     Task.objects.enqueue(tasks.noop, queue="api")
     Task.objects.enqueue(tasks.noop, queue="late", eta=timedelta(days=1))
     page = operator.get(LIST).content.decode()
-    assert all(f"?queue={queue}" in page for queue in ("api", "late"))
+    assert all(f'<option value="{queue}">' in page for queue in ("api", "late"))
 
 
 def test_the_filter_lists_queues_that_ran_tasks(database, operator):
-    """Settings with QUEUES = [] name no queue."""
-    Task.objects.enqueue(tasks.noop)
-    taskqueue.add_stats([taskqueue.Stat("api", "shop.pay", completed=1)])
-    assert "?queue=api" in operator.get(LIST).content.decode()
+    """Settings with QUEUES = [] name no queue. Those that only ever waited are listed, too."""
+    with override_settings(TASKS=ANY_QUEUE):
+        Task.objects.enqueue(tasks.noop, queue="only ever waited")
+        taskqueue.add_stats([taskqueue.Stat("api", "shop.pay", completed=2, retried=1)])
+        offered = operator.get(LIST).context["cl"].choices
+    assert dict(offered.queues)["api"] == 3
+    assert dict(offered.queues)["only ever waited"] == 0
+    assert dict(offered.functions)["shop.pay"] == 3
+    assert {"queue:api", "task:pay", 'queue:"only ever waited"', "status:failed", "arg:"} <= set(offered.words)
+
+
+def test_lanes_and_workers_are_offered_to_those_who_may_view_them(played, operator, session_with):
+    taskqueue.limit_lane("tenant-7", concurrency=1)
+    wanted = {"lane:tenant-7", f"worker:{scene.WORKERS[0]}"}
+    found = [client.get(LIST).context["cl"].choices.words for client in (session_with("view_task"), operator)]
+    assert [wanted & set(words) for words in found] == [set(), wanted]
+
+
+def test_chosen_filters_are_chips_that_can_be_removed_one_by_one(played, operator):
+    response = operator.get(LIST, {"status": "failed", "queue": "emails", "window": "24h"})
+    chips = {title: (value, url) for title, value, url in response.context["cl"].chips}
+    assert {title: value for title, (value, _url) in chips.items()} == {
+        "status": "Failed", "queue": "emails", "time enqueued": "Last 24 hours",
+    }  # fmt: skip
+    assert chips["queue"][1] == "?status=failed&window=24h"
+    assert found(operator, status="failed", window="24h", queue="") == found(operator, status="failed", window="24h")
+
+
+def test_a_task_that_was_retried_says_so_and_leads_there(played, operator):
+    url = f"{LIST}{{}}/change/"
+    assert 'class="dtr-retried"' not in operator.get(LIST, {"status": "failed"}).content.decode()
+    first, newest = played["import"].retry(by="tests"), played["import"].retry(by="tests")
+    page = operator.get(LIST, {"status": "failed"}).content.decode()
+    assert f'class="dtr-retried" href="{url.format(newest.pk)}"' in page
+    assert str(first.pk) not in page
+    assert page.count("dtr-retried") == 1
+
+
+def test_an_update_holds_the_rows_alone(played, operator):
+    whole = operator.get(LIST, {"status": "failed", "q": "queue:emails"})
+    part = operator.get(LIST, {"status": "failed", "q": "queue:emails"}, headers={"X-Console": "update"})
+    text = part.content.decode()
+    assert [row["pk"] for row in part.context["cl"].rows] == [row["pk"] for row in whole.context["cl"].rows] != []
+    assert all(f'data-region="{name}"' in text for name in ("results", "pages", "as-of"))
+    assert "<datalist" not in text
+    assert len(text) * 2 < len(whole.content)
+
+
+def test_an_update_says_nothing_about_the_search_that_a_later_page_would_repeat(played, operator):
+    operator.get(LIST, {"q": "nonsense"}, headers={"X-Console": "update"})
+    assert "is not an id" not in operator.get(LIST).content.decode()
 
 
 def test_an_empty_install_shows_how_to_begin(database, operator):
@@ -122,7 +172,7 @@ def test_counts_stop_at_the_cap_and_the_list_goes_on(database, operator, monkeyp
     response = operator.get(LIST, {"p": 3})
     shown = response.context["cl"]
     assert shown.result_count == 60
-    assert shown.count_text.endswith("+")
+    assert shown.count_text.startswith("≈ ")
     assert shown.older_query
     rest = operator.get(LIST + shown.older_query).context["cl"]
     assert {task.pk for task in rest.result_list} == {task.pk for task in every[:10]}
@@ -131,9 +181,8 @@ def test_counts_stop_at_the_cap_and_the_list_goes_on(database, operator, monkeyp
 def test_filters_offer_what_settings_and_registry_know(database, operator):
     Task.objects.enqueue(tasks.noop)
     page = operator.get(LIST).content.decode()
-    for queue in ("default", "emails", "reports", "bulk"):
-        assert f"?queue={queue}" in page
-    assert "?task=shop.tasks.send_receipt" in page
+    for queue in ("default", "emails", "reports", "bulk", "shop.tasks.send_receipt"):
+        assert f'<option value="{queue}">' in page
 
 
 def test_nonsense_in_the_address_is_no_error(played, operator):

@@ -57,7 +57,9 @@ def test_durations_are_said_in_two_units_at_most(seconds, said):
     assert formatting.format_duration(seconds) == said
 
 
-@pytest.mark.parametrize(("count", "said"), [(0, "0"), (999, "999"), (1000, "1,000"), (1001, "1,000+")])
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0"), (999, "999"), (1000, "1,000"), (1001, "≈ 1,000"), (123_456, "≈ 120,000")]
+)
 def test_counts_end_at_the_cap(count, said):
     assert formatting.format_capped(count) == said
 

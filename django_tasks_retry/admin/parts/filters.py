@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from itertools import islice
 from uuid import UUID
 
-from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.http import HttpRequest
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ... import registry
 from ...display.formatting import one_line
-from ...display.scope import current_scope, queue_names
+from ...display.scope import Scope, current_scope, queue_names, read_workers
 from ...display.states import TASK_STATES
+from ...models import FlowLimit
+from ...models.limits import LANE
 from ...models.querysets import TaskQuerySet
 from ...rules.names import short_name
 from ...selection import grammar
@@ -33,98 +36,80 @@ WINDOWS = {
     "24h": (timedelta(days=1), gettext_lazy("Last 24 hours")),
     "7d": (timedelta(days=7), gettext_lazy("Last 7 days")),
 }
-Choices = list[tuple[str, Any]]
+TITLES: dict[str, str | Promise] = {
+    "status": gettext_lazy("status"),
+    "queue": gettext_lazy("queue"),
+    "task": gettext_lazy("task"),
+    "window": gettext_lazy("time enqueued"),
+    "fingerprint": gettext_lazy("failure"),
+    "retried": gettext_lazy("retried"),
+    "older": gettext_lazy("older than"),
+}
+"""The list's filters. Only links of other pages and of the pagination set the last three."""
+
+PARAMETERS = frozenset({*TITLES, "q"})
 MAX_WORDS = 10
 MAX_LENGTH = 400
 MAX_CANDIDATES = 2000
 """The number of tasks whose arguments or metadata are read for one page."""
 
-
-class ConsoleFilter(admin.SimpleListFilter):
-    """Offer values for a parameter, which `filter_query` reads."""
-
-    template = "django_tasks_retry/filter.html"
-
-    if TYPE_CHECKING:
-        parameter_name: str
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
-        options, value = self.options(), self.value()
-        if value and value not in dict(options):
-            options.append((value, one_line(self.label_of(value), 40)))
-        return options
-
-    def options(self) -> Choices:
-        return []
-
-    def label_of(self, value: str) -> str:
-        return value
-
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        query = filter_query({self.parameter_name: self.value() or ""})
-        return matching(queryset, query, can_see_payload=False, has_status="status" in request.GET)
+MAX_CHOICES = 200
+"""Queues, functions, lanes and workers that are offered to choose from."""
 
 
-class StatusFilter(ConsoleFilter):
-    title = gettext_lazy("status")
-    parameter_name = "status"
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Values that the bar of filters offers. Queues and functions come with their attempts of a day."""
 
-    def options(self) -> Choices:
-        return [(each.name, each.label) for each in TASK_STATES]
+    queues: list[tuple[str, int]]
+    functions: list[tuple[str, int]]
+    words: list[str]
+    """Words of the search box, with stored values."""
 
-
-class QueueFilter(ConsoleFilter):
-    title = gettext_lazy("queue")
-    parameter_name = "queue"
-
-    def options(self) -> Choices:
-        return [(name, one_line(name, 40)) for name in queue_names(current_scope())]
+    statuses = TASK_STATES
+    windows = [(name, label) for name, (_length, label) in WINDOWS.items()]
 
 
-class FunctionFilter(ConsoleFilter):
-    title = gettext_lazy("task")
-    parameter_name = "task"
-
-    def options(self) -> Choices:
-        return [(path, one_line(short_name(path), 40)) for path in registry.project_paths()]
-
-
-class WindowFilter(ConsoleFilter):
-    title = gettext_lazy("time enqueued")
-    parameter_name = "window"
-
-    def options(self) -> Choices:
-        return [(name, label) for name, (_length, label) in WINDOWS.items()]
-
-
-class OlderFilter(ConsoleFilter):
-    """Continue after the last page. Only the pagination links to it."""
-
-    title = gettext_lazy("older than")
-    parameter_name = "older"
+def read_choices(scope: Scope, may_view: Mapping[str, bool]) -> Choices:
+    """Return the queues and functions that exist; for the search, also lanes and workers if the user may view them."""
+    queues, functions = (Counter(dict.fromkeys(names, 0)) for names in (queue_names(scope), registry.project_paths()))
+    attempts = {"queue": queues, "func_path": functions}
+    for each in statistics.counts_since(scope.now - timedelta(days=1), scope.using, *attempts):
+        for name, counter in attempts.items():
+            counter[getattr(each, name)] += each.attempts
+    values: dict[str, Iterable[str]] = {"status": grammar.STATUSES, "queue": queues, "task": map(short_name, functions)}
+    if may_view["flowlimit"]:
+        values["lane"] = FlowLimit.objects.using(scope.using).filter(kind=LANE).values_list("name", flat=True)
+    if may_view["worker"]:
+        values["worker"] = (worker.pk for worker in read_workers(scope))
+    words = [*(f"{key}:" for key in grammar.KEYS), *(word for item in values.items() for word in words_of(*item))]
+    return Choices(chosen(queues), chosen(functions), words)
 
 
-class FingerprintFilter(ConsoleFilter):
-    """One group of failures. Only the page of failures links to it."""
-
-    title = gettext_lazy("failure")
-    parameter_name = "fingerprint"
+def chosen(counter: Counter[str]) -> list[tuple[str, int]]:
+    """Return the busiest in the order of their names, each with its attempts."""
+    return sorted((name, count) for name, count in counter.most_common(MAX_CHOICES) if is_shown(name))
 
 
-class RetriedFilter(ConsoleFilter):
-    """Leave out tasks that were retried already. Only the page of failures links to it."""
-
-    title = gettext_lazy("retried")
-    parameter_name = "retried"
-
-    def label_of(self, value: str) -> str:
-        return _("Not yet")
+def is_shown(name: str) -> bool:
+    return one_line(name, 255) == name and not name.startswith("django_tasks_retry.")
 
 
-FILTERS: tuple[type[ConsoleFilter], ...] = (
-    StatusFilter, QueueFilter, WindowFilter, FunctionFilter, FingerprintFilter, RetriedFilter, OlderFilter,
-)  # fmt: skip
-PARAMETERS = frozenset({each.parameter_name for each in FILTERS} | {"q"})
+def words_of(key: str, names: Iterable[str]) -> list[str]:
+    """Return the names as words of a search; without those that no word can say."""
+    said = dict.fromkeys(name for name in islice(names, MAX_CHOICES) if is_shown(name) and '"' not in name)
+    return [f'{key}:"{name}"' if " " in name else f"{key}:{name}" for name in said]
+
+
+def label_of(name: str, value: str) -> str:
+    """Return a chosen value as people read it."""
+    labels: dict[str, dict[str, str | Promise]] = {
+        "status": {state.name: state.label for state in TASK_STATES},
+        "window": {window: label for window, (_length, label) in WINDOWS.items()},
+        "retried": {value: _("Not yet")},
+        "task": {value: short_name(value)},
+    }
+    return one_line(labels.get(name, {}).get(value, value), 60)
 
 
 def parse_uuid(text: str) -> UUID | None:
@@ -173,8 +158,7 @@ def look_back_floor(params: Mapping[str, str], using: str, limit: int | None = N
 def filter_params(changelist: ChangeList) -> dict[str, str]:
     """Return the list's parameters in the shape that `apply_filters` takes."""
     given = changelist.get_filters_params()
-    names = [each.parameter_name for each in FILTERS]
-    values = {name: given[name][-1] for name in names if given.get(name)}
+    values = {name: given[name][-1] for name in TITLES if given.get(name) and given[name][-1]}
     return values | ({"q": changelist.query} if changelist.query else {})
 
 

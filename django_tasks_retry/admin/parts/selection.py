@@ -197,7 +197,7 @@ def select_all(action: str, user: Any, params: Mapping[str, str], floor: UUID | 
 
 def describe_filters(selection: Selection, *, can_see_payload: bool) -> list[tuple[str, str]]:
     """Return title and value of each filter of the list. The error names a group of failures."""
-    titles = {each.parameter_name: str(each.title) for each in filters.FILTERS} | {"q": _("search")}
+    titles = {name: str(title) for name, title in filters.TITLES.items()} | {"q": _("search")}
     if selection.ids is not None:
         return []
     params = dict(selection.params)

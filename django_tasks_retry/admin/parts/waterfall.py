@@ -78,6 +78,7 @@ def waterfall(run: UUID, scope: Scope, focus: Task | None = None, steps: Sequenc
         "kinds": [(kind, str(label)) for kind, label in KINDS.items() if kind in drawn.kinds],
         "ended": format_number(ended),
         "total": format_number(len(tasks)),
+        "is_open": ended < len(tasks),
         "is_cut": is_cut and MAX_TASKS,
         "not_shown": len(tasks) - shown,
     }

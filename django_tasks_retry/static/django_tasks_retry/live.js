@@ -1,5 +1,6 @@
 // Keeps a page up to date: fetches it again and replaces the parts that changed. Without scripts there is "Refresh".
-// It rests while the tab is hidden, and leaves alone what is being read or used: a part with the focus or a selection.
+// It rests while the tab is hidden, and leaves alone what is being read or used: a part with the focus, a selection, a
+// ticked box or an open form.
 "use strict";
 (() => {
   const EVERY = 5000; // milliseconds; a slow page is asked for less often
@@ -12,16 +13,18 @@
   let failures = 0;
   let isPaused = false;
   let isAsking = false;
+  let isOver = false;
 
   const schedule = (wait) => {
     window.clearTimeout(timer);
-    if (!isPaused && !document.hidden) timer = window.setTimeout(refresh, Math.min(wait, LONGEST));
+    if (!isPaused && !isOver && !document.hidden) timer = window.setTimeout(refresh, Math.min(wait, LONGEST));
   };
 
   const isInUse = (region) => {
     const selection = document.getSelection();
     const isSelected = selection && !selection.isCollapsed && selection.containsNode(region, true);
-    return region.contains(document.activeElement) || isSelected;
+    const isFilled = region.querySelector(".action-select:checked, .dtr-action[open]");
+    return region.contains(document.activeElement) || isSelected || isFilled;
   };
 
   // What the reader has opened or scrolled stays so.
@@ -41,11 +44,14 @@
 
   const show = (text) => {
     const answer = new DOMParser().parseFromString(text, "text/html");
-    if (!answer.querySelector("[data-live]")) throw new Error("not this page: logged out, say");
+    const state = answer.querySelector("[data-live]");
+    if (!state || !answer.querySelector("[data-region]")) throw new Error("not this page: logged out, say");
     for (const region of page.querySelectorAll("[data-region]")) {
       const fresh = answer.querySelector(`[data-region="${region.dataset.region}"]`);
       if (fresh) replace(region, fresh);
     }
+    isOver = state.dataset.live === "off"; // nothing will change any more
+    button.hidden = isOver;
   };
 
   const refresh = async () => {
@@ -53,7 +59,9 @@
     isAsking = true;
     const begun = Date.now();
     try {
-      const response = await fetch(window.location.href, { credentials: "same-origin", cache: "no-store" });
+      // The header asks for the page's own part alone, without menus and filters.
+      const headers = { "X-Console": "update" };
+      const response = await fetch(window.location.href, { credentials: "same-origin", cache: "no-store", headers });
       if (!response.ok) throw new Error(String(response.status));
       const text = await response.text();
       if (!isPaused && !document.hidden) show(text);

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.core.checks import CheckMessage
 from django.db import connections
+from django.db.models import QuerySet
 
 from ...models import FlowLimit, Task
 from ..database import cursor_on, fetch, fetch_dicts
@@ -251,6 +252,9 @@ class Engine(Protocol):
 
     def estimate_rows(self, table: str) -> int:
         """Return about how many rows this table holds."""
+
+    def estimate_count(self, tasks: QuerySet[Any]) -> int:
+        """Return about how many rows match, at a cost that does not grow with them."""
 
     def horizon_holder(self) -> dict[str, Any] | None:
         """Return the row of horizon.sql: the session that holds back the horizon; None if there is none."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -71,6 +71,10 @@ class GroupFigures:
     failed_this_hour: int
     retrying: int
 
+    @property
+    def is_large(self) -> bool:
+        return max(self.failed, self.retrying) > CAP
+
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcomes:
@@ -109,13 +113,24 @@ def read_head(row: Mapping[str, Any]) -> GroupHead:
 
 
 def describe_groups(heads: Sequence[GroupHead], using: str) -> list[GroupFigures]:
-    """The groups in the order of their heads, each count up to CAP + 1."""
+    """The groups in the order of their heads. Large groups are counted again, up to COUNTED, and then estimated."""
+    groups = counted_groups(heads, CAP + 1, using)
+    if not (large := {each.fingerprint for each in groups if each.is_large}):
+        return groups
+    known = estimate_groups(using)
+    again = counted_groups([head for head in heads if head.fingerprint in large], COUNTED + 1, using)
+    better = [replace(each, failed=max(each.failed, known.get(each.fingerprint, 0))) for each in again]
+    by_fingerprint = {each.fingerprint: each for each in better}
+    return [by_fingerprint.get(each.fingerprint, each) for each in groups]
+
+
+def counted_groups(heads: Sequence[GroupHead], cap: int, using: str) -> list[GroupFigures]:
     if not heads:
         return []
     connection, current = connections[using], now(using)
     parameters = {
         "shown": as_shown(heads),
-        "cap": CAP + 1,
+        "cap": cap,
         "day_ago": adapted(current - timedelta(days=1), connection),
         "hour_ago": adapted(current - timedelta(hours=1), connection),
     }

@@ -1,6 +1,6 @@
 """Summaries: how a queue stands, at a cost that does not grow with the number of stored tasks.
 
-Every count is capped: beyond the cap nobody needs to know how many, only that they are many.
+Every count is capped: beyond the cap, people see an estimate.
 """
 
 import json
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from ...clock import Now, now
 from ...models import Queue, Task, TaskEvent, Worker
@@ -86,13 +86,12 @@ def readable_moment(value: Any) -> datetime | None:
 
 
 def ahead_of(task: Task, using: str) -> int:
-    """Due tasks that workers take first, of the same queue and lane, counted up to CAP + 1."""
+    """Count, or estimate, due tasks that workers take first, of the same queue and lane."""
     before = Q(priority__gt=task.priority) | Q(priority=task.priority) & (
         Q(eta__lt=task.eta) | Q(eta=task.eta, pk__lt=task.pk)
     )
     due = Task.objects.using(using).due().filter(before, queue=task.queue, lane=task.lane)
-    due = due.filter(priority__gte=task.priority)
-    return len(due.values_list("pk", flat=True)[: CAP + 1])
+    return count_or_estimate(due.filter(priority__gte=task.priority))
 
 
 def count_stored(using: str) -> int:
@@ -119,10 +118,16 @@ def id_after(limit: int, using: str, above: UUID | None = None) -> UUID | None:
     return found[0] if found else None
 
 
+def count_or_estimate(tasks: QuerySet[Task]) -> int:
+    """Count up to CAP; beyond it return an estimate, which is larger."""
+    count = len(tasks.values_list("pk", flat=True)[: CAP + 1])
+    return count if count <= CAP else max(count, engine_for(tasks.db).estimate_count(tasks))
+
+
 def expired_leases(using: str) -> int:
-    """Running tasks whose worker was lost a while ago and that nobody has taken back, up to CAP + 1."""
+    """Count, or estimate, running tasks whose worker was lost a while ago and that nobody has taken back."""
     lost = Task.objects.using(using).running().filter(lock_expires_at__lt=Now() - timedelta(seconds=60))
-    return len(lost.order_by("locked_by").values_list("pk", flat=True)[: CAP + 1])
+    return count_or_estimate(lost.order_by("locked_by"))
 
 
 def newest_events(limit: int, using: str) -> tuple[list[TaskEvent], int]:

@@ -47,7 +47,9 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
     abort_on: ExceptionClasses | None = None
     atomic: bool | None = None
     expires: datetime | timedelta | None = None
+    deadline: datetime | timedelta | None = None
     unique_key: str | None = None
+    unique_for: float | timedelta | None = None
     on_conflict: str | None = None
     debounce: float | timedelta | None = None
     debounce_max: float | timedelta | None = None
@@ -74,7 +76,9 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
         eta: datetime | timedelta | None = None,
         queue: str | None = None,
         expires: datetime | timedelta | None = None,
+        deadline: datetime | timedelta | None = None,
         unique_key: str | None = None,
+        unique_for: float | timedelta | None = None,
         on_conflict: str | None = None,
         debounce: float | timedelta | None = None,
         debounce_max: float | timedelta | None = None,
@@ -86,8 +90,8 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
         when, name = same_option(run_after=run_after, eta=eta), same_option(queue_name=queue_name, queue=queue)
         changed: Any = Task.using(self, priority=priority, queue_name=name, run_after=when, backend=backend)
         ours = {
-            "expires": expires, "unique_key": unique_key, "on_conflict": on_conflict, "debounce": debounce,
-            "debounce_max": debounce_max,
+            "expires": expires, "deadline": deadline, "unique_key": unique_key, "unique_for": unique_for,
+            "on_conflict": on_conflict, "debounce": debounce, "debounce_max": debounce_max,
         }  # fmt: skip
         given = {name: value for name, value in ours.items() if value is not None}
         changed = replace(changed, **given) if given else changed

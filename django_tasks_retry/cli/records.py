@@ -27,8 +27,9 @@ MAX_CANDIDATES = 5
 """The number of tasks that an error names if the digits of an id fit several."""
 
 PLAIN = (
-    "queue", "priority", "backend", "attempts", "refunds", "max_attempts", "eta", "expires_at", "created_at",
-    "started_at", "last_attempt_at", "finished_at", "run_id", "batch", "waits_for", "fingerprint",
+    "queue", "priority", "backend", "attempts", "refunds", "max_attempts", "eta", "expires_at", "deadline_at",
+    "unique_until", "created_at", "started_at", "last_attempt_at", "finished_at", "run_id", "batch", "waits_for",
+    "fingerprint",
 )  # fmt: skip
 """Columns that a record shows under their own names."""
 

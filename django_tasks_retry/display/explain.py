@@ -83,14 +83,14 @@ def explain_unreadable(task: Task) -> str:
 
 
 def explain_pending(task: Task, scope: Scope, *, can_see_payload: bool) -> Explanation:
-    found = explain_waiting_for(task, scope, can_see_payload=can_see_payload)
-    if task.expires_at is None or task.spent:
-        return found
-    if task.expires_at <= scope.now:
+    if task.deadline_at and task.deadline_at <= scope.now:
+        text = _("Its deadline passed at %(time)s. The next worker cancels it.")
+        return Explanation(text % {"time": format_moment(task.deadline_at)})
+    if task.expires_at and task.expires_at <= scope.now and not task.spent:
         text = _("It expired at %(time)s before it was started. The next worker cancels it.")
         return Explanation(text % {"time": format_moment(task.expires_at)})
-    text = _("It expires at %(time)s, %(ago)s, if it has not started by then.")
-    return Explanation(f"{found.sentence} {text % when(task.expires_at, scope.now)}", found.command)
+    found = explain_waiting_for(task, scope, can_see_payload=can_see_payload)
+    return Explanation(f"{found.sentence} {end_sentence(task, scope.now)}".rstrip(), found.command)
 
 
 def explain_waiting_for(task: Task, scope: Scope, *, can_see_payload: bool) -> Explanation:
@@ -106,6 +106,16 @@ def explain_waiting_for(task: Task, scope: Scope, *, can_see_payload: bool) -> E
     if (task.crashes or 0) >= POISON_AFTER:
         return Explanation(_("Its process died twice in a row, so a worker runs it alone in a process of its own."))
     return explain_unclaimed(task, scope)
+
+
+def end_sentence(task: Task, now: datetime) -> str:
+    """Say until when it may wait, if no attempt is spent yet, or until when it must have finished."""
+    if task.deadline_at and (task.spent or task.deadline_at == task.expires_at):
+        text = _("Its deadline is %(time)s, %(ago)s: it is cancelled if it has not finished by then.")
+        return text % when(task.deadline_at, now)
+    if task.expires_at is None or task.spent:
+        return ""
+    return _("It expires at %(time)s, %(ago)s, if it has not started by then.") % when(task.expires_at, now)
 
 
 def follows_sentence(task: Task, scope: Scope) -> str:
@@ -178,6 +188,7 @@ def explain_running(task: Task, now: datetime) -> str:
         lost = _("Its worker %(worker)s stopped responding: the lease expired %(expired)s ago.") % values
         return f"{lost} {_('Another worker will recover it.')}"
     running = _("Attempt %(spent)s of %(budget)s has been running for %(time)s on %(worker)s.") % values
+    running = f"{running} {end_sentence(task, now) if task.deadline_at else ''}".rstrip()
     alone = _("It runs alone, because its process died twice in a row.")
     return f"{running} {alone}" if (task.crashes or 0) >= POISON_AFTER else running
 

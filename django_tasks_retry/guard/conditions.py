@@ -76,7 +76,8 @@ DEMANDS = {
     Who.FINDER: f"(OLD.lock_expires_at <= now() OR {SUPERVISED})",
 }
 KEEPS_ITS_PLACE = " AND ".join(f"NEW.{column} = OLD.{column}" for column in PLACE_COLUMNS)
-IN_TIME = "(OLD.expires_at IS NULL OR OLD.expires_at > now() OR OLD.attempts > OLD.refunds)"
+BEFORE_DEADLINE = "(OLD.deadline_at IS NULL OR OLD.deadline_at > now())"
+IN_TIME = f"(OLD.expires_at IS NULL OR OLD.expires_at > now() OR (OLD.attempts > OLD.refunds AND {BEFORE_DEADLINE}))"
 ALSO = {
     CLAIM: f"OLD.eta <= now() AND {IN_TIME} AND (OLD.started_at IS NULL OR NEW.started_at = OLD.started_at)",
     RENEW: f"NEW.locked_by = OLD.locked_by AND NEW.lock_expires_at >= OLD.lock_expires_at AND {KEEPS_ITS_PLACE}",
@@ -114,8 +115,11 @@ def legal(now: str) -> str:
 FRESH = "NEW.status = 'PENDING' AND NEW.attempts = 0 AND NEW.refunds = 0 AND NEW.moved_by IS NULL AND " + " AND ".join(
     f"NEW.{column} IS NULL" for column in HISTORY
 )
-SOUND_EXPIRY = f"(NEW.expires_at IS NULL OR (NEW.expires_at >= '{EARLIEST}' AND NEW.expires_at < '{LATEST}'))"
-"""Here and not as a CHECK, which would read it again at every move."""
+SOUND_EXPIRY = (
+    f"(NEW.expires_at IS NULL OR (NEW.expires_at >= '{EARLIEST}' AND NEW.expires_at < '{LATEST}')) AND "
+    f"(NEW.deadline_at IS NULL OR (NEW.deadline_at >= NEW.expires_at AND NEW.deadline_at < '{LATEST}'))"
+)
+"""Here and not as a CHECK, which would read it again at every move. A task expires by its deadline at the latest."""
 
 LARGEST = 64 * 1024 * 1024
 """Characters of what a task was asked with: four times what MAX_ARGS_SIZE may be."""

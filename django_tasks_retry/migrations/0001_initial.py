@@ -344,6 +344,13 @@ class Migration(migrations.Migration):
                     help_text="Cancelled where its first attempt has not begun by then.", null=True,
                     verbose_name="expires at",
                 )),
+                ("unique_until", DateTimeField(
+                    help_text="Its key is taken until then, also after it has succeeded.", null=True,
+                    verbose_name="unique until",
+                )),
+                ("deadline_at", DateTimeField(
+                    help_text="Cancelled where it has not finished by then.", null=True, verbose_name="deadline",
+                )),
                 ("follows", reference("task", "followers", null=True)),
                 ("queue", CharField(max_length=64, verbose_name="queue")),
                 ("priority", SmallIntegerField(default=0, verbose_name="priority")),
@@ -408,6 +415,8 @@ class Migration(migrations.Migration):
                             attempts=F("refunds"),
                         ),
                     ),
+                    index("deadlines", ["deadline_at"], Q(deadline_at__isnull=False, finished_at__isnull=True)),
+                    index("throttled", ["queue", "unique_key"], Q(unique_until__isnull=False)),
                     index("runs", ["run_id", "id"], ~Q(run_id=F("id"))),
                     index("retries", ["retry_of"], Q(retry_of__isnull=False)),
                     index("members", ["batch", "id"], MEMBER),

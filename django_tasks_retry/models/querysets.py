@@ -68,7 +68,8 @@ class TaskQuerySet(QuerySet["Task"]):
         """
         whom = Q(crashes=None) | Q(crashes__lt=POISON_AFTER) if only is None else Q(pk=only)
         whom = Q(crashes__gte=POISON_AFTER) if poison else whom
-        in_time = Q(expires_at=None) | Q(expires_at__gt=Now()) | Q(attempts__gt=F("refunds"))
+        in_time = Q(expires_at=None) | Q(expires_at__gt=Now())
+        in_time |= Q(attempts__gt=F("refunds")) & (Q(deadline_at=None) | Q(deadline_at__gt=Now()))
         ahead = self.model._default_manager.filter(pk=OuterRef("follows"), finished_at=None)
         return self.filter(whom, in_time, Q(follows=None) | ~Exists(ahead))
 

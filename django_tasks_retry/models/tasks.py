@@ -107,6 +107,10 @@ class Task(models.Model):
     expires_at = InstantField(
         _("expires at"), null=True, help_text=_("Cancelled where its first attempt has not begun by then.")
     )
+    unique_until = InstantField(
+        _("unique until"), null=True, help_text=_("Its key is taken until then, also after it has succeeded.")
+    )
+    deadline_at = InstantField(_("deadline"), null=True, help_text=_("Cancelled where it has not finished by then."))
     follows = models.ForeignKey(
         "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="followers"
     )
@@ -156,6 +160,12 @@ class Task(models.Model):
 
     expires_in: float | None = None
     """Seconds from now, of a task that is yet to be written, after which it expires."""
+
+    unique_for: float | None = None
+    """Seconds from now, of a task that is yet to be written, for which it holds its unique key."""
+
+    deadline_in: float | None = None
+    """Seconds from now, of a task that is yet to be written, after which its deadline has passed."""
 
     class Meta:
         verbose_name = _("task")
@@ -236,6 +246,14 @@ class Task(models.Model):
                 condition=Q(
                     expires_at__isnull=False, finished_at__isnull=True, locked_by__isnull=True, attempts=F("refunds")
                 ),
+            ),
+            models.Index(
+                name="dtr_deadlines", fields=["deadline_at"],
+                condition=Q(deadline_at__isnull=False, finished_at__isnull=True),
+            ),
+            # Of keys that are taken for a time.
+            models.Index(
+                name="dtr_throttled", fields=["queue", "unique_key"], condition=Q(unique_until__isnull=False)
             ),
             models.Index(name="dtr_runs", fields=["run_id", "id"], condition=~Q(run_id=F("id"))),
             models.Index(name="dtr_retries", fields=["retry_of"], condition=Q(retry_of__isnull=False)),

@@ -45,7 +45,9 @@ class TaskOptions(TypedDict, total=False):
     priority: int | None
     backend: str | None
     expires: datetime | timedelta | None
+    deadline: datetime | timedelta | None
     unique_key: str | None
+    unique_for: float | timedelta | None
     on_conflict: str | None
     debounce: float | timedelta | None
     debounce_max: float | timedelta | None

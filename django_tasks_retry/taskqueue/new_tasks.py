@@ -28,8 +28,11 @@ GIVEN = (*ORIGIN_COLUMNS, *CALL_COLUMNS, *PLACE_COLUMNS, "waits_for")
 NEW_COLUMNS = tuple(name for name in GIVEN if name != "created_at")
 """Columns that may be given for a new task; all others are the same for each."""
 
+SPANS = {"expires_in": "expires_at", "deadline_in": "deadline_at", "unique_for": "unique_until"}
+"""Times that may be given in seconds from now, and their columns."""
+
 BLANK: dict[str, Any] = dict.fromkeys(field.attname for field in Task._meta.concrete_fields)
-BLANK |= {"status": Status.PENDING.value, "attempts": 0, "refunds": 0, "due_in": 0.0, "expires_in": None}
+BLANK |= {"status": Status.PENDING.value, "attempts": 0, "refunds": 0, "due_in": 0.0} | dict.fromkeys(SPANS)
 
 
 def new_task(**given: Any) -> Task:
@@ -56,17 +59,30 @@ def key_of(task: Task) -> tuple[str, str | None]:
     return task.queue, task.unique_key
 
 
+def has_end(task: Task) -> bool:
+    """Return whether it has an expiry or a deadline."""
+    return not task.expires_in is task.expires_at is task.deadline_in is task.deadline_at is None
+
+
 def as_dated(task: Task, moment: datetime, using: str) -> Task:
     """Return the task as it was written at this moment."""
-    if task.eta is None and not (task.due_in or task.interval) and task.expires_in is None:
+    if task.eta is None and not (task.due_in or task.interval or task.unique_for or has_end(task)):
         return as_stored(task, {"eta": moment, "created_at": moment, "updated_at": moment}, using)
     eta = task.eta or (moment + timedelta(seconds=task.due_in) if task.due_in else moment)
-    dates = {"eta": eta, "created_at": moment, "updated_at": moment}
+    dates: dict[str, Any] = {"eta": eta, "created_at": moment, "updated_at": moment}
     if task.interval and task.slot is None:
         dates["slot"] = eta
-    if task.expires_in is not None:
-        dates["expires_at"] = moment + timedelta(seconds=task.expires_in)
+    deadlines, expiries = ends_of(task, "deadline", moment), ends_of(task, "expires", moment)
+    dates |= {"deadline_at": min(deadlines, default=None), "expires_at": min(deadlines + expiries, default=None)}
+    if task.unique_for is not None:
+        dates["unique_until"] = moment + timedelta(seconds=task.unique_for)
     return as_stored(task, dates, using)
+
+
+def ends_of(task: Task, name: str, moment: datetime) -> list[datetime]:
+    """Return when it expires, or its deadline: it may have one of its own beside the one of its batch."""
+    at, seconds = getattr(task, f"{name}_at"), getattr(task, f"{name}_in")
+    return ([] if at is None else [at]) + ([] if seconds is None else [moment + timedelta(seconds=seconds)])
 
 
 def as_stored(task: Task, values: Mapping[str, Any], using: str) -> Task:

@@ -22,7 +22,7 @@ from .enqueue.notify import notify_cancelled
 from .lease import Fence, Lease, why_lost
 from .renewal import outlasts
 from .report import Completed, Failed, Outcome, Receipt, Released, Report, report_of
-from .workflows.cancel import Cancellation, cancel_below
+from .workflows.cancel import Cancellation, cancel_below, cancel_free
 from .workflows.members import keys_of
 from .workflows.wake import wake_after, wake_later, wake_waiters
 
@@ -162,6 +162,7 @@ def receipt_of(event: TaskEvent, lease: Lease) -> Receipt:
 
 
 EXPIRED = "expired: it was not started in time"
+LATE = "its deadline has passed"
 EXPIRED_AT_ONCE = 500
 """Tasks at once: on SQLite others wait for it, and a supervisor has other work."""
 
@@ -188,13 +189,19 @@ def recover(
 
 
 def expire(*, backend: str = "default", actor: str = "queue", limit: int = EXPIRED_AT_ONCE) -> list[UUID]:
-    """Cancel tasks that nobody began in time, the oldest first. Claims leave them alone, whether or not this ran."""
+    """Cancel tasks past their deadline, and those that nobody began in time, the oldest first.
+
+    Claims leave them alone, whether or not this ran.
+    """
     using = database(backend)
-    expired = engine_for(using).expire(actor, EXPIRED, limit)
-    if expired:
-        cancel_below(expired, Cancellation(using, actor, EXPIRED, notify_cancelled))
-        wake_waiters(expired, using)
-    return expired
+    engine, order = engine_for(using), Cancellation(using, actor, LATE, notify_cancelled)
+    late = cancel_free(engine.late(limit), wait=False, order=order)
+    expired = engine.expire(actor, EXPIRED, limit)
+    for ended, reason in ((late, LATE), (expired, EXPIRED)):
+        if ended:
+            cancel_below(ended, order._replace(reason=reason))
+            wake_waiters(ended, using)
+    return [*late, *expired]
 
 
 class PendingMaintenance(NamedTuple):

@@ -31,7 +31,7 @@ PLAIN = (
     "pk", "status", "attempts", "refunds", "max_attempts", "locked_by", "retry_of_id", "lane", "queue", "func_path",
     "unique_key", "run_id", "batch", "follows_id",
 )  # fmt: skip
-TIMES = ("created_at", "eta", "expires_at")
+TIMES = ("created_at", "eta", "expires_at", "deadline_at")
 EVENT_COLUMNS = ("task_id", "ts", "kind", "attempt", "actor", "data")
 STEP_COLUMNS = ("task_id", "pk", "name", "kind", "attempt", "actor", "ts")
 KEPT = 90 * 86400.0
@@ -89,8 +89,8 @@ def verify(
         yield audit
     start = kept_since if first is None else max(kept_since, datetime.fromtimestamp(made_at(first), UTC))
     end = now(using) if last is None else datetime.fromtimestamp(made_at(last), UTC)
-    rest = (orphans(using, first, last), duplicates(using, first, last), broken_slots(using, start, end))
-    for breach in chain(lanes.settle(), *rest):
+    rest = [check(using, first, last) for check in (orphans, duplicates, throttled_twice)]
+    for breach in chain(lanes.settle(), *rest, broken_slots(using, start, end)):
         audit.note(breach)
     yield audit
 
@@ -174,6 +174,17 @@ def orphans(using: str, first: UUID | None, last: UUID | None) -> Iterator[Breac
         left = model.objects.using(using).filter(within("task_id", first, last)).filter(gone)
         for task in left.order_by("task_id").values_list("task_id", flat=True).distinct()[:MOST_LISTED]:
             yield Breach("orphans", task, f"is gone, and {what} of it is left")
+
+
+def throttled_twice(using: str, first: UUID | None, last: UUID | None) -> Iterator[Breach]:
+    """Tasks that were enqueued while one that had succeeded still held their key. One that was moved is not judged."""
+    tasks, created = Task.objects.using(using), OuterRef("created_at")
+    moved = TaskEvent.objects.filter(task=OuterRef("pk"), kind="task.rescheduled")
+    holders = tasks.filter(queue=OuterRef("queue"), unique_key=OuterRef("unique_key"), status="SUCCESS")
+    taken = Exists(holders.filter(finished_at__lte=created, unique_until__gt=created))
+    keyed = tasks.filter(within("pk", first, last), unique_until__isnull=False).filter(taken & ~Exists(moved))
+    for task in keyed.order_by("pk").values_list("pk", flat=True)[:MOST_LISTED]:
+        yield Breach("throttle", task, "was enqueued while a task that had succeeded held its key")
 
 
 def duplicates(using: str, first: UUID | None, last: UUID | None) -> Iterator[Breach]:

@@ -121,6 +121,8 @@ def over_budget(life: TaskHistory) -> Iterator[Breach]:
     """Refunds come only after the attempt that they refund, so every prefix of the history keeps within the budget."""
     spent = 0
     for event in life.events:
+        if event.kind == "running" and life.row.deadline_at is not None and event.at >= life.row.deadline_at:
+            yield Breach("deadline", life.task, f"attempt {event.attempt} began after the deadline")
         spent += (event.kind == "running") - (event.kind == "released")
         if spent > life.row.max_attempts:
             text = f"attempt {event.attempt} exceeds the budget of {life.row.max_attempts}"
@@ -209,7 +211,9 @@ RULES: dict[str, str] = {
     "rates": "No more tasks of a lane, queue or function start in any window than its limit says.",
     "order": "In a lane of strict order a task begins when the one before it has ended.",
     "unique": "In a queue, one task of a unique key is unfinished at a time.",
+    "throttle": "A unique key that is taken for a time is not given again in it, once its task has succeeded.",
     "expiry": "No task begins after it has expired.",
+    "deadline": "No attempt begins after the deadline of its task.",
     "follows": "A task that follows another begins after that one has ended.",
     "steps": "Steps are recorded under the live lease of their attempt, or before the first claim.",
     "gather": "A task that gathers others completes after they have ended; a callback starts after its batch.",

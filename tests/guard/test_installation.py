@@ -19,7 +19,7 @@ from tests.rows.plant import task as unsound_task
 from tests.rows.values import Odd
 
 on_postgresql = pytest.mark.parametrize("on", ["postgresql"], indirect=True)
-MOST_INDEXES = 17
+MOST_INDEXES = 19
 NAMES = {
     "sqlite": sorted(guard.sqlite_statements()),
     "postgresql": sorted(guard.postgresql_triggers()),

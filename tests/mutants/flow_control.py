@@ -6,7 +6,9 @@ from tests.mutants.mutant import PG, SQLITE, Edit, Mutant
 
 EXPIRY = "tests/taskqueue/test_expiry.py::"
 IN_TIME = (
-    "            AND (t.expires_at IS NULL OR t.expires_at > django_tasks_retry_now() OR t.attempts > t.refunds)\n"
+    "            AND (t.expires_at IS NULL OR t.expires_at > django_tasks_retry_now() OR (\n"
+    "                t.attempts > t.refunds AND (t.deadline_at IS NULL OR t.deadline_at > django_tasks_retry_now())\n"
+    "            ))\n"
 )
 MODES = "tests/taskqueue/test_unique_modes.py::"
 BACKLOG = "tests/taskqueue/test_backlog.py::"

@@ -113,11 +113,42 @@ def enqueue_one_that_expires(scene: Scene) -> None:
 
 
 def other_has_expired(scene: Scene) -> None:
-    other = Task.objects.get(queue="bulk")
+    other = Task.objects.get(queue="bulk", deadline_at=None)
     scene.kit.advance(LATER * 4)
     taskqueue.expire()
     other.refresh_from_db()
     assert (other.status, other.attempts) == ("CANCELLED", 0)
+
+
+def enqueue_one_with_a_deadline(scene: Scene) -> None:
+    taskqueue.pause("bulk")
+    Task.objects.enqueue(tasks.beside, queue="bulk", deadline=LATER)
+
+
+def other_is_late(scene: Scene) -> None:
+    other = Task.objects.get(queue="bulk", deadline_at__isnull=False)
+    scene.kit.advance(LATER * 4)
+    taskqueue.expire()
+    reasons = TaskEvent.objects.filter(task=other).values_list("data__reason", flat=True)
+    assert list(reasons) == ["its deadline has passed"]
+    members = Task.objects.filter(parent=scene.task)
+    assert all(member.deadline_at == scene.task.deadline_at for member in members)
+
+
+def throttled_again(scene: Scene) -> Task:
+    options = {name: scene.options[name] for name in ("unique_key", "unique_for")}
+    return Task.objects.enqueue(tasks.work, [["step"]], queue=scene.task.queue, **options)
+
+
+def ask_for_it_again_in_its_time(scene: Scene) -> None:
+    assert throttled_again(scene).pk == scene.task.pk
+
+
+def key_is_still_taken(scene: Scene) -> None:
+    holder = throttled_again(scene)
+    # The next occurrence of a series holds the key of the series.
+    assert holder.already_enqueued
+    assert holder.pk == scene.task.pk or scene.options.get("interval")
 
 
 def first_start_is_not_early(scene: Scene) -> None:
@@ -170,12 +201,15 @@ def second_attempt_succeeded(scene: Scene) -> None:
     assert [event.kind for event in scene.events].count("task.failed") == 1
 
 
+THROTTLE = {"unique_key": "throttled", "unique_for": timedelta(days=7)}
 FEATURES = {
     "rate": Feature({"queue": "reports"}, "", enqueue_another_in_its_queue, starts_a_minute_apart),
     "lane": Feature({"lane": "pairs"}, "", enqueue_a_second_in_its_lane, one_at_a_time_in_the_lane),
     "strict order": Feature({}, "", enqueue_a_successor, lives_do_not_overlap),
     "unique key": Feature({"unique_key": "pairs"}, "", ask_for_it_again, key_is_free_again),
     "expiry": Feature({"expires": LATER}, "", enqueue_one_that_expires, other_has_expired),
+    "deadline": Feature({"deadline": LATER * 6}, "", enqueue_one_with_a_deadline, other_is_late),
+    "throttle": Feature(THROTTLE, "", ask_for_it_again_in_its_time, key_is_still_taken),
     "eta": Feature({"eta": MINUTE}, "", nothing, first_start_is_not_early),
     "interval": Feature({"interval": LATER}, "", nothing, next_occurrence_waits),
     "schedule": Feature({}, "", tick_a_schedule, slot_is_done),
@@ -206,10 +240,10 @@ def audited(using: str) -> Audit:
     return audit
 
 
-REFUSED = [("expiry", "interval")]
-"""An occurrence that expires would end its series."""
-THE_SAME = [("lane", "strict order")]
-"""Strict order is a lane: a task has one, and a limit of one belongs to it."""
+REFUSED = [("expiry", "interval"), ("deadline", "interval")]
+"""An occurrence that is cancelled would end its series."""
+THE_SAME = [("lane", "strict order"), ("unique key", "throttle")]
+"""Strict order is a lane: a task has one, and a limit of one belongs to it. A throttle is a unique key."""
 PAIRS = [pair for pair in combinations(FEATURES, 2) if pair not in REFUSED + THE_SAME]
 
 

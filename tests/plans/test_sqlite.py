@@ -100,6 +100,9 @@ def test_pruning_walks_the_primary_key():
 
 def test_the_sweep_of_what_expired_reads_its_index():
     enqueue(expires=timedelta(hours=1))
+    enqueue(deadline=timedelta(hours=1))
     with query_plans(USING) as lines:
         taskqueue.expire()
-    assert reads_of_tasks(lines) == {"dtr_expiring (expires_at>? AND expires_at<?)"}
+    assert reads_of_tasks(lines) == {
+        "dtr_expiring (expires_at>? AND expires_at<?)", "dtr_deadlines (deadline_at>? AND deadline_at<?)",
+    }  # fmt: skip

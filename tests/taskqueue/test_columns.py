@@ -41,8 +41,8 @@ ASKED = {
 }  # fmt: skip
 
 
-OF_THIS_TASK_ALONE = {"expires", "on_conflict", "debounce", "debounce_max"}
-"""Neither repetitions nor retries take it over; see test_expiry.py and test_unique_modes.py."""
+OF_THIS_TASK_ALONE = {"expires", "deadline", "unique_for", "on_conflict", "debounce", "debounce_max"}
+"""Neither repetitions nor retries take it over; see test_expiry.py, test_deadline.py, test_throttle.py."""
 
 
 def test_the_example_asks_for_all_that_is_passed_on():

@@ -87,6 +87,16 @@ ON_TOP: dict[str, tuple[str, Callable[[Scene], Any]]] = {
     "a task between two attempts of another": ("order", lambda s: change_all([s.first, s.second], lane="account-1")),
     "two of one key ran at once": ("unique", lambda s: change_all(s.pair, unique_key="k")),
     "two of one key wait": ("unique", lambda s: change_all(s.slots[:2], unique_key="k")),
+    "a key that was given again in its time": (
+        "throttle",
+        lambda s: change_all(
+            [s.first, s.second], unique_key="k", unique_until=s.second.created_at + timedelta(hours=1)
+        ),
+    ),
+    "a start after the deadline": (
+        "deadline",
+        lambda s: change(s.second, deadline_at=s.second.created_at - timedelta(hours=1)),
+    ),
     "a start after the expiry": (
         "expiry",
         lambda s: change(s.second, expires_at=s.second.created_at - timedelta(hours=1)),

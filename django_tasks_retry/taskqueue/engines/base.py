@@ -109,6 +109,10 @@ class Engine(Protocol):
         """Return tasks that wait for one of these."""
         return as_suspended(self.fetch("awaiting", {"keys": self.as_list(keys), "limit": limit}))
 
+    def late(self, limit: int) -> list[UUID]:
+        """Return unfinished tasks whose deadline has passed."""
+        return [as_uuid(pk) for (pk,) in self.fetch("late", {"limit": limit}) if is_uuid(pk)]
+
     def add_signal(self, name: str, payload: str | None, actor: str) -> bool:
         """Write a signal in the caller's transaction. Return False if the name was sent before."""
         with cursor_on(self.using) as cursor:

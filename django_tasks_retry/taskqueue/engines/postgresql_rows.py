@@ -23,7 +23,7 @@ from ...rules.payload import dump
 from ...rules.status import Status
 from ...rules.transitions import COMPLETE
 from ..database import as_array, as_text, cursor_on, fetch
-from ..new_tasks import CHUNK, NEW_COLUMNS, as_dated, as_stored
+from ..new_tasks import CHUNK, NEW_COLUMNS, SPANS, as_dated, as_stored, has_end
 from ..report import Report
 from .base import Engine
 from .statements import StoredStatement
@@ -33,9 +33,9 @@ TYPES = {
     "SmallIntegerField": "smallint", "FloatField": "float8", "DateTimeField": "timestamptz",
 }  # fmt: skip
 FIELDS = {field.attname: getattr(field, "target_field", field) for field in Task._meta.concrete_fields}
-ASKED = (*NEW_COLUMNS, *OWN_COLUMNS, "due_in", "expires_in")
+ASKED = (*NEW_COLUMNS, *OWN_COLUMNS, "due_in", *SPANS)
 TYPE = {name: TYPES[FIELDS[name].get_internal_type()] if name in FIELDS else "float8" for name in ASKED}
-TIMES = ("eta", "slot", "expires_at", "due_in", "expires_in")
+TIMES = ("eta", "slot", "due_in", *SPANS, *SPANS.values())
 JSON_COLUMNS = [name for name in ASKED if TYPE[name] == "jsonb"]
 EMPTY = {list: "[]", dict: "{}", NoneType: None}
 # What most tasks are given stands in the text: each parameter costs the client more than a microsecond.
@@ -142,9 +142,7 @@ def listed(columns: Iterable[str], form: str = "{}") -> str:
 
 def is_usual(task: Task) -> bool:
     """Return whether it has none of the options that a conflict, or the server's clock, settles."""
-    if task.unique_key or task.due_in or task.expires_in is not None:
-        return False
-    return task.expires_at is None and task.follows_id is None
+    return not (task.unique_key or task.due_in or task.follows_id or has_end(task))
 
 
 def row_text(task: Task) -> str:
@@ -172,7 +170,7 @@ class Shape(NamedTuple):
     @property
     def is_alike(self) -> bool:
         """Return whether one row describes all tasks: all are stored, and only the clock's time is computed."""
-        return not self.has("unique_key", "due_in", "expires_in", *OWN_COLUMNS)
+        return not self.has("unique_key", "due_in", *SPANS, *OWN_COLUMNS)
 
 
 def statement(tasks: Sequence[Task]) -> tuple[str, dict[str, Any], bool]:
@@ -229,7 +227,7 @@ def sql_for(shape: Shape) -> str:
         if shape.is_alike:
             return ENQUEUE_ALIKE.format(**parts)
     parts["on_conflict"] = LEAVE_TAKEN_KEYS if shape.has("unique_key") else ""
-    own = OWN_COLUMNS if shape.has(*OWN_COLUMNS, "expires_in") else ()
+    own = OWN_COLUMNS if shape.has(*OWN_COLUMNS, *SPANS) else ()
     return ENQUEUE.format(**parts, returned="created_at" if shape.is_alike else listed((*RETURNED, *own)))
 
 
@@ -237,10 +235,14 @@ def times(given: Mapping[str, str], shape: Shape) -> dict[str, str]:
     """Return SQL for eta and expiry, by the clock of the statement; a repeating task is due at its first slot."""
     due = first_known(given.get("eta"), from_now(given.get("due_in")), CLOCK)
     first_slot = f"CASE WHEN {given['interval']} > 0 THEN {due} END" if shape.repeat else None
+    deadlines = [given.get("deadline_at"), from_now(given.get("deadline_in"))]
+    expiries = [given.get("expires_at"), from_now(given.get("expires_in"))]
     values = {
         "eta": due,
         "slot": first_known(given.get("slot"), first_slot),
-        "expires_at": first_known(given.get("expires_at"), from_now(given.get("expires_in"))),
+        "expires_at": first_known(*expiries, *deadlines, by="LEAST"),
+        "deadline_at": first_known(*deadlines, by="LEAST"),
+        "unique_until": from_now(given.get("unique_for")),
     }
     return {name: value for name, value in values.items() if value}
 
@@ -249,10 +251,10 @@ def from_now(seconds: str | None) -> str | None:
     return seconds and f"{CLOCK} + {seconds} * interval '1 second'"
 
 
-def first_known(*moments: str | None) -> str:
-    """Return SQL for the first that is not NULL; NULL if no task has any."""
+def first_known(*moments: str | None, by: str = "COALESCE") -> str:
+    """Return SQL for the first, or the least, that is not NULL; NULL if no task has any."""
     known = list(filter(None, moments))
-    return f"COALESCE({listed(known)})" if len(known) > 1 else "".join(known)
+    return f"{by}({listed(known)})" if len(known) > 1 else "".join(known)
 
 
 # Reports, for finish.sql; for complete.sql, if all of them are plain completions

@@ -33,6 +33,7 @@ BOTH = frozenset(
         "move_on",
         "open_batches",
         "open_member",
+        "late",
         "pending_maintenance",
         "poison",
         "waiting",

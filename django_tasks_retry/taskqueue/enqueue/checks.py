@@ -233,28 +233,28 @@ def set_eta(task: Task, eta: Any) -> None:
         task.eta = checked_instant("eta", eta)
 
 
-def set_expiry(task: Task, expires: Any) -> None:
-    """Let the task expire at an instant, or after a delay; InvalidCall if it could never start."""
+def set_end(task: Task, name: str, end: Any) -> None:
+    """Set `expires` or `deadline`, an instant or a delay; InvalidCall if the task could never start."""
     if task.interval:
         raise InvalidCall(
-            "expires= and interval=: an occurrence that expires would end the series. "
+            f"{name}= and interval=: an occurrence that is cancelled would end the series. "
             "Use a schedule, whose `misfire_grace` gives up a slot that is past."
         )
-    if isinstance(expires, timedelta):
-        wrong = InvalidCall(f"expires={expires!r}: give a timedelta of more than zero and at most ten years.")
-        task.expires_in = checked_seconds(expires, wrong, least=MORE_THAN_ZERO)
+    if isinstance(end, timedelta):
+        wrong = InvalidCall(f"{name}={end!r}: give a timedelta of more than zero and at most ten years.")
+        setattr(task, f"{name}_in", checked_seconds(end, wrong, least=MORE_THAN_ZERO))
     else:
-        task.expires_at = checked_instant("expires", expires)
-    if is_over_before_due(task):
-        raise InvalidCall(f"expires={expires!r}: it would expire before it is due. Give a later time than its eta.")
+        setattr(task, f"{name}_at", checked_instant(name, end))
+    if is_over_before_due(task, name):
+        raise InvalidCall(f"{name}={end!r}: it would expire before it is due. Give a later time than its eta.")
 
 
-def is_over_before_due(task: Task) -> bool:
+def is_over_before_due(task: Task, name: str) -> bool:
     """False if one is an instant and the other a delay: only the database can compare them."""
-    eta: datetime | None = task.eta
-    if task.expires_at is not None and eta is not None:
-        return bool(task.expires_at <= eta)
-    return bool(task.expires_in and eta is None and task.expires_in <= task.due_in)
+    eta, at, after = task.eta, getattr(task, f"{name}_at"), getattr(task, f"{name}_in")
+    if at is not None and eta is not None:
+        return bool(at <= eta)
+    return bool(after and eta is None and after <= task.due_in)
 
 
 def checked_instant(name: str, value: Any) -> datetime:

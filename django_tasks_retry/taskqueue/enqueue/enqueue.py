@@ -32,8 +32,8 @@ from .checks import (
     checked_queue,
     effective_policy,
     known_callee,
+    set_end,
     set_eta,
-    set_expiry,
 )
 from .deadline import enqueue_deadline
 from .insert import insert_each, insert_with_middleware
@@ -248,9 +248,9 @@ def task_options(registered: Any) -> dict[str, Any]:
 
 def apply_optional(task: Task, options: dict[str, Any]) -> None:
     """Apply the options that few calls have, after all others."""
-    unique_key, expires = options.pop("unique_key", None), options.pop("expires", None)
-    task.unique_key = task.unique_key or checked_key(unique_key)
-    if expires is not None:
-        set_expiry(task, expires)
+    task.unique_key = task.unique_key or checked_key(options.pop("unique_key", None))
+    for name in ("expires", "deadline"):
+        if (end := options.pop(name, None)) is not None:
+            set_end(task, name, end)
     if options:
         set_conflict(task, **options)

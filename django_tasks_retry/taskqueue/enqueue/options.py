@@ -57,6 +57,8 @@ class EnqueueOptions(NamedTuple):
     on_conflict: str | None = None
     debounce: float | timedelta | None = None
     debounce_max: float | timedelta | None = None
+    deadline: datetime | timedelta | None = None
+    unique_for: float | timedelta | None = None
 
     @classmethod
     def with_options(cls, func: Any, **options: Any) -> EnqueueOptions:

@@ -10,8 +10,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from ...clock import now
-from ...conf import suggestion
+from ...clock import Now, now
+from ...conf import options, suggestion
 from ...durations import MORE_THAN_ZERO, checked_seconds
 from ...errors import AlreadyEnqueued, InvalidCall
 from ...models import MAX_LENGTHS, Task
@@ -19,7 +19,7 @@ from ...rules.status import Status
 from ...rules.transitions import RESCHEDULE
 from ..engines import Engine
 from ..events import events_of, write_events
-from ..new_tasks import key_of, new_task
+from ..new_tasks import has_end, key_of, new_task
 from ..timeouts import locked
 
 SUFFIX = ":again"
@@ -63,20 +63,24 @@ ACTOR = "code"
 def set_conflict(
     task: Task,
     on_conflict: str | None = None,
+    unique_for: float | timedelta | None = None,
     debounce: float | timedelta | None = None,
     debounce_max: float | timedelta | None = None,
 ) -> None:
     """Give the task its mode, and a debounced one its delay; InvalidCall if the options contradict each other."""
-    given = "debounce" if on_conflict is None else "on_conflict"
+    given = "on_conflict" if on_conflict else "debounce" if unique_for is None else "unique_for"
     if not task.unique_key:
         raise InvalidCall(f"{given}= says what happens if a unique key is taken. Give unique_key=, too.")
+    if unique_for is not None:
+        task.unique_for = checked_throttle(task, unique_for)
     mode = checked_mode(on_conflict, debounced=debounce is not None)
-    if mode is not OnConflict.KEEP or debounce is not None:
+    if mode is not OnConflict.KEEP or debounce is not None or unique_for is not None:
         check_place(task, mode)
     if debounce is None:
         if debounce_max is not None:
             raise InvalidCall("debounce_max= bounds what debounce= puts off. Give debounce=, too.")
-        task.conflict = Conflict(mode, task.unique_key) if mode is not OnConflict.KEEP else None
+        is_plain = mode is OnConflict.KEEP and unique_for is None
+        task.conflict = None if is_plain else Conflict(mode, task.unique_key)
         return
     check_debounced(task, mode)
     seconds, longest = read_seconds("debounce", debounce), None
@@ -87,6 +91,17 @@ def set_conflict(
                 f"debounce_max={debounce_max!r} is shorter than debounce={debounce!r}. Give a longer one."
             )
     task.conflict, task.due_in = Conflict(mode, task.unique_key, seconds, longest), seconds
+
+
+def checked_throttle(task: Task, unique_for: float | timedelta) -> float:
+    """Return the seconds for which the key is taken; InvalidCall if the task may be pruned before."""
+    seconds, kept = read_seconds("unique_for", unique_for), options(task.backend).keep_success
+    if kept is not None and seconds > kept:
+        raise InvalidCall(
+            f"unique_for={unique_for!r}: successful tasks are pruned after {kept:g} seconds, and the key is free then. "
+            "Give less, or raise KEEP_SUCCESS in OPTIONS."
+        )
+    return seconds
 
 
 def checked_mode(on_conflict: Any, *, debounced: bool) -> OnConflict:
@@ -126,8 +141,10 @@ def check_debounced(task: Task, mode: OnConflict) -> None:
         raise InvalidCall("debounce= and eta= both say when it runs. Leave eta out.")
     if task.interval:
         raise InvalidCall("debounce= and interval=: a repeating task has its slots. Leave one of them out.")
-    if task.expires_at is not None or task.expires_in is not None:
-        raise InvalidCall("debounce= and expires=: calls that put it off would let it expire. Use debounce_max=.")
+    if has_end(task):
+        raise InvalidCall(
+            "debounce= and expires= or deadline=: calls that put it off would let it expire. Use debounce_max=."
+        )
 
 
 def read_seconds(name: str, value: Any) -> float:
@@ -157,9 +174,19 @@ def resolve_conflict(task: Task, engine: Engine) -> Task:
     conflict: Conflict = task.conflict
     engine.lock_key(task.queue, conflict.key)
     while True:
-        stored = RESOLVERS[conflict.mode](task, find_holders(task, engine), engine)
+        holders, mode = find_holders(task, engine), conflict.mode
+        # Asked after the unfinished ones: one that has just ended is among either of them.
+        if task.unique_for is not None and not any(holders) and (past := find_past_holder(task, engine)):
+            holders, mode = Holders(None, past), OnConflict.RAISE if mode is OnConflict.RAISE else OnConflict.KEEP
+        stored = RESOLVERS[mode](task, holders, engine)
         if stored is not None:
             return stored
+
+
+def find_past_holder(task: Task, engine: Engine) -> Task | None:
+    """Return the task that has succeeded and still holds the key. One that failed or was cancelled frees it."""
+    past = Task.objects.using(engine.using).successful().filter(unique_until__gt=Now(), queue=task.queue)
+    return past.filter(unique_key__in=places_of(task.conflict.key)).order_by("-pk").first()
 
 
 def find_holders(task: Task, engine: Engine) -> Holders:

@@ -40,7 +40,9 @@ WITH place AS MATERIALIZED (
             )), FALSE)
             AND t.backend = %(backend)s::text
             AND t.id = %(only)s::uuid
-            AND (t.expires_at IS NULL OR t.expires_at > django_tasks_retry_now() OR t.attempts > t.refunds)
+            AND (t.expires_at IS NULL OR t.expires_at > django_tasks_retry_now() OR (
+                t.attempts > t.refunds AND (t.deadline_at IS NULL OR t.deadline_at > django_tasks_retry_now())
+            ))
             AND (t.follows_id IS NULL OR (
                 SELECT 1 FROM ONLY django_tasks_retry_task AS h WHERE h.id = t.follows_id AND h.finished_at IS NULL
             ) IS NULL)

@@ -7,12 +7,20 @@ SELECT
         ORDER BY locked_by
         LIMIT 1
     ) IS NOT NULL AS lost,
-    (
-        SELECT 1 FROM django_tasks_retry_task
-        WHERE expires_at IS NOT NULL AND expires_at <= django_tasks_retry_now()
-            AND finished_at IS NULL AND locked_by IS NULL AND attempts = refunds
-        ORDER BY expires_at
-        LIMIT 1
+    COALESCE(
+        (
+            SELECT 1 FROM django_tasks_retry_task
+            WHERE expires_at IS NOT NULL AND expires_at <= django_tasks_retry_now()
+                AND finished_at IS NULL AND locked_by IS NULL AND attempts = refunds
+            ORDER BY expires_at
+            LIMIT 1
+        ),
+        (
+            SELECT 1 FROM django_tasks_retry_task
+            WHERE deadline_at IS NOT NULL AND deadline_at <= django_tasks_retry_now() AND finished_at IS NULL
+            ORDER BY deadline_at
+            LIMIT 1
+        )
     ) IS NOT NULL AS expired,
     (
         SELECT 1 FROM django_tasks_retry_task

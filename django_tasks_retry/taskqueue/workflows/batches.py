@@ -24,13 +24,22 @@ from .members import batch_key
 from .steps import CALLBACK, StepKind, StepStore, insert_steps
 
 
-def prepared_members(calls: Iterable[Any], batch: UUID) -> list[Task]:
-    """Prepare the calls as members of the batch; nothing is written."""
+def prepared_members(calls: Iterable[Any], batch: UUID, *, of: Task | None) -> list[Task]:
+    """Prepare the calls as members of the batch of this task, whose deadline is theirs, too. Nothing is written."""
     common: dict[tuple[int, ...], SharedChecks] = {}
     tasks = [prepare(EnqueueOptions.read(item), common) for item in calls]
     for task in tasks:
         checked_member(task).batch = batch
+        if of is not None:
+            hand_down_deadline(of, task)
     return tasks
+
+
+def hand_down_deadline(of: Task, to: Task) -> None:
+    """Give the member the deadline of the task that waits for it, unless its own is earlier."""
+    for name in ("deadline_at", "deadline_in"):
+        both = [end for end in (getattr(of, name, None), getattr(to, name)) if end is not None]
+        setattr(to, name, min(both, default=None))
 
 
 def checked_member(task: Task) -> Task:
@@ -50,7 +59,9 @@ def write_members(tasks: Sequence[Task], backend: str) -> list[Task]:
 
 def start_batch(steps: StepStore, name: str, kind: StepKind, batch: UUID, calls: Iterable[Any]) -> None:
     """Write the members and the step that names their batch, in one commit and under the fence."""
-    members, lease = prepared_members(calls, batch), steps.lease
+    lease = steps.lease
+    waits = Task.objects.using(database(lease.backend)).filter(pk=lease.id, deadline_at__isnull=False)
+    members = prepared_members(calls, batch, of=waits.only("deadline_at").first())
     with one_commit(lease):
         written = write_members(members, lease.backend)
         steps.save(name, kind, {"batch": str(batch), "count": len(written)})
@@ -62,7 +73,7 @@ def enqueue_batch(calls: Iterable[Any], *, then: Any) -> list[Task]:
     callback = checked_callback(then)
     # The batch has the id of its callback, so that a member leads to the task that will read its result.
     batch = callback.id
-    members = prepared_members(calls, batch)
+    members = prepared_members(calls, batch, of=callback)
     if members:
         callback.waits_for, callback.due_in = batch_key(batch), MAX_DELAY
     using = database(callback.backend)

@@ -1,4 +1,4 @@
-"""Cancels tasks that expired before they were started."""
+"""Cancels tasks that expired before they were started, or passed their deadline."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ class Expire:
     def run(self) -> int:
         expired = self.database.call(lambda: expire(backend=self.backend, actor=self.actor))
         for task_id in expired:
-            logger.debug("task %s expired before it was started", task_id)
+            logger.debug("task %s expired or passed its deadline", task_id)
         if expired:
-            logger.info("cancelled %d tasks that expired before they were started", len(expired))
+            logger.info(
+                "cancelled %d tasks that expired before they were started, or passed their deadline", len(expired)
+            )
         self.pending.note(expired=len(expired) >= EXPIRED_AT_ONCE)
         return 0

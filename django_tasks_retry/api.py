@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypedDict, TypeVar, overload
 
 from .rules.calls import Call, CallOptions, Link, TaskOptions
 
@@ -24,6 +24,13 @@ R = TypeVar("R")
 
 if TYPE_CHECKING:
 
+    class DeclaredOptions(TypedDict, total=False):
+        """Options of `@task`, for type checkers."""
+
+        priority: int
+        queue_name: str
+        backend: str
+
     class RetryTask(DjangoTask[P, R]):
         """A task with the options of this queue."""
 
@@ -32,18 +39,13 @@ if TYPE_CHECKING:
 
 @overload
 def task(
-    function: Callable[Concatenate[Context, P], R],
-    *,
-    takes_context: Literal[True],
-    priority: int = 0,
-    queue_name: str = "default",
-    backend: str = "default",
+    function: Callable[Concatenate[Context, P], R], *, takes_context: Literal[True], **options: Unpack[DeclaredOptions]
 ) -> RetryTask[P, R]: ...
 
 
 @overload
 def task(
-    *, takes_context: Literal[True], priority: int = 0, queue_name: str = "default", backend: str = "default"
+    *, takes_context: Literal[True], **options: Unpack[DeclaredOptions]
 ) -> Callable[[Callable[Concatenate[Context, P], R]], RetryTask[P, R]]: ...
 
 
@@ -53,11 +55,7 @@ def task(function: Callable[P, R]) -> RetryTask[P, R]: ...
 
 @overload
 def task(
-    *,
-    takes_context: Literal[False] = False,
-    priority: int = 0,
-    queue_name: str = "default",
-    backend: str = "default",
+    *, takes_context: Literal[False] = False, **options: Unpack[DeclaredOptions]
 ) -> Callable[[Callable[P, R]], RetryTask[P, R]]: ...
 
 

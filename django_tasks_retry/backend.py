@@ -12,14 +12,7 @@ from django.core.checks import CheckMessage
 from django.utils import timezone
 
 from . import registry
-from .compat import (
-    CORE_HAS_TASKS,
-    BaseTaskBackend,
-    InvalidTask,
-    Task,
-    normalize_json,
-    task_backends,
-)
+from .compat import CORE_HAS_TASKS, BaseTaskBackend, InvalidTask, Task, normalize_json, task_backends
 from .conf import message, read_options, suggestion
 from .errors import InvalidOptions, UnknownOption
 from .middleware import make

@@ -17,18 +17,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from . import registry
-from .compat import (
-    TaskContext,
-    TaskError,
-    TaskResultDoesNotExist,
-    TaskResultStatus,
-    is_watched,
-    task_backends,
-    task_enqueued,
-    task_finished,
-)
-from .compat import TaskResult as DjangoResult
+from . import compat, registry
 from .durations import as_seconds
 from .errors import Abort, InvalidCall, InvalidPayload, TaskCancelled
 from .models import Task, TaskEvent
@@ -44,12 +33,12 @@ from .taskqueue.typed import read_returned
 from .taskqueue.workflows import StepStore, Workflow
 from .utc import in_project_time
 
-AnyResult: TypeAlias = "DjangoResult[Any, Any]"
+AnyResult: TypeAlias = "compat.TaskResult[Any, Any]"
 if TYPE_CHECKING:
-    AnyContext = TaskContext[Any, Any]
-    FrameworkResult = DjangoResult[Any, Any]
+    AnyContext = compat.TaskContext[Any, Any]
+    FrameworkResult = compat.TaskResult[Any, Any]
 else:
-    AnyContext, FrameworkResult = TaskContext, DjangoResult
+    AnyContext, FrameworkResult = compat.TaskContext, compat.TaskResult
 
 FIRST_POLL, LAST_POLL = 0.01, 0.5
 
@@ -95,11 +84,11 @@ class TaskResult(FrameworkResult):  # type: ignore[misc]
 
 
 IN_DJANGO = {
-    Status.PENDING: TaskResultStatus.READY,
-    Status.RUNNING: TaskResultStatus.RUNNING,
-    Status.SUCCESS: TaskResultStatus.SUCCESSFUL,
-    Status.FAILED: TaskResultStatus.FAILED,
-    Status.CANCELLED: TaskResultStatus.FAILED,
+    Status.PENDING: compat.TaskResultStatus.READY,
+    Status.RUNNING: compat.TaskResultStatus.RUNNING,
+    Status.SUCCESS: compat.TaskResultStatus.SUCCESSFUL,
+    Status.FAILED: compat.TaskResultStatus.FAILED,
+    Status.CANCELLED: compat.TaskResultStatus.FAILED,
 }
 SHOWN_IN_RESULTS = (EventKind.RUNNING, EventKind.FAILED, EventKind.CANCELLED)
 LOST = "django_tasks_retry.errors.LeaseLost"
@@ -110,12 +99,12 @@ def read_result(result_id: str, backend: str) -> AnyResult:
     try:
         task_id = UUID(result_id)
     except (AttributeError, TypeError, ValueError):
-        raise TaskResultDoesNotExist(result_id) from None
+        raise compat.TaskResultDoesNotExist(result_id) from None
     using = database(backend)
     row = Task.objects.using(using).select_related("outcome").filter(pk=task_id, backend=backend).first()
     task = registry.find(row.func_path) if row else None
     if row is None or task is None:
-        raise TaskResultDoesNotExist(result_id)
+        raise compat.TaskResultDoesNotExist(result_id)
     events = TaskEvent.objects.using(using).filter(task_id=row.pk, kind__in=SHOWN_IN_RESULTS)
     return as_result(row, task, list(events))
 
@@ -158,7 +147,7 @@ def read_value(task: AnyTask, data: Any) -> Any:
 
 
 def new_result(
-    of: Task | Lease, task: AnyTask, status: TaskResultStatus, events: Sequence[TaskEvent] = ()
+    of: Task | Lease, task: AnyTask, status: compat.TaskResultStatus, events: Sequence[TaskEvent] = ()
 ) -> AnyResult:
     result: AnyResult = TaskResult(
         task=variant(task, of),
@@ -180,20 +169,20 @@ def new_result(
     return result
 
 
-def errors_of(events: Iterable[TaskEvent]) -> Iterable[TaskError]:
+def errors_of(events: Iterable[TaskEvent]) -> Iterable[compat.TaskError]:
     """One per failed attempt, and one for a cancellation."""
     for event in events:
         if event.kind == EventKind.FAILED:
             yield task_error(event.data["error"])
         elif event.kind == EventKind.CANCELLED:
             text = f"Cancelled by {event.actor}: {event.data.get('reason') or 'no reason given'}"
-            yield TaskError(exception_class_path=path_of(TaskCancelled), traceback=text)
+            yield compat.TaskError(exception_class_path=path_of(TaskCancelled), traceback=text)
 
 
-def task_error(error: dict[str, Any]) -> TaskError:
+def task_error(error: dict[str, Any]) -> compat.TaskError:
     # What cannot be stored is a TypeError in the framework's words.
     path = "builtins.TypeError" if error["exception"] == path_of(InvalidPayload) else error["exception"]
-    return TaskError(exception_class_path=path or LOST, traceback=error["traceback"] or error["message"])
+    return compat.TaskError(exception_class_path=path or LOST, traceback=error["traceback"] or error["message"])
 
 
 def running_result(lease: Lease, task: AnyTask, *, with_history: bool = True) -> AnyResult:
@@ -202,7 +191,7 @@ def running_result(lease: Lease, task: AnyTask, *, with_history: bool = True) ->
     if with_history and lease.attempts > 1:
         events = TaskEvent.objects.using(database(lease.backend)).filter(task_id=lease.id, attempt__lt=lease.attempts)
         earlier = list(events.filter(kind__in=SHOWN_IN_RESULTS))
-    result = new_result(lease, task, TaskResultStatus.RUNNING, earlier)
+    result = new_result(lease, task, compat.TaskResultStatus.RUNNING, earlier)
     result.worker_ids.append(lease.locked_by)
     return result
 
@@ -211,7 +200,7 @@ def failed_result(lease: Lease, error: BaseException) -> AnyResult:
     """Return the running result with the error, for a backoff function."""
     task = registry.find(lease.func_path)
     if task is None:
-        raise TaskResultDoesNotExist(str(lease.id))
+        raise compat.TaskResultDoesNotExist(str(lease.id))
     result = running_result(lease, task)
     result.errors.append(task_error(capture(error).as_dict()))
     return result
@@ -221,7 +210,7 @@ def send_enqueued(row: Task) -> None:
     """Send `task_enqueued` for this row. Robust: the row is stored, so an error of a receiver cannot undo it."""
     task = registry.find(row.func_path)
     if task is not None:
-        task_enqueued.send_robust(type(task_backends[row.backend]), task_result=as_result(row, task))
+        compat.task_enqueued.send_robust(type(compat.task_backends[row.backend]), task_result=as_result(row, task))
 
 
 registry.hooks = registry.Hooks(failed_result, send_enqueued)
@@ -234,7 +223,8 @@ def concluded(result: AnyResult, receipt: Receipt, report: Report | None) -> Any
     object.__setattr__(result, "finished_at", in_project_time(receipt.ts))
     if status is Status.SUCCESS and report is not None and report.result is not None:
         data = json.loads(report.result)
-        value = read_value(result.task, data) if is_watched(task_finished) else data  # instances cost a query
+        # Instances cost a query.
+        value = read_value(result.task, data) if compat.is_watched(compat.task_finished) else data
         object.__setattr__(result, "_return_value", value)
     elif receipt.error is not None:
         result.errors.append(task_error(receipt.error))

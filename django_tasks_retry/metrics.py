@@ -21,6 +21,15 @@ OF_QUEUES: tuple[tuple[str, str, Callable[[QueueFigures], float]], ...] = (
     ("queue_workers", "Workers alive that serve the queue.", lambda queue: queue.workers),
     ("queue_slots", "Tasks that these workers can run at once.", lambda queue: queue.slots),
 )
+SINGLE = (
+    ("retrying", "retrying", "Tasks that wait for another attempt; counted up to 1001."),
+    ("expired", "expired_leases", "Tasks whose lease expired a minute ago, not recovered."),
+    ("late_schedules", "schedules_late", "Schedules whose time has come and that did not fire."),
+    ("replica_lag", "replica_lag_seconds", "How old the figures of this scrape may be, as a replica answered."),
+    ("workers", "workers", "Workers alive."),
+    ("slots", "slots", "Tasks that the workers alive can run at once."),
+)
+"""Parts of a snapshot that are one number each, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +94,15 @@ def number(value: float) -> str:
 
 def metrics_of(taken: Snapshot) -> Iterator[Family]:
     parts: dict[str, Iterable[Family]] = {
-        "totals": counters(taken.totals),
-        "queues": queue_gauges(taken.queues),
-        "retrying": [gauge("retrying", "Tasks that wait for another attempt; counted up to 1001.", taken.retrying)],
-        "expired": [gauge("expired_leases", "Tasks whose lease expired a minute ago, not recovered.", taken.expired)],
-        "late_schedules": late_schedules(taken.late_schedules),
-        "holder": horizon(taken.holder),
-        "replica_lag": replica_lag(taken.replica_lag),
-    }
+        "totals": counters(taken.totals), "queues": queue_gauges(taken.queues), "holder": horizon(taken.holder),
+    }  # fmt: skip
     for part, metrics in parts.items():
         if part not in taken.unanswered:
             yield from metrics
-    yield gauge("workers", "Workers alive.", taken.workers)
-    yield gauge("slots", "Tasks that the workers alive can run at once.", taken.slots)
+    for part, name, help_text in SINGLE:
+        value = getattr(taken, part)
+        if part not in taken.unanswered and value is not None:
+            yield gauge(name, help_text, value)
     help_text = "Parts of this scrape that are missing because the database took too long."
     yield gauge("scrape_timeouts", help_text, len(taken.unanswered))
 
@@ -107,29 +112,14 @@ def queue_gauges(queues: Sequence[QueueFigures]) -> Iterator[Family]:
         yield Family(PREFIX + name, "gauge", help_text, [Sample(value(each), {"queue": each.name}) for each in queues])
 
 
-def late_schedules(late: int | None) -> Iterator[Family]:
-    if late is not None:
-        yield gauge("schedules_late", "Schedules whose time has come and that did not fire.", late)
-
-
-def replica_lag(seconds: float | None) -> Iterator[Family]:
-    if seconds is not None:
-        yield gauge("replica_lag_seconds", "How old the figures of this scrape may be, as a replica answered.", seconds)
-
-
 def gauge(name: str, help_text: str, value: float) -> Family:
     return Family(PREFIX + name, "gauge", help_text, [Sample(value)])
 
 
 def counters(totals: Sequence[Stat]) -> Iterator[Family]:
-    attempts = [
-        Sample(getattr(total, outcome), {**labels_of(total), "outcome": outcome})
-        for total in totals
-        for outcome in COUNTS
-    ]
-    yield Family(
-        PREFIX + "attempts_total", "counter", "Attempts that ended; retried ones are followed by another.", attempts
-    )
+    attempts = [Sample(getattr(t, outcome), {**labels_of(t), "outcome": outcome}) for t in totals for outcome in COUNTS]
+    help_text = "Attempts that ended; retried ones are followed by another."
+    yield Family(PREFIX + "attempts_total", "counter", help_text, attempts)
     ran = [each for t in totals for each in histogram(BOUNDS, t.ran, t.seconds, labels_of(t))]
     yield Family(PREFIX + "run_seconds", "histogram", "How long attempts ran.", ran)
     waited = [each for t in totals for each in histogram(BOUNDS, t.waited, t.wait_seconds, labels_of(t))]

@@ -135,10 +135,7 @@ class Layers(Generic[T]):
     """
 
     def __init__(
-        self,
-        hooks: Sequence[Callable[[T], Layer]],
-        subject: T,
-        interrupts: Callable[[BaseException], bool] = never,
+        self, hooks: Sequence[Callable[[T], Layer]], subject: T, interrupts: Callable[[BaseException], bool] = never
     ) -> None:
         self.hooks, self.subject, self.interrupts = hooks, subject, interrupts
         self.entered: list[tuple[Callable[[T], Layer], Layer]] = []

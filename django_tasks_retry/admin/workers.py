@@ -16,7 +16,7 @@ from .. import taskqueue
 from ..display.events import actor_names, latest_operator_events
 from ..display.formatting import format_ago, format_elapsed, one_line
 from ..display.scope import current_scope
-from ..display.states import badge, worker_end, worker_state
+from ..display.states import badge, served_queues, worker_end, worker_state
 from ..models import Task, Worker
 from ..registry import is_coroutine
 from ..rules.names import short_name, worker_of
@@ -55,16 +55,12 @@ class WorkerAdmin(ConsoleAdmin):
 
     def row(self, worker: Worker, running: list[Any], names: dict[str, str], now: datetime) -> dict[str, Any]:
         state = worker_state(worker, now)
-        patterns = ", ".join(worker.queues)
-        if worker.exclude:
-            text = _("%(queues)s (not %(excluded)s)")
-            patterns = text % {"queues": patterns, "excluded": ", ".join(worker.exclude)}
         return {
             "key": worker.pk,
             "name": one_line(worker.pk, 128),
             "host": one_line(f"{worker.host}:{worker.pid}", 120),
             "version": one_line(worker.version, 32),
-            "queues": one_line(patterns, 200),
+            "queues": one_line(served_queues(worker), 200),
             "state": state.name,
             "badge": badge(state),
             "stop_asked_by": names.get(worker.stop_asked_by, ""),

@@ -160,7 +160,7 @@ def sentences(changed: WhatChanged, *, can_see_payload: bool) -> list[str]:
         *packages(changed),
         *migrations(changed),
         *decisions(changed, can_see_payload=can_see_payload),
-        *(nothing_else(changed) if changed.success else []),
+        *nothing_else(changed),
     ]
 
 
@@ -228,14 +228,9 @@ def decisions(changed: WhatChanged, *, can_see_payload: bool) -> Iterator[str]:
 
 
 def nothing_else(changed: WhatChanged) -> Iterator[str]:
-    if is_same(changed.success, changed.failure) and not (
-        changed.differences or changed.migrations or changed.decisions or changed.packages
-    ):
+    changes = (changed.differences, changed.migrations, changed.decisions, changed.packages)
+    if changed.success and changed.success.release == changed.failure.release and not any(changes):
         yield _("No change was recorded in between. Check the services that the task calls.")
-
-
-def is_same(success: End | None, failure: End) -> bool:
-    return success is not None and success.release == failure.release
 
 
 def sampled(changed: WhatChanged) -> str:

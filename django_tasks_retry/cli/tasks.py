@@ -25,24 +25,8 @@ from ..selection.matching import walk
 from ..taskqueue import statistics
 from ..taskqueue.engines import engine_for
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
+from . import records
 from .output import cell
-from .records import (
-    HEADINGS,
-    ID,
-    LIST_COLUMNS,
-    WORDS,
-    error_record,
-    event_record,
-    newest,
-    one_id,
-    one_task,
-    payload_record,
-    read_query,
-    read_tasks,
-    shown,
-    task_record,
-    task_row,
-)  # fmt: skip
 from .subcommand import Context, Exit, command, option
 
 MAX_EVENTS = 100
@@ -59,26 +43,26 @@ LATE = 1000
 
 
 @command(
-    "list", "Tasks that match, the newest first.", WORDS,
+    "list", "Tasks that match, the newest first.", records.WORDS,
     option("-n", "--limit", type=int, default=25, metavar="N", help="at most so many (default: 25; 0: all)"),
     option("--ids", action="store_true", help="whole ids only, one per line"),
 )  # fmt: skip
 def list_tasks(context: Context) -> Exit:
-    query, output, rows, found = read_query(context), context.output, [], 0
-    for page in newest(context, query, context["limit"]):
+    query, output, rows, found = records.read_query(context), context.output, [], 0
+    for page in records.newest(context, query, context["limit"]):
         found += len(page)
         if context["ids"]:
             for task_id in page:
                 output.line(str(task_id))
             continue
         now = context.scope.now
-        for task in read_tasks(context, page, LIST_COLUMNS):
+        for task in records.read_tasks(context, page, records.LIST_COLUMNS):
             if output.as_json:
-                output.record(task_record(task, now))
+                output.record(records.task_record(task, now))
             else:
-                rows.append(task_row(task, now))
+                rows.append(records.task_row(task, now))
     if rows:
-        output.table([HEADINGS, *rows])
+        output.table([records.HEADINGS, *rows])
     if not found:
         output.say("No task matches.")
         return Exit.NOT_FOUND
@@ -93,9 +77,11 @@ def choose_section(parser: argparse.ArgumentParser) -> None:
         only.add_argument(f"--{name}", action="store_true", help=text)
 
 
-@command("show", "One task: why it is where it is, its last error, its call and its events.", ID, choose_section)
+@command(
+    "show", "One task: why it is where it is, its last error, its call and its events.", records.ID, choose_section
+)
 def show(context: Context) -> None:
-    task = one_task(context)
+    task = records.one_task(context)
     latest = TaskEvent.objects.using(context.using).filter(task_id=task.pk).order_by("-id")[:MAX_EVENTS]
     events = read_rows(latest)[::-1]
     why = explain(task, events, context.scope, can_see_payload=True)
@@ -116,13 +102,13 @@ def show(context: Context) -> None:
 def full_record(context: Context, task: Task, events: Sequence[TaskEvent], why: Explanation) -> dict[str, Any]:
     outcome = read_row(TaskResult.objects.using(context.using), task.pk) if task.is_finished else None
     return {
-        **task_record(task, context.scope.now),
-        **payload_record(task),
-        "result": shown(outcome and outcome.result),
+        **records.task_record(task, context.scope.now),
+        **records.payload_record(task),
+        "result": records.shown(outcome and outcome.result),
         "why": why.sentence,
         "command": why.command,
         "traceback": traceback_of(task),
-        "events": [event_record(event) for event in events],
+        "events": [records.event_record(event) for event in events],
     }
 
 
@@ -134,7 +120,7 @@ def show_all(context: Context, task: Task, events: Sequence[TaskEvent], why: Exp
     section(context, "Why")
     show_why(context, why)
     if task.last_error:
-        error = error_record(as_mapping(task.last_error))
+        error = records.error_record(as_mapping(task.last_error))
         message = printable(f"{error['exception'] or error['code']}: {error['message']}", 4000)
         section(context, "Last error", message, traceback_of(task) or "No traceback is stored.")
     if log := next((text for event in reversed(events) if (text := log_of(event))), ""):
@@ -208,7 +194,7 @@ def traceback_of(task: Task) -> str:
 def events(context: Context) -> Exit:
     stored: QuerySet[TaskEvent] = TaskEvent.objects.using(context.using).all()
     if context["id"]:
-        stored = stored.filter(task_id=one_id(context, context["id"]))
+        stored = stored.filter(task_id=records.one_id(context, context["id"]))
     latest, last = latest_of(context, stored)
     print_events(context, latest)
     if not latest:
@@ -244,16 +230,13 @@ def new_pages(stored: QuerySet[TaskEvent], shown: Sequence[TaskEvent], last: int
 
 def print_events(context: Context, page: Sequence[TaskEvent]) -> None:
     for event in page:
-        context.output.answer(event_record(event), event_line(event))
-
-
-def event_line(event: TaskEvent) -> str:
-    moment, name, attempt, actor, summary = event_row(event, {event.actor: one_line(event.actor, 60)})
-    return f"{moment}  {short_id(event.task_id)}  {name:<20}  attempt {attempt}  {actor}  {summary}".rstrip()
+        moment, name, attempt, actor, summary = event_row(event, {event.actor: one_line(event.actor, 60)})
+        line = f"{moment}  {short_id(event.task_id)}  {name:<20}  attempt {attempt}  {actor}  {summary}".rstrip()
+        context.output.answer(records.event_record(event), line)
 
 
 @command(
-    "export", "Tasks with calls, results and events as JSON lines, the oldest first.", WORDS,
+    "export", "Tasks with calls, results and events as JSON lines, the oldest first.", records.WORDS,
     option("--raw", action="store_true", help="as it is stored: secrets are not hidden"),
 )  # fmt: skip
 def export(context: Context) -> Exit:
@@ -264,7 +247,7 @@ def export(context: Context) -> Exit:
 
 
 def exported(context: Context) -> Iterator[int]:
-    for page in walk(read_query(context), context.using, size=EXPORT_PAGE):
+    for page in walk(records.read_query(context), context.using, size=EXPORT_PAGE):
         for record in export_records(context, page):
             context.output.record(record)
         yield len(page)
@@ -278,12 +261,12 @@ def export_records(context: Context, ids: Sequence[UUID]) -> Iterator[dict[str, 
     for event in read_rows(TaskEvent.objects.using(context.using).filter(task_id__in=ids).order_by("id")):
         histories[event.task_id].append(event)
     policy = ("unique_key", "backoff", "timeout", "interval", "slot", "parent_id")
-    for task in read_tasks(context, ids):
+    for task in records.read_tasks(context, ids):
         yield {
-            **task_record(task, now),
+            **records.task_record(task, now),
             **{name: getattr(task, name) for name in policy},
-            **payload_record(task, raw=raw),
+            **records.payload_record(task, raw=raw),
             **({"error": task.last_error} if raw else {}),
-            "result": shown(results.get(task.pk), raw=raw),
-            "events": [event_record(event, raw=raw) for event in histories[task.pk]],
+            "result": records.shown(results.get(task.pk), raw=raw),
+            "events": [records.event_record(event, raw=raw) for event in histories[task.pk]],
         }

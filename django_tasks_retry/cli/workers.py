@@ -7,7 +7,7 @@ from datetime import datetime
 from .. import taskqueue
 from ..display.formatting import format_ago, format_elapsed, one_line
 from ..display.scope import MOST_WORKERS
-from ..display.states import worker_end, worker_state
+from ..display.states import served_queues, worker_end, worker_state
 from ..models import Worker
 from ..taskqueue.reading import read_rows
 from .output import Column, only_json
@@ -38,7 +38,7 @@ def columns(now: datetime) -> list[Column[Worker]]:
         Column("id", "WORKER"),
         Column("state", "STATE", value=lambda each: worker_state(each, now)),
         Column("running", "RUNNING", lambda each: f"{each.running}/{each.slots}"),
-        Column("queues", "QUEUES", lambda each: one_line(queues_text(each), 100)),
+        Column("queues", "QUEUES", lambda each: one_line(served_queues(each), 100)),
         Column("tasks", "TASKS", lambda each: str(len(each.tasks))),
         Column("version", "VERSION"),
         Column("", "UP", lambda each: format_elapsed(each.started_at, worker_end(each, now))),
@@ -46,11 +46,6 @@ def columns(now: datetime) -> list[Column[Worker]]:
         *only_json("host", "pid", "backend", "exclude", "processes", "slots"),
         *only_json("started_at", "stopped_at", "stop_asked_at", "stop_asked_by"),
     ]
-
-
-def queues_text(worker: Worker) -> str:
-    exclude = f" (not {', '.join(worker.exclude)})" if worker.exclude else ""
-    return ", ".join(worker.queues) + exclude
 
 
 @command(

@@ -224,7 +224,4 @@ def local(moment: datetime) -> datetime:
     return moment.astimezone(timezone.get_default_timezone())
 
 
-SOURCES: dict[str, Callable[[str], Iterable[Found]]] = {
-    "django-celery-beat": read_beat,
-    "django-q2": read_q2,
-}
+SOURCES: dict[str, Callable[[str], Iterable[Found]]] = {"django-celery-beat": read_beat, "django-q2": read_q2}

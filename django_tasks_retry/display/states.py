@@ -52,12 +52,7 @@ FAILED = State("failed", "failed", "✕", gettext_lazy("Failed"))
 CANCELLED = State("cancelled", "cancelled", "⊘", gettext_lazy("Cancelled"))
 
 TASK_STATES = (READY, SCHEDULED, WAITING, RETRYING, RUNNING, SUCCESS, FAILED, CANCELLED)
-BY_STATUS = {
-    Status.RUNNING: RUNNING,
-    Status.SUCCESS: SUCCESS,
-    Status.FAILED: FAILED,
-    Status.CANCELLED: CANCELLED,
-}
+BY_STATUS = {Status.RUNNING: RUNNING, Status.SUCCESS: SUCCESS, Status.FAILED: FAILED, Status.CANCELLED: CANCELLED}
 
 
 def badge(state: State) -> SafeString:
@@ -124,6 +119,13 @@ def worker_state(worker: Worker, now: datetime) -> State:
 def worker_end(worker: Worker, now: datetime) -> datetime:
     """Return when the worker stopped or was last heard of; of one that is alive, now."""
     return worker.stopped_at or (worker.heartbeat_at if worker_state(worker, now).name == "lost" else now)
+
+
+def served_queues(worker: Worker) -> str:
+    queues = ", ".join(worker.queues)
+    if not worker.exclude:
+        return queues
+    return _("%(queues)s (not %(excluded)s)") % {"queues": queues, "excluded": ", ".join(worker.exclude)}
 
 
 class Fact(NamedTuple):

@@ -115,9 +115,7 @@ RETRY = Action(
         "not finished, unreadable, of a backend that is not in TASKS, or a task with the same unique key is waiting"
     ),
     before=ngettext_lazy(
-        "%(number)s task will be retried as a new task.",
-        "%(number)s tasks will be retried as new tasks.",
-        "count",
+        "%(number)s task will be retried as a new task.", "%(number)s tasks will be retried as new tasks.", "count"
     ),
     after=ngettext_lazy("%(number)s task retried.", "%(number)s tasks retried.", "count"),
 )

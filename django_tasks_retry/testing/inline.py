@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from time import monotonic
-from typing import Any
 
 from django.db import DatabaseError, connections, transaction
 from django.test import TestCase
@@ -50,11 +49,6 @@ def hooks_run_after() -> Iterator[None]:
         left = [stack.enter_context(TestCase.captureOnCommitCallbacks(using=alias)) for alias in connections]
         yield
     for callback in itertools.chain.from_iterable(left):
-        if not is_wake_up(callback):
+        if not isinstance(callback, Notification):  # no worker listens within the test's transaction
             with hooks_run_after():
                 callback()
-
-
-def is_wake_up(callback: Callable[[], Any]) -> bool:
-    """No worker listens within the test's transaction."""
-    return isinstance(callback, Notification)

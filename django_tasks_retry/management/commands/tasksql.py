@@ -7,30 +7,15 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Model
 
+from django_tasks_retry import models
 from django_tasks_retry.clock import FUNCTION
-from django_tasks_retry.models import (
-    STATE_COLUMNS,
-    FlowLimit,
-    LaneStat,
-    OperatorEvent,
-    Queue,
-    Schedule,
-    Signal,
-    Step,
-    Task,
-    TaskEvent,
-    TaskResult,
-    TaskStat,
-    TaskTotal,
-    Worker,
-)
 from django_tasks_retry.taskqueue.database import database
 from django_tasks_retry.taskqueue.engines import engine_for
 
 POSITION = ("queue", "priority")
 """A task's position in the queue: operators may change it, workers may not."""
 
-MOVED = ("eta", *STATE_COLUMNS)
+MOVED = ("eta", *models.STATE_COLUMNS)
 """The columns of a task that moves write."""
 
 COUNTED = (
@@ -51,24 +36,30 @@ def update_all_but(model: type[Model], *kept: str) -> str:
 
 READ, ADD = ("SELECT",), ("SELECT", "INSERT")
 KEEP, COUNT = (*ADD, "DELETE"), (*ADD, "UPDATE")
-PRODUCER: Grants = {Task: ADD, TaskResult: READ, TaskEvent: READ, Step: ADD, Signal: ADD}
+PRODUCER: Grants = {
+    models.Task: ADD,
+    models.TaskResult: READ,
+    models.TaskEvent: READ,
+    models.Step: ADD,
+    models.Signal: ADD,
+}
 WORKER: Grants = {
-    Task: (*KEEP, f"UPDATE ({', '.join(MOVED)})"),
-    Worker: (*KEEP, update_all_but(Worker, "id", "stop_asked_by")),
-    FlowLimit: (*KEEP, f"UPDATE ({', '.join(COUNTED)})"),
-    Schedule: (*ADD, update_all_but(Schedule, "name", *PAUSED)),
-    **dict.fromkeys((TaskResult, TaskEvent, Step, Signal, OperatorEvent), KEEP),
-    **dict.fromkeys((TaskStat, LaneStat), (*KEEP, "UPDATE")),
-    TaskTotal: COUNT,
-    Queue: READ,
+    models.Task: (*KEEP, f"UPDATE ({', '.join(MOVED)})"),
+    models.Worker: (*KEEP, update_all_but(models.Worker, "id", "stop_asked_by")),
+    models.FlowLimit: (*KEEP, f"UPDATE ({', '.join(COUNTED)})"),
+    models.Schedule: (*ADD, update_all_but(models.Schedule, "name", *PAUSED)),
+    **dict.fromkeys((models.TaskResult, models.TaskEvent, models.Step, models.Signal, models.OperatorEvent), KEEP),
+    **dict.fromkeys((models.TaskStat, models.LaneStat), (*KEEP, "UPDATE")),
+    models.TaskTotal: COUNT,
+    models.Queue: READ,
 }
 OPERATOR: Grants = {
-    Task: (*ADD, f"UPDATE ({', '.join((*MOVED, *POSITION))})"),
-    Worker: (*READ, "UPDATE (stop_asked_at, stop_asked_by)"),
-    **dict.fromkeys((TaskResult, TaskEvent, Step, Signal, OperatorEvent), ADD),
-    **dict.fromkeys((FlowLimit, Queue), COUNT),
-    **dict.fromkeys((TaskStat, TaskTotal), READ),
-    Schedule: (*COUNT, "DELETE"),
+    models.Task: (*ADD, f"UPDATE ({', '.join((*MOVED, *POSITION))})"),
+    models.Worker: (*READ, "UPDATE (stop_asked_at, stop_asked_by)"),
+    **dict.fromkeys((models.TaskResult, models.TaskEvent, models.Step, models.Signal, models.OperatorEvent), ADD),
+    **dict.fromkeys((models.FlowLimit, models.Queue), COUNT),
+    **dict.fromkeys((models.TaskStat, models.TaskTotal), READ),
+    models.Schedule: (*COUNT, "DELETE"),
 }
 ROLES = {
     "producer": ("enqueues tasks and reads their results", PRODUCER),
@@ -112,7 +103,7 @@ def rights_sql(name: str, grants: Grants, schema: str) -> Iterator[str]:
         yield f"GRANT {', '.join(rights)} ON {schema}.{model._meta.db_table} TO {{role}}"
     if name == "operator":
         # `tasks events` asks which number the newest event has.
-        yield f"GRANT SELECT ON SEQUENCE {schema}.{TaskEvent._meta.db_table}_id_seq TO {{role}}"
+        yield f"GRANT SELECT ON SEQUENCE {schema}.{models.TaskEvent._meta.db_table}_id_seq TO {{role}}"
 
 
 def identifier(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -32,9 +32,12 @@ LONGEST_WITHIN = 86_400.0
 SCHEME = "bearer "
 
 
-@non_atomic_requests
-@never_cache
-@require_safe
+def probe(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Make a view of GET and HEAD that no cache keeps and no transaction surrounds."""
+    return non_atomic_requests(never_cache(require_safe(view)))
+
+
+@probe
 def metrics(request: HttpRequest) -> HttpResponse:
     """Return 404 if metrics are not offered, 403 if the caller may not read them."""
     backend = backend_of(request)
@@ -45,17 +48,13 @@ def metrics(request: HttpRequest) -> HttpResponse:
     return HttpResponse(scrape(backend), content_type=CONTENT_TYPE)
 
 
-@non_atomic_requests
-@never_cache
-@require_safe
+@probe
 def live(request: HttpRequest) -> HttpResponse:
     """Return whether this process answers. Asks nobody else: a database that is gone is no reason to restart it."""
     return plain("live\n")
 
 
-@non_atomic_requests
-@never_cache
-@require_safe
+@probe
 def ready(request: HttpRequest) -> HttpResponse:
     """Answer whether tasks can be stored and are being run, with details for those who may read the metrics."""
     backend = backend_of(request)

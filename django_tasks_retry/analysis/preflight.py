@@ -60,7 +60,8 @@ class Finding:
 
 def preflight(backend: str, using: str) -> list[Finding]:
     """Return the findings, the worst first."""
-    stored = count_unfinished(backend, using)
+    unfinished = Task.objects.using(using).unfinished().filter(backend=backend).order_by()
+    stored = dict(unfinished.values_list("func_path").annotate(Count("pk")))
     found = [
         *missing_functions(stored, backend, using),
         *misfits(stored, backend, using),
@@ -70,12 +71,6 @@ def preflight(backend: str, using: str) -> list[Finding]:
         *open_migrations(using),
     ]
     return sorted(found, key=lambda finding: list(Severity).index(finding.severity))
-
-
-def count_unfinished(backend: str, using: str) -> dict[str, int]:
-    """Return how many tasks of each function have not finished."""
-    unfinished = Task.objects.using(using).unfinished().filter(backend=backend).order_by()
-    return dict(unfinished.values_list("func_path").annotate(Count("pk")))
 
 
 # Functions

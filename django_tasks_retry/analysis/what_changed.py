@@ -77,12 +77,13 @@ def what_changed(fingerprint: str, using: str, *, can_see_payload: bool) -> What
     success = end_of(last, EventKind.COMPLETED, using) if last else None
     failed = failing_calls(tasks, fingerprint) if can_see_payload else []
     succeeded = succeeding_calls(tasks, first.func_path) if can_see_payload else []
+    decided = read_rows(OperatorEvent.objects.using(using).order_by("-id")[:1000]) if success else []
     return WhatChanged(
         first.func_path,
         failure,
         success,
         migrations_between(success.at, failure.at, using) if success else [],
-        decisions_between(success.at, failure.at, using) if success else [],
+        [event for event in decided if success.at < event.ts <= failure.at][:MOST] if success else [],
         differences(failed, succeeded),
         len(failed),
         len(succeeded),
@@ -123,11 +124,6 @@ def migrations_between(start: datetime, end: datetime, using: str) -> list[tuple
         applied__gt=in_project_time(start), applied__lte=in_project_time(end)
     ).exclude(app=Task._meta.app_label)
     return [(f"{each.app}.{each.name}", as_instant(each.applied)) for each in applied.order_by("-applied")[:MOST]]
-
-
-def decisions_between(start: datetime, end: datetime, using: str) -> list[OperatorEvent]:
-    decided = read_rows(OperatorEvent.objects.using(using).order_by("-id")[:1000])
-    return [event for event in decided if start < event.ts <= end][:MOST]
 
 
 def failing_calls(tasks: TaskQuerySet, fingerprint: str) -> list[set[Fact]]:

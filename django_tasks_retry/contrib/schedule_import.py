@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -61,7 +61,8 @@ def plan_import(source: str, *, backend: str = "default") -> ImportPlan:
         raise InvalidSchedule(f"{source!r} is not a source. Give one of {', '.join(SOURCES)}.")
     plan, using = ImportPlan(), database(backend)
     taken = set(Schedule.objects.using(using).values_list("name", flat=True))
-    for found in SOURCES[source](using):
+    table, sql, read = SOURCES[source]
+    for found in map(read, rows_of(sql, table, using)):
         try:
             check(found, taken, using)
             plan.importable.append(found)
@@ -91,22 +92,16 @@ def carry_out(plan: ImportPlan, *, by: Any = ACTOR, backend: str = "default") ->
 
 # django-celery-beat
 
-BEAT_TABLE = "django_celery_beat_periodictask"
 BEAT_SQL = """\
 SELECT p.*, i.every, i.period, c.minute, c.hour, c.day_of_month, c.month_of_year, c.day_of_week, c.timezone
 FROM django_celery_beat_periodictask AS p
 LEFT JOIN django_celery_beat_intervalschedule AS i ON i.id = p.interval_id
 LEFT JOIN django_celery_beat_crontabschedule AS c ON c.id = p.crontab_id
+WHERE p.task <> 'celery.backend_cleanup' -- Celery's own
 ORDER BY p.name\
 """
 BEAT_LEFT = ("expire_seconds", "priority", "exchange", "routing_key", "headers")
 PERIODS = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0, "microseconds": 1e-6}
-
-
-def read_beat(using: str) -> Iterator[Found]:
-    for row in rows_of(BEAT_SQL, BEAT_TABLE, using):
-        if row["task"] != "celery.backend_cleanup":  # Celery's own
-            yield beat_found(row)
 
 
 def beat_found(row: dict[str, Any]) -> Found:
@@ -148,17 +143,9 @@ def beat_timing(row: dict[str, Any]) -> dict[str, Any]:
 
 # django-q2
 
-Q2_TABLE = "django_q_schedule"
-Q2_SQL = """\
-SELECT * FROM django_q_schedule ORDER BY id\
-"""
+Q2_SQL = "SELECT * FROM django_q_schedule ORDER BY id"
 Q2_LEFT = ("hook", "cluster", "intended_date_kwarg")
 TWO_WEEKS = 14 * 86400
-
-
-def read_q2(using: str) -> Iterator[Found]:
-    for row in rows_of(Q2_SQL, Q2_TABLE, using):
-        yield q2_found(row)
 
 
 def q2_found(row: dict[str, Any]) -> Found:
@@ -224,4 +211,8 @@ def local(moment: datetime) -> datetime:
     return moment.astimezone(timezone.get_default_timezone())
 
 
-SOURCES: dict[str, Callable[[str], Iterable[Found]]] = {"django-celery-beat": read_beat, "django-q2": read_q2}
+SOURCES: dict[str, tuple[str, str, Callable[[dict[str, Any]], Found]]] = {
+    "django-celery-beat": ("django_celery_beat_periodictask", BEAT_SQL, beat_found),
+    "django-q2": ("django_q_schedule", Q2_SQL, q2_found),
+}
+"""Source → its table, the statement that reads it, and what a row of it means."""

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -104,21 +104,17 @@ ANNOTATED = {"args": "the parameter", "kwargs": "the parameter", "The return val
 TYPED = (UUID, Decimal, date, time, timedelta, set, frozenset, Enum)
 """Classes whose values an annotation lets in; see rules/codec."""
 
-
+ISO = (datetime, date, time)  # `datetime` before `date`, which it is derived from
 INSTEAD: dict[type, str] = {
-    UUID: "Pass str(value), and read it with UUID(text).",
-    Decimal: "Pass str(value), and read it with Decimal(text).",
-    datetime: "Pass value.isoformat(), and read it with datetime.fromisoformat(text).",
-    date: "Pass value.isoformat(), and read it with date.fromisoformat(text).",
-    time: "Pass value.isoformat(), and read it with time.fromisoformat(text).",
+    **{kind: f"Pass str(value), and read it with {kind.__name__}(text)." for kind in (UUID, Decimal)},
+    **{kind: f"Pass value.isoformat(), and read it with {kind.__name__}.fromisoformat(text)." for kind in ISO},
+    **dict.fromkeys((set, frozenset), "Pass a list, such as sorted(value)."),
     timedelta: "Pass value.total_seconds().",
-    set: "Pass a list, such as sorted(value).",
-    frozenset: "Pass a list, such as sorted(value).",
     bytes: "Store the bytes and pass their key, or encode them as base64.",
     Enum: "Pass its value.",
     PurePath: "Pass str(value).",
 }
-"""Advice for common values that are not JSON; `datetime` before `date`, which it is derived from."""
+"""Advice for common values that are not JSON."""
 
 
 def instead_of(kind: type) -> str:
@@ -136,8 +132,7 @@ BASES = type.__dict__["__mro__"]
 
 def article(name: str) -> str:
     """Return the article for a class name: an Order, a UUID, an Upload."""
-    vowel = re.match(r"_*(?:[AEIOaeio]|[Uu](?!ni)[nplr])", name)
-    return "an" if vowel else "a"
+    return "an" if re.match(r"_*(?:[AEIOaeio]|[Uu](?!ni)[nplr])", name) else "a"
 
 
 @contextmanager
@@ -148,10 +143,8 @@ def own_code(where: Place) -> Iterator[None]:
     except (InvalidPayload, TaskTimeout, TaskCancelled):
         raise
     except Exception as error:
-        kind = name_of(type(error))
-        raise InvalidPayload(
-            f"{path_text(where)} cannot be read: its own code raised {kind}. Pass plain data."
-        ) from error
+        text = f"{path_text(where)} cannot be read: its own code raised {name_of(type(error))}. Pass plain data."
+        raise InvalidPayload(text) from error
 
 
 def canonical_constant(value: Any, _where: Place, budget: Budget, _depth: int) -> Any:
@@ -186,17 +179,14 @@ def canonical_float(number: float, where: Place, budget: Budget, depth: int) -> 
 def canonical_list(value: list[Any], where: Place, budget: Budget, depth: int) -> list[Any]:
     check_depth(where, depth)
     budget.spend(list.__len__(value) + 1)
-    return canonical_items(list.__getitem__(value, EVERYTHING), where, budget, depth + 1)
+    copied = list.__getitem__(value, EVERYTHING)
+    return [canonical(item, (where, i), budget, depth + 1) for i, item in enumerate(copied)]
 
 
 def canonical_tuple(value: tuple[Any, ...], where: Place, budget: Budget, depth: int) -> list[Any]:
     check_depth(where, depth)
     budget.spend(tuple.__len__(value) + 1)
-    return canonical_items(tuple.__iter__(value), where, budget, depth + 1)
-
-
-def canonical_items(items: Iterable[Any], where: Place, budget: Budget, depth: int) -> list[Any]:
-    return [canonical(item, (where, i), budget, depth) for i, item in enumerate(items)]
+    return [canonical(item, (where, i), budget, depth + 1) for i, item in enumerate(tuple.__iter__(value))]
 
 
 def canonical_object(value: dict[Any, Any], where: Place, budget: Budget, depth: int) -> dict[str, Any]:
@@ -224,9 +214,8 @@ def canonical_mapping(value: Mapping[Any, Any], where: Place, budget: Budget, de
 
 def check_depth(where: Place, depth: int) -> None:
     if depth == MAX_DEPTH:
-        raise InvalidPayload(
-            f"{path_text(where)} is nested deeper than {MAX_DEPTH} levels. Pass a flatter value or an id."
-        )
+        text = f"{path_text(where)} is nested deeper than {MAX_DEPTH} levels. Pass a flatter value or an id."
+        raise InvalidPayload(text)
 
 
 def checked_key(key: Any, where: Place, budget: Budget) -> str:
@@ -238,10 +227,8 @@ def checked_key(key: Any, where: Place, budget: Budget) -> str:
         with own_code(place):
             shown = short(repr(key))
         name = name_of(type(key))
-        raise InvalidPayload(
-            f"{path_text(where)} has the key {shown}, {article(name)} {name}. "
-            "JSON keys are strings: convert it with str()."
-        )
+        text = f"{path_text(where)} has the key {shown}, {article(name)} {name}."
+        raise InvalidPayload(f"{text} JSON keys are strings: convert it with str().")
     return canonical_text(key, place, budget, 0)
 
 
@@ -258,12 +245,10 @@ def checked_name(name: object, field: str, longest: int, refusal: type[Exception
 
 
 def checked_text(text: str, where: Place) -> str:
-    bad = UNSTORABLE.search(text)
-    if bad:
-        raise InvalidPayload(
-            f"{path_text(where)} holds the character U+{ord(bad.group()):04X} at position {bad.start()}, "
-            "which a database cannot store. Remove it, or encode the bytes as base64."
-        )
+    if bad := UNSTORABLE.search(text):
+        what = f"{path_text(where)} holds the character U+{ord(bad.group()):04X} at position {bad.start()}"
+        advice = "Remove it, or encode the bytes as base64."
+        raise InvalidPayload(f"{what}, which a database cannot store. {advice}")
     return str.__str__(text)  # the text itself, also if it is the member of an enumeration
 
 
@@ -280,9 +265,6 @@ FORMS: dict[type, Form] = {
 }
 
 
-ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
 def encode_of(encoder: json.JSONEncoder) -> Callable[[Any], str]:
     """Its `encode`, with the part that is written in C made once: made anew for each value, it takes most of the time.
 
@@ -297,7 +279,7 @@ def encode_of(encoder: json.JSONEncoder) -> Callable[[Any], str]:
     return lambda value: "".join(encode(value, 0))
 
 
-dump = encode_of(ENCODER)
+dump = encode_of(json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
 def check_size(text: str, limit: int, where: str) -> str:

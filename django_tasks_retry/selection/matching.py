@@ -60,8 +60,11 @@ def matching(tasks: TaskQuerySet, query: Query, *, can_see_payload: bool, has_st
 
 def place_condition(query: Query) -> Q:
     condition = any_of(status_condition(each) for each in query.statuses)
-    condition &= any_of(worker_condition(each) for each in query.workers)
-    condition &= any_of(run_condition(each) for each in query.runs)
+    # A worker or one of its children runs them now, or ended them last.
+    running = [Q(status=Status.RUNNING, locked_by__startswith=name) for name in query.workers]
+    condition &= any_of(running + [Q(moved_by__startswith=name) for name in query.workers])
+    # The task that began a run, which the index leaves out, and all others.
+    condition &= any_of(Q(pk=run) | (Q(run_id=run) & ~Q(run_id=F("id"))) for run in query.runs)
     condition &= any_of(name_condition(each) for each in query.tasks)
     wanted: dict[str, Sequence[object]] = {
         "batch": query.batches, "queue": query.queues, "lane": query.lanes, "fingerprint": query.fingerprints,
@@ -92,16 +95,6 @@ def status_condition(status: str) -> Q:
             return Q(status=Status.PENDING) & Q(attempts__gt=F("refunds")) & Q(attempts__gt=0) & ~waits
         case other:
             return Q(status=other.upper())
-
-
-def worker_condition(name: str) -> Q:
-    """Match tasks that a worker, or one of its children, runs now or ended last."""
-    return Q(status=Status.RUNNING, locked_by__startswith=name) | Q(moved_by__startswith=name)
-
-
-def run_condition(run: UUID) -> Q:
-    """The task that began it, which the index leaves out, and all others."""
-    return Q(pk=run) | (Q(run_id=run) & ~Q(run_id=F("id")))
 
 
 def id_condition(ranges: Sequence[tuple[UUID, UUID]]) -> Q:

@@ -117,16 +117,21 @@ def wrong_result(life: TaskHistory) -> Iterator[Breach]:
         yield Breach("results", life.task, f"is {life.row.status} {text}")
 
 
-def over_budget(life: TaskHistory) -> Iterator[Breach]:
-    """Refunds come only after the attempt that they refund, so every prefix of the history keeps within the budget."""
+def spent_claims(life: TaskHistory) -> Iterator[tuple[Event, int]]:
+    """Yield the claims, each with how many attempts were spent before. A refund comes after the attempt it refunds."""
     spent = 0
     for event in life.events:
-        if event.kind == "running" and life.row.deadline_at is not None and event.at >= life.row.deadline_at:
-            yield Breach("deadline", life.task, f"attempt {event.attempt} began after the deadline")
+        if event.kind == "running":
+            yield event, spent
         spent += (event.kind == "running") - (event.kind == "released")
-        if spent > life.row.max_attempts:
-            text = f"attempt {event.attempt} exceeds the budget of {life.row.max_attempts}"
-            yield Breach("budget", life.task, text)
+
+
+def over_budget(life: TaskHistory) -> Iterator[Breach]:
+    for claim, spent in spent_claims(life):
+        if life.row.deadline_at is not None and claim.at >= life.row.deadline_at:
+            yield Breach("deadline", life.task, f"attempt {claim.attempt} began after the deadline")
+        if spent >= life.row.max_attempts:
+            yield Breach("budget", life.task, f"attempt {claim.attempt} exceeds the budget of {life.row.max_attempts}")
             return
 
 
@@ -151,22 +156,16 @@ def instant(text: object) -> float:
 def unexplained_retry(life: TaskHistory) -> Iterator[Breach]:
     explained = [n for n, event in enumerate(life.events) if event.kind == "retried"]
     if explained != ([0] if life.row.retry_of else []):
-        text = (
-            "is a retry without the event that says so"
-            if life.row.retry_of
-            else "has the event of a retry, and is none"
-        )
-        yield Breach("lineage", life.task, text)
+        wrong = "is a retry without the event that says so", "has the event of a retry, and is none"
+        yield Breach("lineage", life.task, wrong[0] if life.row.retry_of else wrong[1])
 
 
 def expired_starts(life: TaskHistory) -> Iterator[Breach]:
     """A task expires until an attempt of it is spent; a refunded attempt is not."""
-    spent = 0
-    for event in life.events:
-        expired = life.row.expires_at is not None and event.at >= life.row.expires_at
-        if event.kind == "running" and not spent and expired:
-            yield Breach("expiry", life.task, f"attempt {event.attempt} began after the task had expired")
-        spent += (event.kind == "running") - (event.kind == "released")
+    expires_at = life.row.expires_at
+    for claim, spent in spent_claims(life):
+        if expires_at is not None and claim.at >= expires_at and not spent:
+            yield Breach("expiry", life.task, f"attempt {claim.attempt} began after the task had expired")
 
 
 def steps_without_lease(life: TaskHistory, lease: float) -> Iterator[Breach]:

@@ -84,7 +84,7 @@ SHELL = (
     ),
     Mutant(
         "the audit allows one attempt too many",
-        (Edit("verify/rules.py", "if spent > life.row.max_attempts:", "if spent > life.row.max_attempts + 1:"),),
+        (Edit("verify/rules.py", "if spent >= life.row.max_attempts:", "if spent > life.row.max_attempts:"),),
         (VERIFY + "test_a_doctored_history_is_found_out",),
     ),
     Mutant(

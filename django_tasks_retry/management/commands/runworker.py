@@ -72,10 +72,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **given: Any) -> None:
         plain = {name: given[name] for name in WorkerOptions.__dataclass_fields__ if name in given}
+        is_finite = given["drain"] or given["once"] or given["max_tasks"]
         decided = {
             "drain": given["drain"] or given["once"],
             "max_tasks": 1 if given["once"] else given["max_tasks"],
-            "reload": self.wants_reload(given),
+            "reload": bool(settings.DEBUG and not is_finite) if given["reload"] is None else given["reload"],
         }
         try:
             options = WorkerOptions(**plain | decided).bounded()
@@ -87,7 +88,3 @@ class Command(BaseCommand):
         except TaskQueueError as error:
             raise CommandError(str(error)) from error
         raise SystemExit(code)
-
-    def wants_reload(self, given: dict[str, Any]) -> bool:
-        finite = given["drain"] or given["once"] or given["max_tasks"]
-        return bool(settings.DEBUG and not finite) if given["reload"] is None else bool(given["reload"])

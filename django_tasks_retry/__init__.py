@@ -17,28 +17,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Abort",
-    "Call",
-    "Context",
-    "Exponential",
-    "LeaseLost",
-    "Limit",
-    "MembersFailed",
-    "MembersGone",
-    "Retry",
-    "RetryPolicy",
-    "Snooze",
-    "TaskCancelled",
-    "TaskTimeout",
-    "asignal",
-    "call",
-    "chain",
-    "lane",
-    "retry",
-    "schedule",
-    "signal",
-    "task",
-]
+    "Abort", "Call", "Context", "Exponential", "LeaseLost", "Limit", "MembersFailed", "MembersGone", "Retry",
+    "RetryPolicy", "Snooze", "TaskCancelled", "TaskTimeout", "asignal", "call", "chain", "lane", "retry",
+    "schedule", "signal", "task",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -67,24 +67,8 @@ def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
 
 
 __all__ = [
-    "CORE_HAS_TASKS",
-    "DEFAULT_TASK_BACKEND_ALIAS",
-    "DEFAULT_TASK_QUEUE_NAME",
-    "BaseTaskBackend",
-    "InvalidTask",
-    "Task",
-    "TaskContext",
-    "TaskError",
-    "TaskResult",
-    "TaskResultDoesNotExist",
-    "TaskResultStatus",
-    "framework_logger",
-    "is_heard",
-    "is_watched",
-    "normalize_json",
-    "task",
-    "task_backends",
-    "task_enqueued",
-    "task_finished",
-    "task_started",
-]
+    "CORE_HAS_TASKS", "DEFAULT_TASK_BACKEND_ALIAS", "DEFAULT_TASK_QUEUE_NAME", "BaseTaskBackend", "InvalidTask",
+    "Task", "TaskContext", "TaskError", "TaskResult", "TaskResultDoesNotExist", "TaskResultStatus",
+    "framework_logger", "is_heard", "is_watched", "normalize_json", "task", "task_backends", "task_enqueued",
+    "task_finished", "task_started",
+]  # fmt: skip

@@ -9,27 +9,7 @@ from .schedules import Schedule
 from .tasks import MAX_LENGTHS, Task
 
 __all__ = [
-    "CALL_COLUMNS",
-    "FIXED_COLUMNS",
-    "MAX_LENGTHS",
-    "ORIGIN_COLUMNS",
-    "OWN_COLUMNS",
-    "PLACE_COLUMNS",
-    "STATE_COLUMNS",
-    "FailureGroup",
-    "FlowLimit",
-    "LaneStat",
-    "OperatorEvent",
-    "Overview",
-    "Queue",
-    "Schedule",
-    "Signal",
-    "Step",
-    "Task",
-    "TaskEvent",
-    "TaskFunction",
-    "TaskResult",
-    "TaskStat",
-    "TaskTotal",
-    "Worker",
-]
+    "CALL_COLUMNS", "FIXED_COLUMNS", "MAX_LENGTHS", "ORIGIN_COLUMNS", "OWN_COLUMNS", "PLACE_COLUMNS",
+    "STATE_COLUMNS", "FailureGroup", "FlowLimit", "LaneStat", "OperatorEvent", "Overview", "Queue", "Schedule",
+    "Signal", "Step", "Task", "TaskEvent", "TaskFunction", "TaskResult", "TaskStat", "TaskTotal", "Worker",
+]  # fmt: skip

@@ -75,6 +75,15 @@ def nap(context: Any, seconds: float = 3600) -> str:
     return "rested"
 
 
+def each(number: int) -> int:
+    return number
+
+
+@task(takes_context=True)
+def fan_out_of(context: Any, count: int) -> None:
+    context.gather("members", (call(double, each(number)) for number in range(count)))
+
+
 @task(takes_context=True)
 def fan_out(context: Any, numbers: list[int], **how: Any) -> Any:
     rows = context.gather("parts", [call(fragile, number) for number in numbers], **how)

@@ -12,6 +12,7 @@ from django_tasks_retry.errors import InvalidCall
 from django_tasks_retry.models import Step, Task, TaskEvent
 from django_tasks_retry.rules.status import Status
 from django_tasks_retry.taskqueue import Sweep
+from django_tasks_retry.taskqueue.workflows import batches
 from django_tasks_retry.taskqueue.workflows.context import Results
 from django_tasks_retry.taskqueue.workflows.wake import make_due, wake
 from django_tasks_retry.testing.inline import hooks_run_after
@@ -42,6 +43,31 @@ def test_an_empty_batch_is_not_waited_for(harness):
     harness.run_due()
     assert result_of(task) == []
     assert "task.released" not in kinds(task)
+
+
+def test_of_a_generator_no_more_than_a_page_is_held_before_it_is_written(harness, monkeypatch):
+    monkeypatch.setattr(batches, "CHUNK", 10)
+    held: list[int] = []
+
+    def count(number: int) -> int:
+        held.append(number - len(members()))
+        return number
+
+    task = Task.objects.enqueue(tasks.fan_out_of, [45])
+    monkeypatch.setattr(tasks, "each", count)
+    run_one(harness)
+    assert len(members()) == 45
+    assert max(held) < 10
+    assert now_of(task).waits_for == f"batch:{members()[0].batch}"
+
+
+def test_a_generator_that_fails_after_pages_were_written_leaves_no_member(harness, monkeypatch):
+    monkeypatch.setattr(batches, "CHUNK", 10)
+    monkeypatch.setattr(tasks, "each", lambda number: 1 // (35 - number))
+    task = Task.objects.enqueue(tasks.fan_out_of, [45], max_attempts=1)
+    run_one(harness)
+    assert now_of(task).last_error["exception"] == "builtins.ZeroDivisionError"
+    assert members() == []
 
 
 def test_batches_of_batches(harness):

@@ -3,7 +3,8 @@
 A batch has no row of its own: it is its members.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
@@ -15,24 +16,25 @@ from ...models import Task
 from ...rules.backoff import MAX_DELAY
 from ...rules.calls import Call
 from ..database import database
-from ..enqueue.enqueue import SharedChecks, database_of, enqueue, prepare
+from ..enqueue.enqueue import database_of, enqueue, prepare, prepare_chunk
 from ..enqueue.insert import insert_with_middleware
-from ..enqueue.notify import send_enqueued
+from ..enqueue.notify import is_enqueue_heard, send_enqueued
 from ..enqueue.options import EnqueueOptions
+from ..new_tasks import CHUNK
 from ..renewal import one_commit
 from .members import batch_key
 from .steps import CALLBACK, StepKind, StepStore, insert_steps
 
 
-def prepared_members(calls: Iterable[Any], batch: UUID, *, of: Task | None) -> list[Task]:
-    """Prepare the calls as members of the batch of this task, whose deadline is theirs, too. Nothing is written."""
-    common: dict[tuple[int, ...], SharedChecks] = {}
-    tasks = [prepare(EnqueueOptions.read(item), common) for item in calls]
-    for task in tasks:
-        checked_member(task).batch = batch
-        if of is not None:
-            hand_down_deadline(of, task)
-    return tasks
+def pages_of(calls: Iterable[Any], batch: UUID, *, of: Task | None) -> Iterator[list[Task]]:
+    """Prepare the calls, a page at a time, as members of the batch of this task, whose deadline is theirs, too."""
+    rest = iter(calls)
+    while page := prepare_chunk(islice(rest, CHUNK)):
+        for task in page:
+            checked_member(task).batch = batch
+            if of is not None:
+                hand_down_deadline(of, task)
+        yield page
 
 
 def hand_down_deadline(of: Task, to: Task) -> None:
@@ -58,14 +60,21 @@ def write_members(tasks: Sequence[Task], backend: str) -> list[Task]:
 
 
 def start_batch(steps: StepStore, name: str, kind: StepKind, batch: UUID, calls: Iterable[Any]) -> None:
-    """Write the members and the step that names their batch, in one commit and under the fence."""
-    lease = steps.lease
+    """Write the members and the step that names their batch, in one commit and under the fence.
+
+    Page by page, so that a million of them need no more memory than a page. The first is made before the transaction.
+    """
+    lease, count, heard = steps.lease, 0, list[Task]()
     waits = Task.objects.using(database(lease.backend)).filter(pk=lease.id, deadline_at__isnull=False)
-    members = prepared_members(calls, batch, of=waits.only("deadline_at").first())
+    pages = pages_of(calls, batch, of=waits.only("deadline_at").first())
+    first = next(pages, [])
     with one_commit(lease):
-        written = write_members(members, lease.backend)
-        steps.save(name, kind, {"batch": str(batch), "count": len(written)})
-    send_enqueued(written)
+        for page in chain([first], pages):
+            written = write_members(page, lease.backend)
+            count += len(written)
+            heard += written if is_enqueue_heard() else ()
+        steps.save(name, kind, {"batch": str(batch), "count": count})
+    send_enqueued(heard)
 
 
 def enqueue_batch(calls: Iterable[Any], *, then: Any) -> list[Task]:
@@ -73,7 +82,7 @@ def enqueue_batch(calls: Iterable[Any], *, then: Any) -> list[Task]:
     callback = checked_callback(then)
     # The batch has the id of its callback, so that a member leads to the task that will read its result.
     batch = callback.id
-    members = prepared_members(calls, batch, of=callback)
+    members = [task for page in pages_of(calls, batch, of=callback) for task in page]
     if members:
         callback.waits_for, callback.due_in = batch_key(batch), MAX_DELAY
     using = database(callback.backend)

@@ -9,8 +9,8 @@ import pytest
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import InvalidSchedule
 from django_tasks_retry.models import Schedule
-from django_tasks_retry.worker.supervisor.maintenance import Pending
 from django_tasks_retry.worker.supervisor.maintenance.schedules import TROUBLE_SECONDS, Schedules
+from django_tasks_retry.worker.supervisor.maintenance.services import Pending
 from tests.schedules.steps import MANY_DIGITS, MINUTE, POISONS, overwrite, plan, runs, tick
 
 

@@ -14,7 +14,7 @@ from django_tasks_retry.taskqueue import PendingMaintenance, expire, find_pendin
 from django_tasks_retry.worker.shared.database import DatabaseCaller
 from django_tasks_retry.worker.shared.outcomes import Counts, OutcomePublisher
 from django_tasks_retry.worker.supervisor.maintenance.maintenance import Maintenance
-from django_tasks_retry.worker.supervisor.maintenance.recover import Recover
+from django_tasks_retry.worker.supervisor.maintenance.services import Recover
 from tests import tasks
 from tests.steps import begin, enqueue, now_of
 
@@ -75,7 +75,7 @@ def test_what_expired_before_it_began_is_a_duty_until_it_is_cancelled(database, 
 
 
 def test_more_than_a_batch_that_expired_is_gone_through_at_once(database, maintenance, travel, monkeypatch):
-    monkeypatch.setattr("django_tasks_retry.worker.supervisor.maintenance.expire.EXPIRED_AT_ONCE", 2)
+    monkeypatch.setattr("django_tasks_retry.worker.supervisor.maintenance.services.EXPIRED_AT_ONCE", 2)
     monkeypatch.setitem(expire.__kwdefaults__, "limit", 2)
     for _ in range(5):
         Task.objects.enqueue(tasks.noop, expires=timedelta(minutes=1))

@@ -7,16 +7,10 @@ from uuid import UUID
 
 from ...shared.database import DatabaseCaller, Unavailable
 from ...shared.outcomes import OutcomePublisher
-from . import Pending, Service
-from .archive import Archive
-from .breakers import Breakers
-from .cancel_members import CancelMembers
-from .expire import Expire
 from .problems import Problems
-from .prune import Prune
-from .recover import Recover
+from .prune import Archive, Prune
 from .schedules import Schedules
-from .wake import Wake
+from .services import Breakers, CancelMembers, Expire, Pending, Recover, Service, Wake
 
 
 class Maintenance:

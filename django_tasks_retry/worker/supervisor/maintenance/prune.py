@@ -1,4 +1,4 @@
-"""Prunes finished tasks, old statistics, signals and idle rows."""
+"""Prunes finished tasks, old statistics, signals and idle rows; and maintains a partitioned history."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import logging
 from collections.abc import Iterator
 from time import monotonic
 
-from ....taskqueue import forget_idle, forget_signals, forget_skipped, forget_stats, prune_pages
+from ....taskqueue import (
+    forget_idle,
+    forget_signals,
+    forget_skipped,
+    forget_stats,
+    maintain_partitions,
+    prune_pages,
+)
 from ...shared.database import DatabaseCaller, Unavailable
 from ...shared.interval import Interval
 
@@ -15,6 +22,9 @@ SECONDS = 3600.0
 AGAIN_SECONDS = 30.0
 RUN_SECONDS = 0.2
 """Seconds for which one run prunes pages."""
+ARCHIVE_SECONDS = 20.0
+PAUSE_FACTOR = 20
+"""It pauses for so many times as long as it read pages in vain."""
 
 
 class Prune:
@@ -73,3 +83,25 @@ class Pages:
             self.pages = pages
         if done:
             logger.debug(self.message, done)
+
+
+class Archive:
+    """Maintains a partitioned history: partitions before they are needed, and tasks that succeeded moved into them."""
+
+    def __init__(self, backend: str, database: DatabaseCaller) -> None:
+        self.backend = backend
+        self.interval, self.is_elected = Interval(ARCHIVE_SECONDS), False
+        self.pages = Pages(database, "moved %d finished tasks to their partitions")
+
+    def is_due(self) -> bool:
+        return self.pages.is_open or (self.is_elected and self.interval.is_due())
+
+    def run(self) -> int:
+        if not self.pages.is_open:
+            self.pages.begin(maintain_partitions(self.backend))
+        self.pages.advance()
+        if not self.pages.is_open:
+            # It reads all tasks that wait: the more there are, the less often.
+            self.interval.seconds = max(ARCHIVE_SECONDS, PAUSE_FACTOR * self.pages.empty_seconds)
+            self.interval.reset()
+        return 0

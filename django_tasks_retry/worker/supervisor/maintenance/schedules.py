@@ -11,7 +11,7 @@ from ....taskqueue import Ticked, listed_names, next_due_in, stop_vanished, tick
 from ...logs import printable
 from ...shared.database import DatabaseCaller
 from ...shared.interval import Interval
-from . import Pending
+from .services import Pending
 
 logger = logging.getLogger(__name__)
 SECONDS = 1.0

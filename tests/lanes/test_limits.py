@@ -111,12 +111,36 @@ def test_a_passage_through_the_limiter_takes_the_same_statements_for_one_lane_an
     assert len(taskqueue.claim("worker/1", limit=1, memory=memory)) == 1  # which looks for lanes, and makes their rows
     with CaptureQueriesContext(connections[database]) as asked:
         assert len(taskqueue.claim("worker/1", limit=29, memory=memory)) == 29
-    sent = [query["sql"] for query in asked.captured_queries if query["sql"] not in {"BEGIN", "COMMIT"}]
-    statements = [sql for sql in sent if "SAVEPOINT" not in sql]
     if connections[database].vendor == "postgresql":
-        assert [re.search("-- ([A-Z][a-z ]+)", sql)[1] for sql in statements] == [
-            "Lock limits", "Count leases", "Claim keyed",
-        ]  # fmt: skip
+        assert names_of(asked) == ["Lock limits", "Count leases", "Claim keyed"]
+
+
+def names_of(asked) -> list[str]:
+    return re.findall("-- ([A-Z][a-z ]+)", "\n".join(query["sql"] for query in asked.captured_queries))
+
+
+def test_a_full_lane_goes_on_with_a_record_and_a_passage_and_is_not_searched_for_again(enqueue, database):
+    enqueue(tasks.heavy, 6)
+    memory = ClaimMemory(clock=Clock())
+    lease, *_ = taskqueue.claim("worker/1", limit=10, memory=memory)
+    assert not memory.cursor.came_short, "its only lane is full: a refresh would find it again"
+    with CaptureQueriesContext(connections[database]) as asked:
+        taskqueue.finish([Completed(lease)])
+        memory.closed.reopen(lease.lane)
+        assert len(taskqueue.claim("worker/1", limit=10, memory=memory)) == 1
+    if connections[database].vendor == "postgresql":
+        assert names_of(asked) == ["Complete", "Lock limits", "Count leases", "Claim keyed"]
+
+
+def test_what_arrives_elsewhere_is_found_though_a_full_lane_has_room_again(enqueue):
+    enqueue(tasks.heavy, 6)
+    memory = ClaimMemory(clock=Clock())
+    lease, *_ = taskqueue.claim("worker/1", limit=10, memory=memory)
+    enqueue(tasks.noop)
+    taskqueue.finish([Completed(lease)])
+    memory.closed.reopen(lease.lane)
+    memory.cursor.note_arrival()
+    assert "" in {lease.lane for lease in taskqueue.claim("worker/1", limit=10, memory=memory)}
 
 
 def test_the_starts_of_many_lanes_are_written_by_one_statement(enqueue, database):

@@ -27,8 +27,15 @@ from django_tasks_retry.worker.shared.database import DatabaseCaller
 from django_tasks_retry.worker.shared.inflight import InFlightTable, Room
 from django_tasks_retry.worker.shared.messages import Channel, ClaimNow, channel_pair
 from django_tasks_retry.worker.supervisor.child_process import ChildProcess
-from django_tasks_retry.worker.supervisor.dispatch import BACKUP_SECONDS, Dispatcher, Ring, wake_children
-from django_tasks_retry.worker.supervisor.maintenance import archive, prune
+from django_tasks_retry.worker.supervisor.dispatch import (
+    BACKUP_SECONDS,
+    MOST_LISTENERS,
+    POLLS_A_SECOND,
+    Dispatcher,
+    Ring,
+    wake_children,
+)
+from django_tasks_retry.worker.supervisor.maintenance import prune
 from django_tasks_retry.worker.supervisor.maintenance.maintenance import Maintenance
 from django_tasks_retry.worker.supervisor.pool import ChildPool
 from django_tasks_retry.worker.supervisor.supervisor import Supervisor
@@ -119,9 +126,9 @@ def dispatcher(children: list[Child], using: str = "default", **options: Any) ->
 
 @pytest.mark.fault("lone_task_wakes_a_fleet")
 def test_a_message_is_for_two_of_many_workers_and_all_agree_on_them():
-    views = fleet(*(peer(f"w{number}") for number in range(20)))
+    views = fleet(*(peer(f"w{number}") for number in range(MOST_LISTENERS)))
     asked = [sorted(view.rank("default", sender) for view in views) for sender in range(50)]
-    assert asked == [list(range(20))] * 50
+    assert asked == [list(range(MOST_LISTENERS))] * 50
     first = {min(views, key=lambda view: view.rank("default", sender)).worker_id for sender in range(50)}
     assert len(first) > 5, "one worker would get all the work"
 
@@ -142,6 +149,59 @@ def test_a_worker_that_would_not_answer_is_not_counted_on(facts):
     me, _ = fleet(peer("me"), peer("other", **facts))
     assert me.others("default") == set()
     assert [me.rank("default", sender) for sender in range(20)] == [0] * 20
+
+
+def listeners_of(*members: Worker) -> list[str]:
+    return [view.worker_id for view in fleet(*members) if view.is_listener]
+
+
+@pytest.mark.fault("lone_task_wakes_a_fleet")
+def test_of_many_workers_a_few_listen_and_the_next_takes_the_place_of_one_that_ended():
+    members = [peer(f"w{number}") for number in range(100)]
+    first = [f"w{number}" for number in range(MOST_LISTENERS)]
+    assert listeners_of(*members) == first
+    assert fleet(*members)[50].others("default") == set(first)
+    assert listeners_of(*members[1:]) == [*first[1:], f"w{MOST_LISTENERS}"]
+    silent = peer("w0", heartbeat_at=NOON - timedelta(seconds=13))
+    assert listeners_of(silent, *members[1:])[1:] == [*first[1:], f"w{MOST_LISTENERS}"]
+
+
+def test_each_set_of_queues_has_listeners_of_its_own_and_who_cannot_hear_takes_no_place():
+    deaf = [peer(f"deaf{number}", listening=False) for number in range(9)]
+    many = [peer(f"w{number}") for number in range(9)]
+    bulk = peer("bulk", queues=["bulk"])
+    found = set(listeners_of(*deaf, *many, bulk))
+    assert found == {f"deaf{number}" for number in range(9)} | {f"w{number}" for number in range(8)} | {"bulk"}
+
+
+def test_workers_of_the_same_queues_share_the_polls():
+    one = dispatcher([Child("1")])
+    one.learn([peer("me"), *(peer(f"w{number}") for number in range(99)), peer("b", queues=["b"])], listening=True)
+    assert one.polling.seconds == 100 / POLLS_A_SECOND
+    one.learn([peer("me"), peer("other")], listening=True)
+    assert one.polling.seconds == one.options.poll
+
+
+@pytest.mark.no_pooler("a pooler in transaction mode delivers no notifications")
+def test_a_worker_that_is_not_elected_closes_its_listener_until_it_is(committed):
+    if committed != "postgresql":
+        pytest.skip("SQLite workers poll")
+    supervisor = Supervisor(WorkerOptions())
+    try:
+        supervisor.listener.using = committed
+        supervisor.listener.wanted = True
+        supervisor.wait_for_events()
+        assert (supervisor.listener.connection is not None, supervisor.listener.is_ready) == (True, True)
+        supervisor.listen_if_elected(is_elected=False)
+        supervisor.wait_for_events()
+        assert (supervisor.listener.connection is not None, supervisor.listener.is_ready) == (False, True)
+        supervisor.listener.try_again.soon()
+        supervisor.listen_if_elected(is_elected=True)
+        supervisor.wait_for_events()
+        assert supervisor.listener.connection is not None
+    finally:
+        supervisor.listener.close()
+        supervisor.close_in_child()
 
 
 def test_a_worker_that_knows_of_no_others_answers_every_message():
@@ -300,7 +360,7 @@ def test_what_takes_long_to_move_to_history_is_looked_for_less_often(database, m
             clock[0] += 1.0
             yield moved
 
-    monkeypatch.setattr(archive, "maintain_partitions", pages)
+    monkeypatch.setattr(prune, "maintain_partitions", pages)
     one = Maintenance("me", "default", DatabaseCaller(database, 60.0), None, lambda ids: None)
     one.share_with(1, is_elected=True)
     one.tick()

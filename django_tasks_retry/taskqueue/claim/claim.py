@@ -69,6 +69,12 @@ class ClaimMemory:
         return self.closed.is_closed(CONTENTION)
 
     @property
+    def is_all_closed(self) -> bool:
+        """Return whether the last refresh saw all lanes, and each range is full by now: another would find no more."""
+        sees_all = not self.rotation.cursors and self.cursor.sees_all_pages
+        return sees_all and all(each.is_limited and self.closed.is_closed(each.lane) for each in self.cursor.ranges)
+
+    @property
     def ahead(self) -> float:
         """Return how much of the usual may be claimed ahead, while tasks of limited lanes may be due.
 
@@ -117,7 +123,7 @@ def claim(
     memory.rotation.widen_for(limit)
     if not memory.cursor.is_stale:
         claimed = claim_known(memory, limit, starting, terms, engine)
-        memory.cursor.came_short = 0 < len(claimed) < limit
+        memory.cursor.came_short = 0 < len(claimed) < limit and not memory.is_all_closed
         if claimed or claimed.turned_away or not memory.cursor.may_refresh:
             return claimed.leases
     return claim_known(memory, limit, starting, terms, engine).leases if memory.refresh(engine, backend) else []

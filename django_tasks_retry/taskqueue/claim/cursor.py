@@ -61,14 +61,22 @@ class ClaimCursor:
     @property
     def may_refresh(self) -> bool:
         """If a refresh sees some lanes or pages only, do not rest once these are claimed."""
-        sees_some = self.has_lanes or self.page_after != FIRST_RANGE
+        sees_some = self.has_lanes or not self.sees_all_pages
         return (sees_some and self.gained > 0) or self.clock() - self.refreshed_at >= self.rest
+
+    @property
+    def sees_all_pages(self) -> bool:
+        return self.page_after == FIRST_RANGE
+
+    def note_arrival(self) -> None:
+        """Refresh before the next claim if lanes are known: one that has room would hide what arrived elsewhere."""
+        self.came_short = self.came_short or self.has_lanes
 
     # The refresh
 
     def next_page(self, engine: Engine, serves: Callable[[str], bool]) -> DuePage:
         """Read the next page that has ranges to serve; as a rule there is but one page."""
-        began_first = self.page_after == FIRST_RANGE
+        began_first = self.sees_all_pages
         while True:
             page = engine.due_ranges(self.page_after, self.tuning.ranges_a_page)
             is_last = len(page.ranges) < self.tuning.ranges_a_page

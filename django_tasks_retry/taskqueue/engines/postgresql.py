@@ -43,6 +43,14 @@ LANE_COLUMNS = {
     "states": "text[]",
 }
 LANES = StoredStatement("lanes", LANE_COLUMNS)
+KEYED_LANE_COLUMNS = {
+    **like_task(["queue", "priority", "lane", "eta"]),
+    "hop": "int",
+    "now": "timestamptz",
+    **dict.fromkeys(("is_due", "has_row", "is_paused"), "bool"),
+    **like_table(FlowLimit, ["weight"]),
+}
+KEYED_LANES = StoredStatement("keyed_lanes", KEYED_LANE_COLUMNS)
 # By whether the lanes have keys, and whether one task alone is wanted.
 CLAIM = {
     (keyed, one): StoredStatement(f"claim{'_keyed' * keyed}{'_one' * one}", like_task(LEASE_COLUMNS))
@@ -157,7 +165,7 @@ class PostgreSQL(PostgreSQLInsert):
             "hops": hops,
             "fresh": fresh,
         }
-        return [read_lane_range(row) for row in fetch_any(self.sql["keyed_lanes"], parameters, self.using)]
+        return [read_lane_range(row) for row in self.call(KEYED_LANES, parameters)]
 
     def claim(self, ranges: Sequence[ClaimRange], limit: int, terms: ClaimRequest) -> Claimed:
         parameters = {

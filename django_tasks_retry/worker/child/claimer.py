@@ -120,8 +120,9 @@ class Intake:
 
     def claim_now(self) -> None:
         """Claim soon, as a wake-up says that there may be due tasks."""
-        self.functions.wake()
-        self.coroutines.wake()
+        for claimer in (self.functions, self.coroutines):
+            claimer.memory.cursor.note_arrival()
+            claimer.wake()
 
     def claim(self, start: Callable[[list[Lease], float], None]) -> None:
         """Claim for every kind that has room, and hand over what was claimed."""

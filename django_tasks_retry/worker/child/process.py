@@ -44,6 +44,8 @@ leave = os._exit
 is_leaving = threading.Event()
 """A task called `os._exit()`: nothing more is claimed."""
 GARBAGE_THRESHOLD = 10_000
+SWITCH_SECONDS = 0.001
+"""Longest wait of a thread that wakes up. With Python's 5 ms, slots stood idle while the main thread computed."""
 STATM = Path("/proc/self/statm")
 OOM_SCORE = Path("/proc/self/oom_score_adj")
 OOM_SCORE_OF_CHILD, HIGHEST_OOM_SCORE = 300, 1000
@@ -60,6 +62,7 @@ def run_child(run: Callable[[], None], worker_id: str, backend: str, supervisor_
         look_after_forks()
         send_before_exit()
         collect_less_garbage()
+        sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
         atexit._clear()  # hooks of the supervisor's process: they are its own to run
         run_hooks("child_started", worker_id, backend)
         run()

@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0
 """Between polls for poison tasks that other supervisors left behind. A crash of an own child polls at once."""
 
+POLLS_A_SECOND = 2
 AGAIN_SECONDS = 1.0
 """Seconds until the next try, if no process could be forked or the task could not be claimed."""
 
@@ -34,6 +35,10 @@ class Isolation:
         self.page = 0
         self.started: dict[ChildProcess, Task] = {}
         self.set_aside: dict[Kind, float] = {}
+
+    def share_with(self, workers: int) -> None:
+        """Poll less often while many workers do."""
+        self.looking.seconds = max(LOOK_SECONDS, workers / POLLS_A_SECOND)
 
     def tick(self) -> ChildProcess | None:
         """Return a child that was started for a poison task, if any."""

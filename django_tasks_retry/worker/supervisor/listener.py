@@ -23,6 +23,7 @@ class Listener:
     def __init__(self, using: str, *, wanted: bool, seconds: float) -> None:
         self.using, self.seconds = using, seconds
         self.wanted = wanted and engine_for(using).can_notify
+        self.is_elected = True
         self.connection: Any = None
         self.deadline = Deadline(lambda: self.connection, seconds)
         self.try_again = Interval(5.0)
@@ -30,9 +31,14 @@ class Listener:
     def fileno(self) -> int:
         return int(self.connection.fileno())
 
+    @property
+    def is_ready(self) -> bool:
+        """Return whether it hears wake-ups, or could if it were elected."""
+        return self.connection is not None or (self.wanted and not self.is_elected)
+
     def keep_open(self) -> bool:
         """Open it if it is closed, every few seconds. Return True when it has just been opened."""
-        if self.connection is not None or not self.wanted or not self.try_again.is_due():
+        if self.connection is not None or not (self.wanted and self.is_elected) or not self.try_again.is_due():
             return False
         try:
             self.open()

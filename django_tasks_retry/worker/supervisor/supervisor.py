@@ -140,13 +140,20 @@ class Supervisor:
 
     def send_heartbeat(self) -> None:
         self.heartbeat.touch_file()
-        listening = self.listener.connection is not None
-        alive = self.heartbeat.beat(self.pool.count_running, listening=listening)
+        alive = self.heartbeat.beat(self.pool.count_running, listening=self.listener.is_ready)
         if alive is not None:
-            self.dispatcher.learn(alive, listening=listening)
+            self.dispatcher.learn(alive, listening=self.listener.is_ready)
+            self.listen_if_elected(is_elected=self.dispatcher.ring.is_listener)
             self.maintenance.share_with(len(alive), is_elected=self.dispatcher.ring.is_first)
+            self.isolation.share_with(len(alive))
             if any(peer.id == self.id and peer.stop_asked_at for peer in alive):
                 self.stop("asked by an operator")
+
+    def listen_if_elected(self, *, is_elected: bool) -> None:
+        self.listener.is_elected = is_elected
+        if self.listener.connection is not None and not is_elected:
+            self.selector.unregister(self.listener.fileno())
+            self.listener.close()
 
     def send_outage(self) -> None:
         """Send each outage once: idle children then try the database too, and claim when it is back."""

@@ -1,1 +1,1 @@
-"""What any worker does for the whole queue."""
+"""The services that any worker does for the whole queue."""

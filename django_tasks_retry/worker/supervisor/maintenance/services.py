@@ -110,7 +110,7 @@ class Wake(Periodic):
 
 
 class Expire:
-    """Cancels a batch of tasks that expired before they were started; if there are more, the next tick goes on."""
+    """Cancels a batch of tasks that expired, or passed their deadline. If there are more, the next tick goes on."""
 
     def __init__(self, worker_id: str, backend: str, database: DatabaseCaller, pending: Pending) -> None:
         self.actor, self.backend, self.database, self.pending = worker_id, backend, database, pending
@@ -121,9 +121,11 @@ class Expire:
     def run(self) -> int:
         expired = self.database.call(lambda: expire(backend=self.backend, actor=self.actor))
         for task_id in expired:
-            logger.debug("task %s expired before it was started", task_id)
+            logger.debug("task %s expired or passed its deadline", task_id)
         if expired:
-            logger.info("cancelled %d tasks that expired before they were started", len(expired))
+            logger.info(
+                "cancelled %d tasks that expired before they were started, or passed their deadline", len(expired)
+            )
         self.pending.note(expired=len(expired) >= EXPIRED_AT_ONCE)
         return 0
 

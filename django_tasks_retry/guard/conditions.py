@@ -5,7 +5,7 @@ those bind all alike.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from django.apps import apps
 from django.db.models import Model
@@ -107,8 +107,8 @@ def condition(move: Move) -> str:
     return "(" + " AND ".join(parts) + ")"
 
 
-def legal(now: str) -> str:
-    conditions = "\n    OR ".join(condition(move) for move in MOVES if move.source)
+def legal(now: str, targets: Collection[Status] = tuple(Status)) -> str:
+    conditions = "\n    OR ".join(condition(move) for move in MOVES if move.source and move.target in targets)
     return conditions.replace("now()", now)
 
 

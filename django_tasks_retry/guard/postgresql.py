@@ -8,6 +8,7 @@ import re
 
 from ..clock import FUNCTION
 from ..models import FIXED_COLUMNS
+from ..rules.status import Status
 from . import conditions
 from .conditions import (
     EVENT,
@@ -162,11 +163,16 @@ def move_function() -> str:
     values = "OLD.status, NEW.status USING ERRCODE = 'check_violation'"
     return plpgsql(
         "dtr_guard_move",
-        f"  IF ({in_full(conditions.legal('{schema}.' + FUNCTION + '()'))}) IS NOT TRUE THEN\n"
-        f"    IF {in_full(finished('OLD'))} THEN {refuse(conditions.FINAL)}; END IF;\n"
-        f"    RAISE EXCEPTION '{conditions.ILLEGAL} (% → %)', {values};\n"
-        "  END IF;\n  RETURN NEW;",
+        "".join(map(allow_moves_to, (Status.RUNNING, Status.SUCCESS, Status.PENDING, Status.FAILED, Status.CANCELLED)))
+        + f"  IF {in_full(finished('OLD'))} THEN {refuse(conditions.FINAL)}; END IF;\n"
+        f"  RAISE EXCEPTION '{conditions.ILLEGAL} (% → %)', {values};",
     )
+
+
+def allow_moves_to(target: Status) -> str:
+    """By target, for each transaction prepares anew the expressions that it meets: 25 µs if they were one."""
+    legal = conditions.legal(f"{{schema}}.{FUNCTION}()", [target])
+    return in_full(f"  IF NEW.status = '{target}' THEN\n    IF {legal} THEN RETURN NEW; END IF;\n  END IF;\n")
 
 
 def insert_functions() -> list[str]:

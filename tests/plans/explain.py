@@ -74,7 +74,7 @@ def explained(using: str) -> Iterator[list[Plan]]:
         with transaction.atomic(using=using):
             explainable, given = sql, params
             for stored in STATEMENTS.values():
-                if f"FROM {stored.name}(" in sql:
+                if f"{stored.name}(" in sql:
                     explainable, given = as_in_its_function(
                         stored, params, lambda text: execute(text, None, False, context)
                     )

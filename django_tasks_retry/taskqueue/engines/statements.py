@@ -118,7 +118,8 @@ class StoredStatement:
         self.columns = columns if isinstance(columns, str) else listed_columns(columns)
         self.name = f"{self.kind}_{hashlib.sha256(self.definition('').encode()).hexdigest()[:12]}"
         given = ", ".join(f"%({parameter})s::{kind}" for parameter, kind in self.types.items())
-        self.call = f"SELECT {heading_of(self.text)}\n* FROM {self.name}({given})"  # noqa: S608 - names of our own
+        answer = "" if self.answers_one else "* FROM "
+        self.call = f"SELECT {heading_of(self.text)}\n{answer}{self.name}({given})"
         STATEMENTS[self.name] = self
 
     @property

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from uuid import UUID
 from django.db import transaction
 
 from ... import registry
-from ...conf import check_backend
+from ...conf import check_backend, forgotten
 from ...errors import InvalidCall
 from ...middleware import hooks
 from ...models import Task
@@ -152,6 +153,17 @@ class SharedChecks(NamedTuple):
     """Optional ones, of `@task(…)` and `using(…)`."""
 
 
+SHARED = ("func", "queue", "priority", "max_attempts", "timeout", "interval", "backend")
+shared_options = attrgetter(*SHARED)
+
+
+@forgotten
+@lru_cache(maxsize=200, typed=True)
+def known_checks(_registered: int, *shared: Any) -> SharedChecks:
+    """Check these options once for as long as settings and registry stay as they are: a tenth of an enqueue."""
+    return check_shared(EnqueueOptions(**dict(zip(SHARED, shared, strict=True))))
+
+
 def check_shared(options: EnqueueOptions) -> SharedChecks:
     registered = registry.resolve(options.func)
     backend = check_backend(options.backend or registered.backend)
@@ -171,18 +183,25 @@ def check_shared(options: EnqueueOptions) -> SharedChecks:
     )  # fmt: skip
 
 
-shared_options = attrgetter("func", "queue", "priority", "max_attempts", "timeout", "interval", "backend")
-
-
 def shared_checks(options: EnqueueOptions, earlier: dict[tuple[int, ...], SharedChecks]) -> SharedChecks:
     """Reuse the checks of an earlier call with the very same options. A backoff may be a list, which may change."""
     if options.backoff is not None:
         return check_shared(options)
-    key = tuple(map(id, shared_options(options)))
+    values = shared_options(options)
+    key = tuple(map(id, values))
     shared = earlier.get(key)
     if shared is None:
-        shared = earlier[key] = check_shared(options)
+        found = known_checks(registry.size(), *values) if is_hashable(values) else check_shared(options)
+        shared = earlier[key] = found._replace(first=options)
     return shared
+
+
+def is_hashable(values: Any) -> bool:
+    try:
+        hash(values)
+    except TypeError:
+        return False
+    return True
 
 
 def prepare_all(calls: Iterable[Any]) -> list[Task]:

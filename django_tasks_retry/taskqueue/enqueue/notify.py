@@ -94,8 +94,12 @@ def notify_now(messages: Iterable[WakeUp], using: str) -> None:
 def notify_on_commit(messages: Iterable[WakeUp], using: str) -> None:
     """Send messages after the commit. Left out if the caller commits by hand, for which Django has no hook."""
     if engine_for(using).can_notify and (texts := frozenset(map(str, messages))):
-        with left_to_polling():
-            transaction.on_commit(Notification(using, texts), using=using, robust=True)
+        send, connection = Notification(using, texts), connections[using]
+        if connection.autocommit and not connection.in_atomic_block:
+            send()  # as on_commit() would, in a quarter of the time
+        else:
+            with left_to_polling():
+                transaction.on_commit(send, using=using, robust=True)
 
 
 @dataclass(frozen=True, slots=True)

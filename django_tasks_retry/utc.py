@@ -5,7 +5,7 @@ Local time is made from an instant at the very end, for people.
 """
 
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -31,7 +31,13 @@ def in_project_time(moment: datetime | None) -> datetime | None:
 
 def sqlite_text(moment: datetime) -> str:
     """Format in UTC, always with microseconds, so that texts compare as times."""
-    return as_instant(moment).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+    return utc_text(as_instant(moment))
+
+
+@lru_cache(maxsize=100)
+def utc_text(instant: datetime) -> str:
+    """Rows of one batch share most of their times."""
+    return instant.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
 
 
 def adapted(moment: datetime, connection: BaseDatabaseWrapper) -> Any:

@@ -193,6 +193,8 @@ def fetch_stored(tasks: QuerySet[Task], columns: Sequence[str], using: str) -> l
     if not is_postgresql(using):
         # As expressions, which the driver does not take for times that it could read.
         sql = f"SELECT {', '.join(f'+stored.{column}' for column in columns)} FROM ({sql}) AS stored"  # noqa: S608
+        with executed(sql, parameters, using) as cursor:
+            return list(cursor.fetchall())
     return fetch_any(sql, parameters, using)
 
 

@@ -26,14 +26,12 @@ from ..reading import set_aside
 from ..report import Report
 from .base import ClaimRequest, Written
 from .ranges import ClaimRange, Cursors, DuePage, LaneRange, read_lane_range
-from .sqlite_rows import SQLiteRows, write_rows
+from .sqlite_rows import SQLiteRows, among, write_rows
 
 HAS_KEYED = "SELECT EXISTS (SELECT 1 FROM django_tasks_retry_task WHERE status = 'PENDING' AND length(lane) > 0)"
 AGES = timedelta(days=36524)
 DATED = {EventKind.REQUEUED, EventKind.RELEASED}
 """Events that tell when the task is due again."""
-PAGE = 500
-"""Ids in one question: an old SQLite takes 999 parameters."""
 
 
 class SQLiteLeases(SQLiteRows):
@@ -64,7 +62,7 @@ class SQLiteLeases(SQLiteRows):
                 rows += self.due_in(each, terms, room if each.quota is None else min(room, each.quota))
             rows = [claimed(row, terms.worker_id, expires, moment) for row in rows]
             attempt = F("attempts") + CLAIM.attempts
-            self.tasks.filter(pk__in=[row[0] for row in rows]).update(
+            self.tasks.filter(pk__in=among(row[0] for row in rows)).update(
                 status=CLAIM.target,
                 attempts=attempt,
                 locked_by=terms.worker_id,
@@ -119,8 +117,8 @@ class SQLiteLeases(SQLiteRows):
 
     def read_lease(self, row: Sequence[Any]) -> Lease:
         values = dict(zip(COLUMNS, row, strict=True))
-        for name in ("id", "run_id"):
-            values[name] = as_uuid(values[name])
+        begins_run, values["id"] = values["run_id"] == values["id"], as_uuid(values["id"])
+        values["run_id"] = values["id"] if begins_run else as_uuid(values["run_id"])
         for name in MOMENTS:
             values[name] = as_moment(values[name])
         values["slot"] = values["slot"] and as_moment(values["slot"])
@@ -142,9 +140,9 @@ class SQLiteLeases(SQLiteRows):
         return {each.place: Written(each.eta, moment) for each in accepted}
 
     def held(self, ids: Sequence[UUID]) -> dict[UUID, Held]:
-        pages = (ids[start : start + PAGE] for start in range(0, len(ids), PAGE))
-        rows = (row for page in pages for row in self.tasks.filter(pk__in=page).values_list(*Held._fields))
-        return {row[0]: Held(*row) for row in rows}
+        by_text = {each.hex: each for each in ids}
+        found = fetch_stored(self.tasks.filter(pk__in=among(by_text)), Held._fields, self.using)
+        return {by_text[row[0]]: held_of(by_text[row[0]], *row[1:]) for row in found}
 
     def write_results(self, accepted: Sequence[AcceptedReport]) -> None:
         write_rows([each.result for each in accepted if each.report.is_final], self.using)
@@ -152,8 +150,8 @@ class SQLiteLeases(SQLiteRows):
     def complete(self, accepted: Sequence[AcceptedReport], moment: datetime) -> None:
         """The usual end, in one statement for all who state the same lease; the guard compares it with each row."""
         for signature in {each.report.moved_by for each in accepted}:
-            ids = [each.task.id for each in accepted if each.report.moved_by == signature]
-            self.tasks.filter(pk__in=ids).update(
+            ids = (each.task.id.hex for each in accepted if each.report.moved_by == signature)
+            self.tasks.filter(pk__in=among(ids)).update(
                 status=Status.SUCCESS,
                 moved_by=signature,
                 locked_by=None,
@@ -201,6 +199,10 @@ class Held(NamedTuple):
     attempts: int
     lock_expires_at: datetime | None
     last_attempt_at: datetime | None
+
+
+def held_of(task_id: UUID, locked_by: str | None, attempts: int, expires: Any, last_attempt: Any) -> Held:
+    return Held(task_id, locked_by, attempts, expires and as_moment(expires), last_attempt and as_moment(last_attempt))
 
 
 def accept(reports: Sequence[Report], tasks: Mapping[UUID, Held], moment: datetime) -> list[AcceptedReport]:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db import connections, transaction
 from django.db.models import Field, JSONField, Model, UUIDField
+from django.db.models.expressions import RawSQL
 
 from ...clock import frozen, now
 from ...models import Step, Task, TaskEvent, TaskResult
@@ -58,6 +59,11 @@ class SQLiteRows(Engine):
 
     def lock_key(self, queue: str, key: str) -> None:
         """Every writer has the one write lock."""
+
+
+def among(ids: Iterable[str]) -> RawSQL:
+    """Stored ids as one parameter: the ORM would prepare each of them anew for every statement."""
+    return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(list(ids))])
 
 
 class Insertion(NamedTuple):

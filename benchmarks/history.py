@@ -27,6 +27,13 @@ SIZE = """
 SELECT COALESCE(sum(pg_total_relation_size(oid)), 0)::bigint
 FROM pg_class WHERE relname ~ '^django_tasks_retry_{}(_p[0-9_]+|_kept|_before)?$' AND relkind = 'r'
 """
+RELATIONS = """
+SELECT relname, pg_relation_size(oid)
+FROM pg_class
+WHERE relname ~ '^(django_tasks_retry_(task|taskresult|taskevent|step)|dtr_)' AND relkind IN ('r', 'i')
+    AND pg_relation_size(oid) > 65536
+ORDER BY 2 DESC
+"""
 COPY = """
 INSERT INTO {target} ({columns})
 SELECT {values}
@@ -55,6 +62,8 @@ class History:
         if self.layout == "partitioned":
             yield from self.move(drained)
         yield "stored, a task", self.size() / drained, "B"
+        for name, size in self.relations():
+            yield f"stored, a task: {name}", size / drained, "B"
         self.fill()
         yield f"stored, {self.count:,} more", self.size() / 1e6, "MB"
         yield "drain beside this", self.drain(drained).rate, "/s"
@@ -92,6 +101,11 @@ class History:
 
     def size(self) -> int:
         return sum(int(self.server.ask("bench", SIZE.format(table))) for table in TABLES)
+
+    def relations(self) -> list[tuple[str, int]]:
+        """Each table and index by its size, the largest first."""
+        with self.server.connect("bench") as connection:
+            return [(str(name), int(size)) for name, size in connection.execute(RELATIONS).fetchall()]
 
     def fill(self) -> None:
         """Yesterday's tasks, each like one that was really done."""

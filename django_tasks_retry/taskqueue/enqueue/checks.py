@@ -168,7 +168,7 @@ def check_containers(options: EnqueueOptions) -> None:
         isinstance(options.args, str | bytes | Mapping) or not isinstance(options.args, Iterable)
     ):
         raise InvalidPayload(f"args={options.args!r}: give a list or a tuple of arguments.")
-    if type(options.kwargs) is not dict and not isinstance(options.kwargs, Mapping):
+    if options.kwargs is not NOTHING and type(options.kwargs) is not dict and not isinstance(options.kwargs, Mapping):
         raise InvalidPayload(f"kwargs={options.kwargs!r}: give a dictionary of arguments.")
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import select
 import shutil
-import sys
-import termios
 import time
-import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import timedelta
 
@@ -39,7 +35,7 @@ from ..taskqueue.reading import read_rows
 from ..taskqueue.statistics import COUNTS, Counts, QueueFigures, counts_since, describe_groups, group_heads
 from ..worker.options import read_count, read_names
 from .failures import columns as failure_columns
-from .output import Column, aligned, is_terminal, rows_of
+from .output import Column, aligned, rows_of
 from .queues import QUEUES
 from .subcommand import Context, Exit, checked, command, option
 from .workers import NO_WORKER
@@ -49,7 +45,6 @@ DURATION = checked(read_duration)
 OPTIONAL = {"paused", "full", "failing", "failing_function", "paused_lane", "gone_worker"}
 """Problems that are not findings of the check: operators chose them, or its options ask for them."""
 
-ALTERNATE, NORMAL = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 HOME, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 MOST = {"running": 8, "failures": 5, "workers": 8}
 
@@ -159,8 +154,8 @@ def stat_columns(span: timedelta) -> list[Column[Counts]]:
 
 
 @command(
-    "top", "The queue, live; q quits.",
-    option("--once", action="store_true", help="one frame, without colours or keys"),
+    "top", "The queue, live; Ctrl-C quits.",
+    option("--once", action="store_true", help="one frame"),
     option("--interval", type=DURATION, default=2.0, metavar="2s", help="default: 2s"),
 )  # fmt: skip
 def top(context: Context) -> None:
@@ -168,11 +163,10 @@ def top(context: Context) -> None:
         for line in frame(context.scope):
             context.output.line(line)
         return
-    with screen(context), keys() as next_key:
+    with suppress(KeyboardInterrupt):
         while True:
             draw(context, frame(context.scope))
-            if next_key(context["interval"]) in {"q", "Q", "\x03"}:
-                return
+            time.sleep(context["interval"])
 
 
 def frame(scope: Scope) -> list[str]:
@@ -237,39 +231,7 @@ def worker_lines(scope: Scope, workers: Sequence[Worker]) -> list[str]:
 def draw(context: Context, lines: Sequence[str]) -> None:
     """Draw over the last frame, so that nothing flickers."""
     size = shutil.get_terminal_size()
-    shown = [line[: size.columns] for line in lines[: size.lines - 2]]
-    shown += [""] * (size.lines - 2 - len(shown)) + ["q quits"]
-    painted = [context.output.paint(line, "strong") if n == 0 else line for n, line in enumerate(shown)]
-    text = HOME + "\n".join(f"{line}{REST_OF_LINE}" for line in painted) + REST_OF_SCREEN
-    context.output.stdout.write(text, ending="")
+    shown = [*lines[: size.lines - 2], "Ctrl-C quits"]
+    text = "".join(f"{line[: size.columns]}{REST_OF_LINE}\n" for line in shown)
+    context.output.stdout.write(f"{HOME}{text}{REST_OF_SCREEN}", ending="")
     context.output.stdout.flush()
-
-
-@contextlib.contextmanager
-def screen(context: Context) -> Iterator[None]:
-    context.output.stdout.write(ALTERNATE, ending="")
-    try:
-        yield
-    finally:
-        context.output.stdout.write(NORMAL, ending="")
-        context.output.stdout.flush()
-
-
-@contextlib.contextmanager
-def keys() -> Iterator[Callable[[float], str]]:
-    """A function that waits for a key, or for so many seconds."""
-    if not is_terminal(sys.stdin):
-        yield no_key
-        return
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    tty.setcbreak(descriptor)
-    try:
-        yield lambda seconds: sys.stdin.read(1) if select.select([descriptor], [], [], seconds)[0] else ""
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-def no_key(seconds: float) -> str:
-    time.sleep(seconds)
-    return ""

@@ -3,9 +3,8 @@
 from django.db.models import QuerySet
 
 from .. import taskqueue
-from ..contrib.schedule_import import SOURCES, Found, carry_out, plan_import
 from ..display.explain_schedule import explain_schedule, schedule_state
-from ..display.formatting import counted, format_relative, one_line
+from ..display.formatting import format_relative, one_line
 from ..display.redact import redact_value
 from ..display.scope import Scope
 from ..models import Schedule
@@ -15,7 +14,7 @@ from ..taskqueue.control import SCHEDULE
 from ..taskqueue.reading import read_row, read_rows
 from .output import Column, only_json
 from .queues import switch
-from .subcommand import REASON, WHY_IT_WAITS, CliError, Context, Exit, actor, command, option
+from .subcommand import REASON, WHY_IT_WAITS, CliError, Context, Exit, command, option
 
 NAME = option("name", metavar="NAME")
 
@@ -100,33 +99,3 @@ def run_schedule(context: Context) -> None:
     task = taskqueue.run_schedule_now(context["name"], **context.decision)
     record = {"action": context["subcommand"], "schedule": context["name"], "task": task.pk, "done": 1}
     context.output.answer(record, str(task.pk))
-
-
-@command(
-    "schedules import", "Bring along schedules of another queue; a dry run first.",
-    option("--from", dest="source", required=True, choices=sorted(SOURCES), help="the queue they are in"),
-    option("--apply", action="store_true", help="make them; without it nothing is written"),
-    also=("import-schedules",),
-)  # fmt: skip
-def import_schedules(context: Context) -> None:
-    plan = plan_import(context["source"], backend=context.backend)
-    for one in plan.importable:
-        announce(context, one.name, "import", described(one))
-    for other in plan.not_importable:
-        announce(context, other.name, "leave out", other.problem)
-    if context["apply"]:
-        made = carry_out(plan, by=actor(), backend=context.backend)
-        context.output.say(f"{counted(len(made), 'schedule')} made, {len(plan.not_importable)} left out.")
-    else:
-        context.output.say(f"Dry run: {len(plan.importable)} would be made. Add --apply to make them.")
-
-
-def announce(context: Context, name: str, action: str, text: str) -> None:
-    line = f"{'+' if action == 'import' else '-'} {one_line(name, 128)}: {one_line(text, 300)}"
-    context.output.answer({"action": action, "schedule": name, "text": text}, line)
-
-
-def described(one: Found) -> str:
-    when = one.asked.get("cron") or f"every {one.asked.get('every'):g} s"
-    left = ", ".join(f"{name}={value}" for name, value in one.left_behind.items())
-    return f"{one.task} · {when}{' · paused' if one.is_paused else ''}{f' · without {left}' if left else ''}"

@@ -50,18 +50,18 @@ def test_ids_go_through_a_pipe_and_a_closed_pipe_is_no_error(shell):
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux: apt-get install tmux")
-def test_top_is_drawn_on_a_terminal_and_ends_with_q(shell, tmp_path):
+def test_top_is_drawn_on_a_terminal_and_ends_with_ctrl_c(shell, tmp_path):
     socket = tmp_path / "tmux"
     session = f"tmux -S {socket} -f /dev/null"
     command = shlex.quote(f"{MANAGE} tasks top --interval 200ms; echo ended with $?; read")
     assert shell(f"{session} new-session -d -x 110 -y 30 {command}").returncode == 0
     try:
-        drawn = wait_for(shell, f"{session} capture-pane -p", "q quits")
+        drawn = wait_for(shell, f"{session} capture-pane -p", "Ctrl-C quits")
         assert "tasks top" in drawn
         assert "No worker" in drawn
         assert all(len(line) <= 110 for line in drawn.splitlines())
-        shell(f"{session} send-keys q")
-        assert "tasks top" not in wait_for(shell, f"{session} capture-pane -p", "ended with 0")
+        shell(f"{session} send-keys C-c")
+        wait_for(shell, f"{session} capture-pane -p", "ended with 0")
     finally:
         shell(f"{session} kill-server")
 

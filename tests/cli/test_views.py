@@ -269,7 +269,7 @@ def test_prune_tells_what_it_would_delete_by_backend_and_queue(cli, travel):
 def test_a_backend_that_is_none_is_answered_by_every_subcommand(cli):
     needed = {"show": ["abcd"], "execute": ["abcd"], "pause": ["q", "--reason", "x"], "resume": ["q"], "stop": ["w"]}
     needed |= {f"schedules {verb}": ["s"] for verb in ("show", "resume", "run")}
-    needed |= {"schedules pause": ["s", "--reason", "x"], "schedules import": ["--from", "django-q2"]}
+    needed |= {"schedules pause": ["s", "--reason", "x"]}
     needed |= {
         "limit": ["lane", "--clear", "--reason", "x"],
         "partitions export": ["p20260101", "out"],
@@ -291,7 +291,7 @@ def test_a_backend_that_is_none_is_answered_by_every_subcommand(cli):
         (["run", "abcd"], "tasks execute, tasks schedules run?"),
         (["run-now", "abcd"], "tasks reschedule?"),
         (["pause-schedule", "x"], "tasks schedules pause?"),
-        (["schedules", "nightly"], "There are: tasks schedules import, tasks schedules pause,"),
+        (["schedules", "nightly"], "There are: tasks schedules pause, tasks schedules resume,"),
         (["quues"], "tasks queues?"),
     ],
 )

@@ -49,7 +49,7 @@ ROOMS = {
     "checks.py": ("tests/backend", "tests/guard"),
     "metrics.py": ("tests/metrics", "tests/docs/test_prometheus.py"),
     "monitoring.py": ("tests/metrics",),
-    "contrib": ("tests/contrib", "tests/schedules/test_import.py"),
+    "contrib": ("tests/contrib",),
     "cli": ("tests/cli", "tests/schedules"),
     "admin": ("tests/admin",),
     "testing": ("tests/testing",),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import runpy
+
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connections
 
 from django_tasks_retry.models import Schedule
+from tests.docs.pages import DOCS
 from tests.schedules.steps import row
+
+COMMAND = DOCS / "deploy" / "import_schedules.py"
 
 BEAT = """
 CREATE TABLE django_celery_beat_intervalschedule (id integer, every integer, period varchar(24));
@@ -64,16 +69,15 @@ def fill(using: str, script: str) -> None:
 
 
 def imported(*arguments: str, capsys) -> dict[str, str]:
-    call_command("tasks", "schedules", "import", *arguments)
+    call_command(runpy.run_path(str(COMMAND))["Command"](), *arguments)
     lines = capsys.readouterr().out.splitlines()
     return {line[2:].partition(": ")[0]: line[0] + line[2:].partition(": ")[2] for line in lines if line[0] in "+-"}
 
 
 def refused(*arguments: str, capsys) -> str:
-    with pytest.raises(SystemExit) as ended:
-        call_command("tasks", "schedules", "import", *arguments)
-    assert ended.value.code == 5
-    return capsys.readouterr().err
+    with pytest.raises(CommandError) as error:
+        imported(*arguments, capsys=capsys)
+    return str(error.value)
 
 
 def test_periodic_tasks_of_django_celery_beat(database, capsys):

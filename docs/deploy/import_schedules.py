@@ -1,23 +1,25 @@
-"""Schedules of other queues, read from their tables: a plan first, which says what cannot come along."""
+"""Bring along the schedules of django-celery-beat or django-q2, read from their tables.
+
+Copy this file to management/commands/import_schedules.py of one of your apps, and remove it afterwards.
+"""
 
 from __future__ import annotations
 
 import ast
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connections, transaction
 from django.utils import timezone
 
-from ..clock import now
-from ..errors import InvalidSchedule, TaskQueueError
-from ..models import Schedule
-from ..taskqueue import create_schedule, database, pause
-from ..taskqueue.database import fetch_dicts
-from ..taskqueue.schedules import define_schedule, read_declaration
+from django_tasks_retry.errors import TaskQueueError
+from django_tasks_retry.models import Schedule
+from django_tasks_retry.taskqueue import create_schedule, database, pause
+from django_tasks_retry.taskqueue.database import fetch_dicts
 
 ACTOR = "import"
 
@@ -36,58 +38,59 @@ class Found:
     problem: str = ""
     left_behind: dict[str, Any] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        when = self.asked.get("cron") or f"every {self.asked.get('every'):g} s"
+        left = ", ".join(f"{name}={value}" for name, value in self.left_behind.items())
+        return f"{self.task} · {when}{' · paused' if self.is_paused else ''}{f' · without {left}' if left else ''}"
+
+
+class Command(BaseCommand):
+    help = "Bring along the schedules of another queue. A dry run, unless you add --apply."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--from", dest="source", required=True, choices=sorted(SOURCES), help="the other queue")
+        parser.add_argument("--apply", action="store_true", help="make them; without it nothing is written")
+        parser.add_argument("--backend", default="default", metavar="ALIAS", help="the alias in TASKS")
+
+    def handle(self, *args: Any, source: str, apply: bool, backend: str, **options: Any) -> None:
+        using, made, left_out = database(backend), 0, 0
+        table, sql, read = SOURCES[source]
+        with transaction.atomic(using=using):
+            for found in map(read, rows_of(sql, table, using)):
+                problem = found.problem or problem_of_making(found, backend, using)
+                made, left_out = made + (not problem), left_out + bool(problem)
+                self.stdout.write(f"{'-' if problem else '+'} {found.name}: {problem or found}")
+            transaction.set_rollback(not apply, using=using)
+        done = f"{made} made" if apply else f"Dry run: {made} would be made"
+        self.stderr.write(f"{done}, {left_out} left out.{'' if apply else ' Add --apply to make them.'}")
+
+
+def problem_of_making(found: Found, backend: str, using: str) -> str:
+    """Make it, from now on; one that was switched off comes paused. Return why it cannot be made."""
+    if Schedule.objects.using(using).filter(pk=found.name).exists():
+        return "A schedule of this name exists already."
+    try:
+        with transaction.atomic(using=using):
+            options = {"by": ACTOR, "reason": "imported", "backend": backend}
+            create_schedule(name=found.name, task=found.task, **options, **found.asked)
+            if found.is_paused:
+                reason = "it was switched off in its source"
+                pause(found.name, kind="schedule", by=ACTOR, reason=reason, backend=backend)
+    except TaskQueueError as error:
+        return str(error)
+    return ""
+
 
 def rows_of(sql: str, table: str, using: str) -> list[dict[str, Any]]:
     """Read the tables themselves: the other package may have been uninstalled before."""
     with connections[using].cursor() as cursor:
         if table not in connections[using].introspection.table_names(cursor):
-            raise InvalidSchedule(f"The database {using!r} has no table {table}. Is it in another database?")
+            raise CommandError(f"The database {using!r} has no table {table}. Is it in another database?")
     try:
         with transaction.atomic(using=using):
             return fetch_dicts(sql, {}, using)
     except DatabaseError as error:
-        raise InvalidSchedule(f"{table} is not as expected: {error}. Is it of another version?") from None
-
-
-@dataclass(frozen=True, slots=True)
-class ImportPlan:
-    importable: list[Found] = field(default_factory=list)
-    not_importable: list[Found] = field(default_factory=list)
-
-
-def plan_import(source: str, *, backend: str = "default") -> ImportPlan:
-    """Read a source and check each schedule as if it were made by hand."""
-    if source not in SOURCES:
-        raise InvalidSchedule(f"{source!r} is not a source. Give one of {', '.join(SOURCES)}.")
-    plan, using = ImportPlan(), database(backend)
-    taken = set(Schedule.objects.using(using).values_list("name", flat=True))
-    table, sql, read = SOURCES[source]
-    for found in map(read, rows_of(sql, table, using)):
-        try:
-            check(found, taken, using)
-            plan.importable.append(found)
-        except TaskQueueError as error:
-            plan.not_importable.append(replace(found, problem=str(error)))
-        taken.add(found.name)
-    return plan
-
-
-def check(found: Found, taken: set[str], using: str) -> None:
-    if found.problem:
-        raise InvalidSchedule(found.problem)
-    if found.name in taken:
-        raise InvalidSchedule("A schedule of this name exists already.")
-    define_schedule(found.task, read_declaration(found.asked), moment=now(using))
-
-
-def carry_out(plan: ImportPlan, *, by: Any = ACTOR, backend: str = "default") -> list[str]:
-    """Make the schedules, all from now on; those that were switched off come paused. Returns their names."""
-    for one in plan.importable:
-        create_schedule(name=one.name, task=one.task, by=by, reason="imported", backend=backend, **one.asked)
-        if one.is_paused:
-            why = "it was switched off in its source"
-            pause(one.name, kind="schedule", by=by, reason=why, backend=backend)
-    return [one.name for one in plan.importable]
+        raise CommandError(f"{table} is not as expected: {error}. Is it of another version?") from None
 
 
 # django-celery-beat

@@ -1,7 +1,5 @@
 """Our rows in the words of `django.tasks`."""
 
-from __future__ import annotations
-
 import asyncio
 import builtins
 import json

@@ -1,7 +1,5 @@
 """The only reader of `TASKS`: each alias's OPTIONS become one frozen, validated QueueOptions."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

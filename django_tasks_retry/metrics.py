@@ -1,7 +1,5 @@
 """Metrics in the text format of Prometheus, version 0.0.4: `scrape()` asks the database, `render()` only writes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isinf, isnan

@@ -1,7 +1,5 @@
 """Middleware: code of a project around every enqueue and every attempt, and at the events of a worker's life."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext

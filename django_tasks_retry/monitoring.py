@@ -1,7 +1,5 @@
 """Views for monitoring: `metrics`, `live` and `ready`. None of them needs a session, and none may be cached."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta

@@ -3,8 +3,6 @@
 A call is the set of facts that can be said of its arguments: which paths there are, of which types, with which values.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

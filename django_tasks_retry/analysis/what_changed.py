@@ -3,8 +3,6 @@
 Every question is bounded: successes are searched among the tasks enqueued shortly before, arguments in samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """History: partitions, pruning, and the audit of what is stored."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

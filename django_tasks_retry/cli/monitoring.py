@@ -1,7 +1,5 @@
 """The state of the whole queue: check for monitoring systems, stats, and top for people."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import time

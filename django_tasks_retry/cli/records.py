@@ -1,7 +1,5 @@
 """Tasks on the command line: found by words and ids, printed as rows and as JSON, with secrets hidden."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Views of tasks: list, show, events, export."""
 
-from __future__ import annotations
-
 import argparse
 import textwrap
 import time

@@ -1,7 +1,5 @@
 """Workers: which are alive, and how one is asked to stop."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from .. import taskqueue

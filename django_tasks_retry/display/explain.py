@@ -1,7 +1,5 @@
 """Explains a task's state: why it is not running, or why it ended; one sentence, and a command if that helps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Numbers, times and texts as people read them, safe to show wherever they come from."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Problems that keep tasks from running, each with what to do about it: for the Overview, the shell and *Why?*."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

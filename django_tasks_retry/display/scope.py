@@ -1,7 +1,5 @@
 """The scope of the console: a backend, its database, the time there, and how its queues and workers stand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """A task, queue, lane or worker as people see it: its status as a badge, and a task's timing, last error and facts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime

@@ -3,8 +3,6 @@
 Each is a call into the service layer, and returns the tasks that it applied to; others are left as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

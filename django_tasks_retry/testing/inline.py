@@ -1,7 +1,5 @@
 """One attempt in this thread and this transaction, in a savepoint of its own."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """The audit of what is stored: read only, a page of tasks at a time, with memory for one page and what is open."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The history of one task, as plain values. Times are seconds of the queue's clock."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID

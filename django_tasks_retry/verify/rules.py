@@ -3,8 +3,6 @@
 The table of moves stands here a second time, on purpose: rules made from the code's table would share its mistakes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import datetime
 

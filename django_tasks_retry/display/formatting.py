@@ -20,11 +20,9 @@ INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 NO_VALUE = "—"
-LINE_LIMIT = 160
-TEXT_LIMIT = 20_000
 
 
-def printable(text: object, limit: int = TEXT_LIMIT) -> str:
+def printable(text: object, limit: int = 20_000) -> str:
     """Cut a text to `limit` characters, head and tail, with invisible characters shown as escapes."""
     full = str(text)
     if len(full) > limit:
@@ -34,7 +32,7 @@ def printable(text: object, limit: int = TEXT_LIMIT) -> str:
     return INVISIBLE.sub(lambda match: f"\\u{ord(match.group()):04x}", full)
 
 
-def one_line(text: object, limit: int = LINE_LIMIT) -> str:
+def one_line(text: object, limit: int = 160) -> str:
     """The beginning of a text, on one line."""
     flat = " ".join(str(text)[: limit * 4].split())
     return printable(flat if len(flat) <= limit else f"{flat[: limit - 1]}…")

@@ -13,8 +13,6 @@ from ..models import Task
 from ..rules.redact import MAX_ITEMS, redact_structure, redact_text
 from .formatting import one_line, printable
 
-VALUE_LIMIT = 4000
-
 
 def redact_value(name: str, value: Any, request: HttpRequest | None) -> Any:
     """Return the value without secrets at any depth, by our names and by Django's filter or the project's own."""
@@ -26,7 +24,7 @@ def visible_reason(reason: object, *, can_see_payload: bool, limit: int = 200) -
     return one_line(redact_text(str(reason or "")), limit) if can_see_payload else ""
 
 
-def redacted_json(value: Any, request: HttpRequest | None, name: str = "", limit: int = VALUE_LIMIT) -> str:
+def redacted_json(value: Any, request: HttpRequest | None, name: str = "", limit: int = 4000) -> str:
     """Return the redacted value as JSON. It is cut after the redaction: a cut could part a secret from its name."""
     shown = redact_value(name, value, request)
     return printable(json.dumps(shown, ensure_ascii=False, indent=2, default=str), limit)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
@@ -198,11 +198,6 @@ class Killer:
                 raise Killed
         return answer
 
-    @contextmanager
-    def at_work(self, using: str) -> Iterator[None]:
-        with connections[using].execute_wrapper(self):
-            yield
-
 
 def described(sql: str, params: Any) -> str:
     words = " ".join(line for line in sql.split("\n") if not line.strip().startswith("--")).split()
@@ -260,7 +255,7 @@ def run_killed(tasks: Tasks, killer: Killer) -> None:
 
 def run_or_die(lease: Lease, killer: Killer, using: str) -> bool:
     def perform_killed(attempt: Attempt) -> Outcome:
-        with killer.at_work(using):
+        with connections[using].execute_wrapper(killer):
             outcome = perform(attempt)
         if isinstance(error := error_of(outcome), Killed):
             raise error

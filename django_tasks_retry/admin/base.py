@@ -26,7 +26,7 @@ from ..errors import TaskQueueError
 from ..models import FailureGroup, FlowLimit, Overview, Queue, Schedule, Task, TaskFunction, Worker
 from ..rules.redact import redact_text
 from ..selection.actions import CANCEL, RETRY
-from ..taskqueue import replica
+from ..taskqueue import statistics
 from ..taskqueue.database import is_missing_table
 from ..taskqueue.timeouts import is_timeout, statement_timeout
 
@@ -192,7 +192,7 @@ def bounded(
         try:
             # The page after an action shows what was done.
             if from_replica and request.method == "GET" and not messages.get_messages(request):
-                return replica.from_replica(console_backend(), lambda: answer(request, *args, **kwargs))
+                return statistics.from_replica(console_backend(), lambda: answer(request, *args, **kwargs))
             return answer(request, *args, **kwargs)
         except DatabaseError as error:
             if is_timeout(error):

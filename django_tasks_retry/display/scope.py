@@ -14,7 +14,6 @@ from ..taskqueue import alive_workers, database, sound_workers
 from ..taskqueue.database import source
 from ..taskqueue.engines import engine_for
 from ..taskqueue.enqueue import full_queues
-from ..taskqueue.replica import replica_lag
 from ..taskqueue.statistics import (
     CAP,
     RECENT,
@@ -24,6 +23,7 @@ from ..taskqueue.statistics import (
     counts_since,
     depths,
     read_queues,
+    replica_lag,
     sums_since,
 )
 

@@ -15,9 +15,9 @@ from ...conf import queues as configured_queues
 from ...models import Schedule, Task, TaskTotal, Worker
 from ..database import database
 from ..engines import engine_for
-from ..replica import from_replica, replica_lag
 from ..timeouts import is_timeout, statement_timeout
 from ..workers import alive_workers, sound_workers
+from .replica import from_replica, replica_lag
 from .stats import ADDED, COUNTS, RAN, WAITED, Stat
 from .summaries import (
     CAP,

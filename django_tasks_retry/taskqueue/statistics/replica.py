@@ -5,10 +5,10 @@ from typing import TypeVar
 
 from django.db import InterfaceError, OperationalError
 
-from ..conf import options
-from .database import source
-from .engines import engine_for
-from .timeouts import is_timeout
+from ...conf import options
+from ..database import source
+from ..engines import engine_for
+from ..timeouts import is_timeout
 
 T = TypeVar("T")
 

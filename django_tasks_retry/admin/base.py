@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
@@ -17,6 +18,7 @@ from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from .. import guard
@@ -156,6 +158,17 @@ class ConsoleAdmin(ModelAdmin):
             for model, model_admin in registered
             if model_admin is not None and model_admin.has_view_permission(request)
         ]
+
+
+class ArgumentsForm(forms.Form):
+    args = forms.JSONField(
+        label=gettext_lazy("Arguments"), required=False, widget=forms.Textarea(attrs={"rows": 2}),
+        help_text=gettext_lazy("A JSON list, such as [42]."),
+    )  # fmt: skip
+    kwargs = forms.JSONField(
+        label=gettext_lazy("Keyword arguments"), required=False, widget=forms.Textarea(attrs={"rows": 2}),
+        help_text=gettext_lazy('A JSON object, such as {"region": "us"}.'),
+    )  # fmt: skip
 
 
 class TaskPermissionMixin(ConsoleAdmin):

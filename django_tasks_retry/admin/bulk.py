@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -18,6 +20,7 @@ from ..display.scope import console_backend, console_database
 from ..models import Task
 from ..selection.actions import ACTIONS, CANCEL, RETRY, Action
 from ..taskqueue import statistics
+from ..taskqueue.new_tasks import new_id
 from ..taskqueue.statistics import group_outcomes
 from ..taskqueue.timeouts import statement_timeout
 from .base import ConsoleAdmin, log_action, reason_of
@@ -99,6 +102,7 @@ class BulkActionAdmin(ConsoleAdmin):
                 selection = self.prepared(request, action, selection, reason)
             except NotConfirmed as error:
                 return self.confirmation_view(request, action, selection, error=str(error))
+            selection = replace(selection, begun=str(new_id()))
         selection, is_finished = run_batches(selection, action, request, reason)
         if not is_finished:
             context = {
@@ -130,7 +134,11 @@ class BulkActionAdmin(ConsoleAdmin):
 
     def report_result(self, request: HttpRequest, action: Action, selection: Selection) -> None:
         done, skipped = selection.done, selection.skipped
-        if done or not skipped:
+        if done and action is RETRY:
+            url = self.list_url({"q": f"retries-since:{selection.begun}"})
+            link = format_html('<a href="{}">{}</a>', url, _("Show the new tasks"))
+            messages.success(request, format_html("{} {}", action.done_message(done), link))
+        elif done or not skipped:
             messages.success(request, action.done_message(done))
         if selection.start:
             text, following = _("They are due one after another, the last one at %(time)s."), selection.due()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -23,8 +25,10 @@ from ..display.scope import Scope, current_scope
 from ..models import FailureGroup, Task
 from ..rules.names import short_id, short_name
 from ..rules.redact import redact_text
+from ..rules.secrets import HIDDEN
 from ..selection.actions import ACTIONS, CANCEL, RETRY
 from ..selection.matching import visible_text
+from ..selection.payload import visible_arguments
 from ..taskqueue import statistics
 from ..taskqueue.reading import read_row, unreadable_columns
 from ..taskqueue.statistics import GroupHead, group_texts
@@ -34,6 +38,7 @@ from .parts.selection import select_all
 
 PER_PAGE = 25
 MAX_WORDS = 10
+MAX_NARROWER = 10
 
 
 @admin.register(FailureGroup)
@@ -161,7 +166,16 @@ def sample_context(sample: Task, request: HttpRequest) -> dict[str, Any]:
         "message": printable(redact_text(str(error.get("message") or "")), 4000),
         "traceback": format_traceback(str(error.get("traceback") or "")),
         "arguments": redacted_arguments(sample, request) if readable else [],
+        "narrower": list(narrower(sample)) if readable else [],
     }
+
+
+def narrower(sample: Task) -> Iterator[tuple[str, str]]:
+    """Yield searches for the failures that share one argument with the latest."""
+    for path, value in islice(visible_arguments(sample), MAX_NARROWER):
+        text = value if isinstance(value, str) else json.dumps(value)
+        if text and '"' not in text and HIDDEN not in text and one_line(text, 80) == text:
+            yield f"{path} = {text}", urlencode({"q": f'failure:{sample.fingerprint} arg:"{path}={text}"'})
 
 
 def matching_heads(heads: Sequence[GroupHead], query: str, using: str, *, can_see_payload: bool) -> list[GroupHead]:

@@ -1,7 +1,6 @@
 """The pages of schedules: the list, one schedule, its form; pause, resume, run now and delete."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -21,14 +20,14 @@ from .. import registry, taskqueue
 from ..display.events import latest_operator_events, operator_event_rows
 from ..display.explain_schedule import explain_schedule, missed_of, missed_slots
 from ..display.formatting import format_duration, one_line
-from ..display.redact import redact_value, redacted_arguments
+from ..display.redact import holds_secrets, redacted_arguments
 from ..display.scope import console_backend, console_database, current_scope
 from ..errors import TaskQueueError
 from ..models import OperatorEvent, Schedule, Task
 from ..models.schedules import OVERLAPS
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
 from ..taskqueue.schedules import define_schedule, planned_columns, read_declaration
-from .base import ConsoleAdmin, Verb, log_action, reason_of
+from .base import ArgumentsForm, ConsoleAdmin, Verb, log_action, reason_of
 from .parts.schedule_rows import RUNS, instants, interval_series, run_of, runs_of, schedule_row, slot_of
 
 TIMED = ("cron", "every", "timezone", "starts_at", "ends_at")
@@ -37,19 +36,12 @@ PER_PAGE = 25
 MAX_EVENTS = 30
 
 
-class ScheduleForm(forms.Form):
+class ScheduleForm(ArgumentsForm):
     """`asked` holds the arguments for the service layer, `instants` the next runs."""
 
+    field_order = ("name", "task")
     name = forms.CharField(label=gettext_lazy("Name"), max_length=128)
     task = forms.ChoiceField(label=gettext_lazy("Task"))
-    args = forms.JSONField(
-        label=gettext_lazy("Arguments"), required=False, widget=forms.Textarea(attrs={"rows": 2}),
-        help_text=gettext_lazy("A JSON list, such as [42]."),
-    )  # fmt: skip
-    kwargs = forms.JSONField(
-        label=gettext_lazy("Keyword arguments"), required=False, widget=forms.Textarea(attrs={"rows": 2}),
-        help_text=gettext_lazy('A JSON object, such as {"region": "us"}.'),
-    )  # fmt: skip
     cron = forms.CharField(label=gettext_lazy("Cron expression"), required=False, max_length=100)
     every = forms.FloatField(label=gettext_lazy("Every (seconds)"), required=False)
     timezone = forms.CharField(label=gettext_lazy("Time zone"), required=False, max_length=64)
@@ -109,12 +101,6 @@ def initial_of(schedule: Schedule | None) -> dict[str, Any]:
         return {"args": [], "kwargs": {}, "timezone": django_timezone.get_default_timezone_name(), "overlap": "skip"}
     names = ("args", "kwargs", *TIMED, "overlap", "misfire_grace", "queue", "priority")
     return {"task": schedule.func_path, **{name: getattr(schedule, name) for name in names}}
-
-
-def holds_secrets(schedule: Schedule, request: HttpRequest) -> bool:
-    """Return whether arguments contain secrets. A form cannot edit these, because nobody may see them."""
-    stored = {"args": schedule.args, "kwargs": schedule.kwargs}
-    return json.dumps(redact_value("", stored, request), default=str) != json.dumps(stored, default=str)
 
 
 @admin.register(Schedule)

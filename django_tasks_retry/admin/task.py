@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -17,12 +17,14 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from .. import registry
 from ..analysis import late
 from ..conf import configured_backends
 from ..display.events import EVENT_NAMES, actor_names, as_mapping, event_summary, format_traceback, log_of
 from ..display.explain import explain
 from ..display.formatting import format_elapsed, one_line, printable
 from ..display.redact import redacted_arguments, redacted_json
+from ..display.retry_safety import RetryFacts, safety_of_retry
 from ..display.scope import Scope, console_backend, console_database, current_scope
 from ..display.states import badge, task_facts, task_state
 from ..errors import IllegalMove
@@ -33,7 +35,7 @@ from ..rules.status import Status
 from ..rules.transitions import EventKind
 from ..selection.actions import ACTIONS, CANCEL, RETRY, Action
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
-from ..taskqueue.workflows import StepKind, as_batch, batch_counts
+from ..taskqueue.workflows import SIGNAL, StepKind, as_batch, batch_counts
 from .base import ConsoleAdmin, reason_of
 from .batches import related_tasks, retries_of
 from .bulk import paused_warning, run_action
@@ -93,6 +95,7 @@ class SingleActionAdmin(ConsoleAdmin):
             "retries": retries,
             "reason": reason_of(request),
             "resume": "resume" in request.POST,
+            "before": request.POST.get("before", ""),
             "action_url": self.url("retry", task.pk),
             "back_url": self.url("change", task.pk),
         }
@@ -101,7 +104,8 @@ class SingleActionAdmin(ConsoleAdmin):
     def run_on_one(self, request: HttpRequest, action: Action, task: Task) -> Any:
         """Run the action, report the outcome, and return the id of the task to show next."""
         try:
-            wishes = {"resume": "resume" in request.POST} if action is RETRY else {}
+            before = request.POST.get("before", "")
+            wishes = {"resume": bool(before) or "resume" in request.POST, "before": before} if action is RETRY else {}
             done = run_action(action, [task.pk], request, reason_of(request), console_backend(), **wishes)
         except IllegalMove as error:
             messages.error(request, str(error))
@@ -133,7 +137,7 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
     events, is_cut = newest[:MAX_EVENTS][::-1], len(newest) > MAX_EVENTS
     steps = read_rows(Step.objects.using(scope.using).filter(task_id=task.pk).order_by("id")[:MAX_STEPS])
     links = task_links(task, request.resolver_match.namespace if request.resolver_match else "admin")
-    drawing = waterfall(task.run_id, scope, task, steps)
+    drawing, retries = waterfall(task.run_id, scope, task, steps), retries_of(task, scope.using)
     return {
         "task": task,
         "schedule_name": task.schedule_id and one_line(task.schedule_id, 128),
@@ -154,7 +158,9 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
         "unreadable": unreadable_columns(task),
         "late": late.rows_of(late.why_late(task, scope)) if "late" in request.GET else None,
         "preview": retry_preview(task, scope.now),
-        "retries": retries_of(task, scope.using),
+        "retries": retries,
+        "safety": safety_on_page(task, events, retries) if RETRY.is_possible(task.status) else None,
+        "signal": signal_of(task),
         "related": related_tasks(task, scope.using),
         "waterfall": drawing,
         "now": scope.now,
@@ -163,12 +169,43 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
     }
 
 
+def safety_on_page(task: Task, events: Sequence[TaskEvent], retries: Mapping[str, Any] | None) -> dict[str, Any]:
+    facts = RetryFacts(
+        status=task.status,
+        attempts=task.attempts,
+        is_atomic=registry.find_policy(task.func_path).atomic,
+        code=str(as_mapping(task.last_error).get("code") or ""),
+        crashes=task.crashes or 0,
+        lost=sum(event.kind == EventKind.LEASE_LOST for event in events),
+        retries=len(retries["tasks"]) if retries else 0,
+    )
+    state, reasons = safety_of_retry(facts)
+    return {"badge": badge(state), "reasons": reasons}
+
+
+def signal_of(task: Task) -> str:
+    """Return the signal for which the task waits; empty if it waits for none."""
+    waits_for = task.waits_for or ""
+    return waits_for.removeprefix(SIGNAL) if waits_for.startswith(SIGNAL) else ""
+
+
+def edits_of(task: Task, using: str, request: HttpRequest) -> list[tuple[str, str, str]]:
+    """Return the arguments that differ from those of the task that this one retries: name, before and after."""
+    before: Task | None = read_row(Task.objects.using(using), task.retry_of_id) if task.retry_of_id else None
+    if before is None:
+        return []
+    old, new = dict(redacted_arguments(before, request)), dict(redacted_arguments(task, request))
+    names = dict.fromkeys([*old, *new])
+    return [(name, old.get(name, ""), new.get(name, "")) for name in names if old.get(name) != new.get(name)]
+
+
 def payload_context(task: Task, scope: Scope, request: HttpRequest) -> dict[str, Any]:
     """Return the call, the outcome and the last error, which need a permission of their own."""
     error = task.last_error or {}
     outcome = read_row(TaskResult.objects.using(scope.using), task.pk) if task.is_finished else None
     return {
         "arguments": redacted_arguments(task, request),
+        "edits": edits_of(task, scope.using, request),
         "has_result": outcome is not None and task.status == Status.SUCCESS,
         "result": redacted_json(outcome.result, request) if outcome else "",
         "error_title": error and one_line(f"{error.get('exception') or error.get('code')}", 200),
@@ -197,6 +234,7 @@ def event_rows(task: Task, events: Sequence[TaskEvent], *, can_see_payload: bool
             "summary": event_summary(event, error, can_see_payload=can_see_payload),
         }
         if can_see_payload:
+            row["is_edited"] = bool(as_mapping(event.data).get("edited"))
             row |= {"traceback": format_traceback(str(error.get("traceback") or "")), "log": log_of(event)}
         rows.append(row)
         previous = event.ts
@@ -227,6 +265,7 @@ def step_rows(
         row = {
             "ts": step.ts,
             "name": one_line(step.name.removesuffix(":until"), 220),
+            "key": step.name,
             "kind": str(KINDS.get(step.kind, one_line(step.kind))),
             "attempt": step.attempt,
             "is_left_behind": step.name in left,

@@ -40,10 +40,11 @@ from ..taskqueue.statistics import CAP
 from ..taskqueue.timeouts import is_timeout, statement_timeout
 from .base import is_update
 from .batches import WorkflowAdmin
+from .calls import CallAdmin
 from .parts import filters
 from .parts.filters import label_of
 from .parts.selection import selection_from_request, with_valid_selection
-from .task import SingleActionAdmin, detail_context
+from .task import detail_context
 
 LIST_COLUMNS = (
     "id", "func_path", "queue", "status", "eta", "attempts", "refunds", "max_attempts", "last_attempt_at",
@@ -218,7 +219,7 @@ def enqueued_time(task_id: Any) -> str:
 
 
 @admin.register(Task)
-class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
+class TaskAdmin(CallAdmin, WorkflowAdmin):
     list_display = ["pk"]
     list_per_page = 25
     list_max_show_all = 0
@@ -235,6 +236,7 @@ class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
     def get_urls(self) -> list[Any]:
         return [
             *self.get_workflow_urls(),
+            *self.get_call_urls(),
             *super().get_urls(),
             self.page_url("add/", self.add_view, "add"),
             self.page_url("<path:object_id>/history/", self.change_view, "history", read_only=True),
@@ -272,6 +274,8 @@ class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
         if request.method == "POST":
             request.POST = with_valid_selection(request.POST)
         context = {"now": current_scope().now, **self.navigation(request), **(extra_context or {})}
+        if self.has_perm(request, "enqueue_task"):
+            context["enqueue_url"] = self.url("enqueue")
         response = super().changelist_view(request, context)
         if is_update(request) and isinstance(response, TemplateResponse):
             response.template_name = "django_tasks_retry/_task_list.html"
@@ -319,7 +323,12 @@ class TaskAdmin(SingleActionAdmin, WorkflowAdmin):
         """Show one task. Its address is read-only for all users."""
         scope = current_scope()
         task = self.get_task_or_404(object_id, scope)
-        context = detail_context(task, scope, request, can_see_payload=self.has_payload_permission(request))
+        context = {
+            **detail_context(task, scope, request, can_see_payload=self.has_payload_permission(request)),
+            "edit_url": self.url("edit", task.pk) if self.may_edit(request, task) else "",
+            "can_signal": self.has_perm(request, "send_signal"),
+            "can_resume": task.is_finished and RETRY.is_allowed(request),
+        }
         title = f"{one_line(short_name(task.func_path), 80)} {short_id(task.pk)}"
         return self.render_page(request, "task", title, context)
 

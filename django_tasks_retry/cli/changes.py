@@ -1,6 +1,7 @@
 """Changes of tasks, through the service layer: count first, ask, then go page by page."""
 
 import argparse
+import json
 import pdb
 import traceback
 from collections.abc import Callable, Iterator
@@ -12,9 +13,11 @@ from uuid import UUID
 from django.db.models import Q
 
 from .. import registry, taskqueue
+from ..conf import suggestion
 from ..display.explain import explain
 from ..display.formatting import counted, one_line, printable
 from ..durations import read_duration
+from ..errors import TaskQueueError
 from ..models import Task
 from ..rules.status import Status
 from ..selection.actions import CANCEL, RETRY, RUN_NOW, Action
@@ -170,6 +173,50 @@ def sum_up(change: Change, done: int, skipped: int) -> Exit:
     if skipped:
         output.say(f"{counted(skipped)} skipped: somebody else was faster, or the row cannot be read or is locked.")
     return Exit.OK if done else Exit.REFUSED
+
+
+def read_json(text: str) -> Any:
+    return json.loads(text or "null")
+
+
+@command(
+    "enqueue", "Enqueue a registered task.",
+    option("task", metavar="PATH", help="such as shop.tasks.pay"),
+    option("--args", dest="call_args", type=checked(read_json), metavar="JSON", help="a list, such as '[42]'"),
+    option("--kwargs", dest="call_kwargs", type=checked(read_json), metavar="JSON", help="an object"),
+    option("--queue", metavar="NAME", help="default: the queue of the task"),
+    option("--in", dest="delay", type=checked(read_duration), default=0.0, metavar="10m", help="due after this time"),
+)  # fmt: skip
+def enqueue(context: Context) -> None:
+    func: Any = registry.find(context["task"])
+    if func is None:
+        hint = suggestion(context["task"], registry.known_paths())
+        raise CliError(f"{one_line(context['task'])} is not a registered task.{hint}", Exit.NOT_FOUND)
+    options: dict[str, Any] = {"queue": context["queue"], "metadata": {"enqueued_by": actor()}}
+    options["eta"] = timedelta(seconds=context["delay"]) if context["delay"] else None
+    args, kwargs = context["call_args"] or [], context["call_kwargs"] or {}
+    try:
+        task = taskqueue.enqueue(taskqueue.EnqueueOptions(func, args, kwargs, **options))
+    except TaskQueueError as error:
+        raise CliError(one_line(error, 300)) from None
+    context.output.answer({"id": task.pk, "queue": task.queue, "eta": task.eta}, str(task.pk))
+
+
+@command(
+    "signal", "Send a signal to the tasks that wait for it, now or later.",
+    option("name", metavar="NAME"),
+    option("--payload", type=checked(read_json), default=None, metavar="JSON", help="such as '{\"approved\": true}'"),
+)  # fmt: skip
+def signal(context: Context) -> Exit:
+    try:
+        is_first = taskqueue.signal(context["name"], context["payload"], by=actor(), backend=context.backend)
+    except TaskQueueError as error:
+        raise CliError(one_line(error, 300)) from None
+    name = one_line(context["name"], 100)
+    context.output.answer(
+        {"signal": name, "sent": is_first}, f"{name} is sent." if is_first else f"{name} was sent before."
+    )
+    return Exit.OK if is_first else Exit.REFUSED
 
 
 @command(

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.views.debug import get_exception_reporter_filter
 
 from .. import registry
-from ..models import Task
+from ..models import Schedule, Task
 from ..rules.redact import MAX_ITEMS, redact_structure, redact_text
 from .formatting import one_line, printable
 
@@ -36,6 +36,12 @@ def redacted_arguments(task: Task, request: HttpRequest | None) -> list[tuple[st
         (printable(redact_text(name), 100), redacted_json(value, request, name))
         for name, value in [*positional_arguments(task), *keyword_arguments(task)]
     ]
+
+
+def holds_secrets(call: Task | Schedule, request: HttpRequest) -> bool:
+    """Return whether arguments contain secrets. A form cannot edit these, because nobody may see them."""
+    stored = {"args": call.args, "kwargs": call.kwargs}
+    return json.dumps(redact_value("", stored, request), default=str) != json.dumps(stored, default=str)
 
 
 def positional_arguments(task: Task) -> Iterator[tuple[str, Any]]:

@@ -390,6 +390,8 @@ class Migration(migrations.Migration):
                     ("retry_task", "Can retry task"),
                     ("cancel_task", "Can cancel task"),
                     ("view_task_payload", "Can view arguments, results and tracebacks"),
+                    ("enqueue_task", "Can enqueue tasks and edit the arguments of retries"),
+                    ("send_signal", "Can send signals to waiting tasks"),
                 ],
                 "default_permissions": ("view", "delete"),
                 "indexes": [

@@ -175,6 +175,8 @@ class Task(models.Model):
             ("retry_task", "Can retry task"),
             ("cancel_task", "Can cancel task"),
             ("view_task_payload", "Can view arguments, results and tracebacks"),
+            ("enqueue_task", "Can enqueue tasks and edit the arguments of retries"),
+            ("send_signal", "Can send signals to waiting tasks"),
         ]
         constraints = [
             check("status_known", Q(status__in=[status.value for status in Status])),

@@ -61,6 +61,8 @@ class Query:
     below: UUID | None = None
     """Only tasks with a lower id: a list goes on from there."""
     is_not_retried: bool = False
+    retries_since: list[UUID] = field(default_factory=list)
+    """Only retries, with a higher id."""
     problems: list[str] = field(default_factory=list)
     words: int = 0
 
@@ -203,6 +205,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Sequence[Any]]]] = {
     "failure": ("fingerprints", lambda text: [text]),
     "run": ("runs", read_whole_id(gettext_lazy("“%(value)s” is not the id of a run: give all of it."))),
     "batch": ("batches", read_whole_id(gettext_lazy("“%(value)s” is not the id of a batch: give all of it."))),
+    "retries-since": ("retries_since", read_whole_id(gettext_lazy("“%(value)s” is not an id: give all of it."))),
     "since": ("since", read_moment),
     "until": ("until", read_moment),
     "arg": ("args", read_payload_term),

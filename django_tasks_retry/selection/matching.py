@@ -36,7 +36,8 @@ NOT_INDEXED = {"success", "cancelled"}
 def has_index(query: Query) -> bool:
     """Return whether all that match can be found at once, however old they are."""
     by_status = bool(query.statuses) and NOT_INDEXED.isdisjoint(query.statuses)
-    return bool(query.ids or query.errors or query.fingerprints or query.runs or query.batches or by_status)
+    named = query.ids or query.errors or query.fingerprints or query.runs or query.batches or query.retries_since
+    return bool(named or by_status)
 
 
 def matching(tasks: TaskQuerySet, query: Query, *, can_see_payload: bool, has_status: bool = False) -> TaskQuerySet:
@@ -71,6 +72,8 @@ def place_condition(query: Query) -> Q:
     }  # fmt: skip
     for column, values in wanted.items():
         condition &= Q(**{f"{column}__in": values}) if values else Q()
+    if query.retries_since:
+        condition &= Q(retry_of__isnull=False, pk__gt=max(query.retries_since))
     return condition & Q(pk__lt=query.below) if query.below else condition
 
 

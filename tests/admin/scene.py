@@ -9,6 +9,7 @@ from typing import Any
 
 from django_tasks_retry import clock, registry, taskqueue
 from django_tasks_retry.models import Schedule, Task, TaskStat, Worker
+from django_tasks_retry.taskqueue.workflows.members import signal_key
 from tests.admin import shop
 
 WORKERS = ("web-1-4711-a1b2c3", "web-2-815-d4e5f6")
@@ -60,6 +61,14 @@ def play(using: str) -> dict[str, Task]:
         "failed": receipts[0], "import": rows[0], "success": stocks[0], "retrying": retrying, "running": running[0],
         "scheduled": later, "orphan": reports[0], "cancelled": cancelled, "paused": waiting[0],
     }  # fmt: skip
+
+
+def waiting_for(name: str) -> Task:
+    """A task that waits for a signal."""
+    task = Task.objects.enqueue(shop.sync_stock, ["west"])
+    [lease] = [lease for lease in taskqueue.claim(f"{WORKERS[0]}/1", limit=100) if lease.id == task.pk]
+    taskqueue.finish([taskqueue.Released(lease, "it waits", 3600.0, waits_for=signal_key(name))])
+    return task
 
 
 def plan() -> None:

@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from django_tasks_retry.admin.base import CONSOLE_MODELS
-from django_tasks_retry.models import OperatorEvent, Queue, Schedule, Task, TaskEvent, Worker
+from django_tasks_retry.models import OperatorEvent, Queue, Schedule, Signal, Task, TaskEvent, Worker
 from tests.admin import scene
 from tests.admin.conftest import PERMISSIONS
 
@@ -35,6 +35,7 @@ DOORS = [
     Door("/task/{task}/retry/", "retry_task", "import", "task.retried"),
     Door("/task/{task}/cancel/", "cancel_task", "running", "task.cancelled"),
     Door("/task/{task}/run-now/", "retry_task", "scheduled", "task.rescheduled"),
+    Door("/task/{task}/signal/", "send_signal", "waiting", "signal"),
     Door("/queue/bulk/pause/", "pause_queue", "import", "queue.paused"),
     Door("/queue/emails/resume/", "pause_queue", "import", "queue.resumed"),
     Door("/schedule/nightly/pause/", "pause_schedule", "import", "schedule.paused"),
@@ -50,7 +51,7 @@ def state() -> list[Any]:
     """Everything that a door could change."""
     return [
         list(model.objects.order_by("pk").values())
-        for model in (Task, TaskEvent, Queue, Schedule, Worker, OperatorEvent, LogEntry)
+        for model in (Task, TaskEvent, Queue, Schedule, Worker, OperatorEvent, LogEntry, Signal)
     ]
 
 
@@ -58,13 +59,16 @@ def latest_event(kind: str) -> dict[str, Any]:
     if kind.startswith("task."):
         event = TaskEvent.objects.filter(kind=kind).latest("id")
         return {"actor": event.actor, "reason": event.data["reason"]}
+    if kind == "signal":  # it has no reason: the log of actions keeps that
+        return {"actor": Signal.objects.get().actor, "reason": LogEntry.objects.get().change_message.partition(": ")[2]}
     return OperatorEvent.objects.filter(kind=kind).values("actor", "reason").latest("id")
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.event)
 class TestEveryDoor:
     def url(self, door: Door, played: dict[str, Task]) -> str:
-        return BASE + door.url.format(task=played[door.on].pk)
+        task = scene.waiting_for("approved:3") if door.on == "waiting" else played[door.on]
+        return BASE + door.url.format(task=task.pk)
 
     @ON_ONE_DATABASE
     def test_it_stays_shut_without_post_permission_session_or_token(self, door, played, operator, session_with):

@@ -3,7 +3,7 @@
 Acting on many, rows in the wrong status are skipped and counted, never an error.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
+from ... import registry
 from ...clock import Now
 from ...errors import IllegalMove
 from ...models import Task, TaskEvent
@@ -20,8 +21,10 @@ from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ..database import database
 from ..enqueue.checks import checked_delay, checked_instant, checked_priority, checked_queue
+from ..enqueue.enqueue import prepare
 from ..enqueue.insert import insert_with_middleware
 from ..enqueue.notify import notify_work_on_commit, send_enqueued
+from ..enqueue.options import EnqueueOptions
 from ..events import RESCHEDULED, actor_of, event, write_events, write_rescheduled
 from ..new_tasks import same_call
 from ..reading import readable, repeatable
@@ -40,11 +43,14 @@ def retry(  # noqa: PLR0913 - each is a wish of its own
     by: Any = None,
     reason: str = "",
     resume: bool = False,
+    before: str = "",
+    call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
     backend: str = "default",
 ) -> list[Task]:
     """Do finished tasks again, each as a new task with the same call. The old rows stay as they were.
 
-    With `resume` they go on from the steps that were remembered; without, they begin anew.
+    With `resume` they go on from the steps that were remembered, or from those `before` one; without, they begin anew.
+    A `call` gives other arguments, which are checked as at enqueue.
     They are due at once; with an eta the first is due then, and each of the others a `step` after the one before.
     They go into the queue, and have the priority, of the task before, unless others are given.
     A task whose row cannot be read cannot be copied: it is skipped.
@@ -56,13 +62,28 @@ def retry(  # noqa: PLR0913 - each is a wish of its own
         with transaction.atomic(using=using):
             finished = repeatable(Task.objects.using(using).finished(), chunk)
             ended = ended_series(finished, using)
-            copies = [copy_of(task, ({} if task.pk in ended else ONCE) | next(due) | place) for task in finished]
+            copies = [
+                copy_of(task, ({} if task.pk in ended else ONCE) | next(due) | place | edits_of(task, call))
+                for task in finished
+            ]
             written = [task for task in insert_with_middleware(copies, using) if not task.already_enqueued]
-            write_events([retried(task, actor, reason) for task in written], using)
-            copy_steps({task.retry_of_id: task.pk for task in written if task.retry_of_id}, using, resume=resume)
+            write_events([retried(task, actor, reason, {"edited": True} if call else {}) for task in written], using)
+            pairs = {task.retry_of_id: task.pk for task in written if task.retry_of_id}
+            copy_steps(pairs, using, resume=resume, before=before)
         send_enqueued(written)
         fresh += written
     return fresh
+
+
+def edits_of(task: Task, call: tuple[Sequence[Any], Mapping[str, Any]] | None) -> dict[str, Any]:
+    """Return the columns that another call changes."""
+    if call is None:
+        return {}
+    func: Any = registry.find(task.func_path)
+    if func is None:
+        raise IllegalMove(f"This process does not know {task.func_path}, so it cannot check other arguments.")
+    made = prepare(EnqueueOptions(func, *call, queue=task.queue, backend=task.backend))
+    return {"args": made.args, "kwargs": made.kwargs, "lane": made.lane or task.lane}
 
 
 def due_times(eta: datetime | None, step: timedelta) -> Iterator[dict[str, Any]]:
@@ -87,9 +108,9 @@ def ended_series(tasks: Sequence[Task], using: str) -> set[UUID]:
     return ended - set(carried_on.values_list("retry_of", flat=True))
 
 
-def retried(task: Task, actor: str, reason: str) -> TaskEvent:
+def retried(task: Task, actor: str, reason: str, more: dict[str, Any]) -> TaskEvent:
     """Return the event of a new task that names the task it retries."""
-    data = {"retry_of": task.retry_of_id, "reason": reason}
+    data = {"retry_of": task.retry_of_id, "reason": reason, **more}
     return event(task, EventKind.RETRIED, actor, task.created_at, data)
 
 
@@ -168,8 +189,8 @@ def cancel_one(task: Task, *, by: Any = None, reason: str = "") -> None:
 CHANGED_BY_CANCEL = ["status", "locked_by", "lock_expires_at", "moved_by", "updated_at", "finished_at", "attempts"]
 
 
-def retry_one(task: Task, *, by: Any = None, reason: str = "", resume: bool = False) -> Task:
-    fresh = retry([task.pk], by=by, reason=reason, resume=resume, backend=task.backend)
+def retry_one(task: Task, **wishes: Any) -> Task:
+    fresh = retry([task.pk], backend=task.backend, **wishes)
     if fresh:
         return fresh[0]
     tasks = Task.objects.using(database(task.backend))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
 
 from ...clock import now
 from ...conf import options
@@ -120,10 +120,13 @@ def insert_steps(steps: Iterable[tuple[UUID, str, str, Any]], using: str) -> Non
     )
 
 
-def copy_steps(retries: Mapping[UUID, UUID], using: str, *, resume: bool) -> None:
-    """Copy steps to retries: all if they resume, else only the batch of a callback."""
+def copy_steps(retries: Mapping[UUID, UUID], using: str, *, resume: bool, before: str = "") -> None:
+    """Copy steps to retries: all, or those before the named one, if they resume; else only the batch of a callback."""
     steps = Step.objects.using(using).filter(task_id__in=list(retries)).exclude(NOT_COPIED).order_by("pk")
     if not resume:
         steps = steps.filter(name=CALLBACK, kind=StepKind.BATCH, attempt=0)
+    if resume and before:
+        named = Step.objects.using(using).filter(task_id=OuterRef("task_id"), name=before)
+        steps = steps.filter(pk__lt=Subquery(named.values("pk")[:1]))
     rows = steps.values_list("task_id", "name", "kind", "result")
     insert_steps([(retries[task_id], name, kind, result) for task_id, name, kind, result in rows], using)

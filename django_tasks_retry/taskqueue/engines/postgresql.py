@@ -69,6 +69,7 @@ LIMIT_COLUMNS = (
     "id", "kind", "name", "running", "starts", "per", "weight", "paused_at", "probe_at", "probing_since", "counts_from",
     "created_at", "recent", "locked_at",
 )  # fmt: skip
+REMEMBER = StoredStatement("remember", {"ts": "timestamptz"})
 LOCK_LIMITS = StoredStatement("lock_limits", like_table(FlowLimit, LIMIT_COLUMNS[:-1]) | {"locked_at": "timestamptz"})
 COUNT_LEASES = StoredStatement("count_leases", {"kind": "text", "name": "text", "count": "bigint"})
 RESULT_KEY = re.compile(rf'"{TaskResult._meta.db_table}(_\w+)?_pkey"')
@@ -275,7 +276,7 @@ class PostgreSQL(PostgreSQLInsert):
         fence = {"id": lease.id, "worker": lease.locked_by, "attempt": lease.attempts}
         # JSON's null is SQL's NULL, as the ORM writes it.
         step = {"name": name, "kind": str(kind), "result": None if result == "null" else result}
-        return next((row[0] for row in self.fetch("remember", fence | step)), None)
+        return next((row[0] for row in self.call(REMEMBER, fence | step)), None)
 
     def pending_maintenance(self) -> Sequence[bool]:
         return self.call(PENDING_MAINTENANCE, {})[0]

@@ -36,6 +36,7 @@ BOTH = frozenset(
         "late",
         "pending_maintenance",
         "poison",
+        "steps",
         "waiting",
     }
 )

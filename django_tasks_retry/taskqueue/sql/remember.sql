@@ -5,7 +5,7 @@ SELECT mine.id, %(name)s::text, %(kind)s::text, mine.attempts, mine.locked_by, d
 FROM (
     SELECT t.id, t.attempts, t.locked_by
     FROM ONLY django_tasks_retry_task AS t
-    WHERE t.id = %(id)s
+    WHERE t.id = %(id)s::uuid
         AND t.locked_by = %(worker)s::text
         AND t.attempts = %(attempt)s::int
         AND t.lock_expires_at > django_tasks_retry_now()

@@ -1,5 +1,6 @@
 """The steps of a task: named results, written under the fence of the attempt."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -51,8 +52,8 @@ class StepStore:
     def recorded(self) -> dict[str, tuple[str, Any]]:
         """Kind and result by name. Read once: nobody else can add to them while this lease holds."""
         if self.loaded is None:
-            steps = Step.objects.using(database(self.lease.backend)).filter(task_id=self.lease.id)
-            self.loaded = {name: (kind, result) for name, kind, result in steps.values_list("name", "kind", "result")}
+            rows = engine_for(database(self.lease.backend)).fetch("steps", {"id": self.lease.id.hex})
+            self.loaded = {name: (kind, None if text is None else json.loads(text)) for name, kind, text in rows}
         return self.loaded
 
     def enter(self, name: str, kind: StepKind) -> bool:

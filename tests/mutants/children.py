@@ -55,7 +55,7 @@ CHILDREN = (
     ),
     Mutant(
         "nobody watches a child's main thread",
-        (Edit("worker/supervisor/watchdog.py", "        if late > HANG_SECONDS:\n", "        if False:\n"),),
+        (Edit("worker/supervisor/leases.py", "        if late > HANG_SECONDS:\n", "        if False:\n"),),
         (LOOKED_AFTER + "test_a_child_whose_main_thread_hangs_is_replaced",),
     ),
     Mutant(

@@ -150,9 +150,13 @@ WAKING = (
         "a worker prunes though another one does",
         (
             Edit(
-                "worker/supervisor/maintenance/prune.py",
-                "(self.is_elected and self.interval.is_due())",
-                "self.interval.is_due()",
+                "worker/supervisor/maintenance/services.py",
+                "        return self.pages.is_open or (self.is_elected and self.interval.is_due())\n\n"
+                "    def run(self) -> int:\n        if not self.pages.is_open:\n"
+                "            self.pages.begin(prune_pages",
+                "        return self.pages.is_open or self.interval.is_due()\n\n"
+                "    def run(self) -> int:\n        if not self.pages.is_open:\n"
+                "            self.pages.begin(prune_pages",
             ),
         ),
         ("tests/worker/test_fleet.py::test_only_the_elected_worker_prunes",),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_tasks_retry.worker.child.claim_budget import (
+from django_tasks_retry.worker.child.claimer import (
     CAREFUL_SECONDS,
     CAREFUL_TASKS,
     LONGEST_LOOP_REST,

@@ -35,7 +35,7 @@ from django_tasks_retry.worker.supervisor.dispatch import (
     Ring,
     wake_children,
 )
-from django_tasks_retry.worker.supervisor.maintenance import prune
+from django_tasks_retry.worker.supervisor.maintenance import services
 from django_tasks_retry.worker.supervisor.maintenance.maintenance import Maintenance
 from django_tasks_retry.worker.supervisor.pool import ChildPool
 from django_tasks_retry.worker.supervisor.supervisor import Supervisor
@@ -353,14 +353,14 @@ def test_only_the_elected_worker_prunes(database, travel):
 def test_what_takes_long_to_move_to_history_is_looked_for_less_often(database, monkeypatch):
     """Millions of waiting tasks, each of which is looked at."""
     clock = [1000.0]
-    monkeypatch.setattr(prune, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(services, "monotonic", lambda: clock[0])
 
     def pages(backend: str) -> Iterator[int]:
         for moved in [0] * 30 + [5000] * 10:
             clock[0] += 1.0
             yield moved
 
-    monkeypatch.setattr(prune, "maintain_partitions", pages)
+    monkeypatch.setattr(services, "maintain_partitions", pages)
     one = Maintenance("me", "default", DatabaseCaller(database, 60.0), None, lambda ids: None)
     one.share_with(1, is_elected=True)
     one.tick()

@@ -14,7 +14,7 @@ from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue.claim import claim
 from django_tasks_retry.worker.options import WorkerOptions
 from django_tasks_retry.worker.shared.database import DatabaseCaller
-from django_tasks_retry.worker.supervisor.isolation import Isolation
+from django_tasks_retry.worker.supervisor.pool import Isolation
 from tests.steps import now_of
 
 from . import tasks

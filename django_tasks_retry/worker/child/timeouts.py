@@ -7,7 +7,7 @@ from ...errors import TaskCancelled, TaskTimeout
 from ...taskqueue import Released
 from ..shared.inflight import InFlightTable
 from .attempt import Attempt, conclude, valid_from
-from .claim_budget import ClaimBudget
+from .claimer import ClaimBudget
 from .executors import LoopExecutor, ThreadExecutor
 from .outbox import Outbox
 from .process import EXIT_FENCED, leave

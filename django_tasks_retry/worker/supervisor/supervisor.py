@@ -26,16 +26,13 @@ from ..shared.outcomes import OutcomePublisher, StatsWriter
 from ..shared.signal_handling import SignalInbox
 from .autoreload import Autoreloader
 from .child_process import ChildProcess
-from .dispatch import Dispatcher
+from .dispatch import Dispatcher, Listener
 from .heartbeat import Heartbeat
-from .isolation import Isolation
-from .leases import LeaseRenewal
-from .listener import Listener
+from .leases import LeaseRenewal, Watchdog
 from .maintenance.maintenance import Maintenance
 from .orphans import OrphanRecovery
-from .pool import ChildPool, ended_processes
+from .pool import ChildPool, Isolation, ended_processes
 from .send_task_finished import SignalProcess
-from .watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 TICK_SECONDS = 0.2

@@ -8,9 +8,8 @@ from uuid import UUID
 from ...shared.database import DatabaseCaller, Unavailable
 from ...shared.outcomes import OutcomePublisher
 from .problems import Problems
-from .prune import Archive, Prune
 from .schedules import Schedules
-from .services import Breakers, CancelMembers, Expire, Pending, Recover, Service, Wake
+from .services import Archive, Breakers, CancelMembers, Expire, Pending, Prune, Recover, Service, Wake
 
 
 class Maintenance:

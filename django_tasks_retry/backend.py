@@ -46,6 +46,7 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
     on_conflict: str | None = None
     debounce: float | timedelta | None = None
     debounce_max: float | timedelta | None = None
+    on_failure: Any = None
 
     def __post_init__(self) -> None:
         delay: Any = self.run_after
@@ -75,6 +76,7 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
         on_conflict: str | None = None,
         debounce: float | timedelta | None = None,
         debounce_max: float | timedelta | None = None,
+        on_failure: Any = None,
     ) -> RetryTask:
         """Extend the framework's `using` by options of `Task.objects.enqueue()`, which other backends ignore.
 
@@ -85,6 +87,7 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
         ours = {
             "expires": expires, "deadline": deadline, "unique_key": unique_key, "unique_for": unique_for,
             "on_conflict": on_conflict, "debounce": debounce, "debounce_max": debounce_max,
+            "on_failure": on_failure,
         }  # fmt: skip
         given = {name: value for name, value in ours.items() if value is not None}
         changed = replace(changed, **given) if given else changed

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ..models import Task, Worker
+from ..rules.names import short_name
 from ..rules.redact import redact_text
 from ..rules.status import Status
 from ..taskqueue.lanes import LaneSummary
@@ -155,6 +156,7 @@ def task_facts(task: Task, now: datetime, *, can_see_payload: bool) -> list[Fact
         ("slot", _("Slot"), task.slot),
         ("unique key", _("Unique key"), can_see_payload and one_line(redact_text(task.unique_key or ""), 200)),
         ("unique until", _("Unique until"), task.unique_until),
+        ("on failure", _("On failure"), short_name(str((task.on_failure or {}).get("func_path") or ""))),
         ("worker", _("Worker"), one_line(task.locked_by or "", 128)),
         ("lease expires", _("Lease expires"), task.lock_expires_at and format_relative(task.lock_expires_at, now)),
         ("backend", _("Backend"), one_line(task.backend, 64)),

@@ -121,6 +121,8 @@ SOUND_EXPIRY = (
 )
 """Here and not as a CHECK, which would read it again at every move. A task expires by its deadline at the latest."""
 
+HAS_CALL_ON_FAILURE = "(NEW.on_failure IS NULL OR {}(NEW.on_failure) = 'object')"
+
 LARGEST = 64 * 1024 * 1024
 """Characters of what a task was asked with: four times what MAX_ARGS_SIZE may be."""
 

@@ -14,6 +14,7 @@ from .conditions import (
     EVENT,
     EXPONENTIAL,
     FRESH,
+    HAS_CALL_ON_FAILURE,
     LARGEST,
     RESULT,
     REWRITTEN,
@@ -44,6 +45,8 @@ SOUND_PAYLOAD = " AND ".join(
         *(f"jsonb_typeof(NEW.{column}) = '{shape}' AND {SMALL.format(column)}" for column, shape in SHAPES.items()),
         f"({SOUND_BACKOFF})",
         SOUND_EXPIRY,
+        HAS_CALL_ON_FAILURE.format("jsonb_typeof"),
+        f"(NEW.on_failure IS NULL OR {SMALL.format('on_failure')})",
     ]
 )
 

@@ -18,6 +18,7 @@ from .conditions import (
     EVENT,
     EXPONENTIAL,
     FRESH,
+    HAS_CALL_ON_FAILURE,
     LARGEST,
     RESULT,
     REWRITTEN,
@@ -137,7 +138,8 @@ def sound_payload() -> str:
     named = "json_type(NEW.backoff, '$.function') = 'text'"
     backoffs = [f"json_type(NEW.backoff, '$.{key}') IS NOT NULL" for key in EXPONENTIAL]
     backoff = f"json_type(NEW.backoff) = 'array' OR {named} OR ({' AND '.join(backoffs)})"
-    size = " + ".join(f"COALESCE(length(NEW.{column}), 0)" for column in (*SHAPES, "backoff"))
+    size = " + ".join(f"COALESCE(length(NEW.{column}), 0)" for column in (*SHAPES, "backoff", "on_failure"))
+    shapes.append(HAS_CALL_ON_FAILURE.format("json_type"))
     return " AND ".join([SOUND_EXPIRY, *shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {LARGEST}"])
 
 

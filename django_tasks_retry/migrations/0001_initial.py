@@ -352,6 +352,9 @@ class Migration(migrations.Migration):
                     help_text="Cancelled where it has not finished by then.", null=True, verbose_name="deadline",
                 )),
                 ("follows", reference("task", "followers", null=True)),
+                ("on_failure", JSONField(
+                    help_text="The call that is enqueued if it fails for good.", null=True, verbose_name="on failure",
+                )),
                 ("queue", CharField(max_length=64, verbose_name="queue")),
                 ("priority", SmallIntegerField(default=0, verbose_name="priority")),
                 ("eta", DateTimeField(verbose_name="not before")),

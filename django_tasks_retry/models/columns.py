@@ -22,7 +22,7 @@ STATE_COLUMNS = (
 )  # fmt: skip
 """The task's progress through its life."""
 
-OWN_COLUMNS = ("expires_at", "deadline_at", "unique_until", "follows_id")
+OWN_COLUMNS = ("expires_at", "deadline_at", "unique_until", "follows_id", "on_failure")
 """Options of few tasks. Retries and repetitions do not take them over.
 
 Statements that write tasks without any of them do not name these columns.

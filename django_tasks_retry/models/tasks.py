@@ -114,6 +114,9 @@ class Task(models.Model):
     follows = models.ForeignKey(
         "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="followers"
     )
+    on_failure = models.JSONField(
+        _("on failure"), null=True, help_text=_("The call that is enqueued if it fails for good.")
+    )
     # Its place in the queue.
     queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"])
     priority = models.SmallIntegerField(_("priority"), default=0)

@@ -51,6 +51,7 @@ class TaskOptions(TypedDict, total=False):
     on_conflict: str | None
     debounce: float | timedelta | None
     debounce_max: float | timedelta | None
+    on_failure: Call[Any] | Link[str, Any] | TaskOf[[str], Any] | None
 
 
 class CallOptions(TaskOptions, total=False):

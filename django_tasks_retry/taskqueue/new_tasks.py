@@ -51,7 +51,7 @@ def filled_in(columns: dict[str, Any], **given: Any) -> Task:
 
 def same_call(task: Task, **changes: Any) -> Task:
     """Another task with the same call, queue and priority, not yet written."""
-    copied = {name: getattr(task, name) for name in (*CALL_COLUMNS, "queue", "priority")}
+    copied = {name: getattr(task, name) for name in (*CALL_COLUMNS, "queue", "priority", "on_failure")}
     return new_task(**copied | {"id": new_id()} | changes)
 
 

@@ -4,21 +4,29 @@ A report is accepted only while its lease holds: same task, same worker, same at
 arrives late changes nothing, and the answer says why. A task whose row is locked delays no other.
 """
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db import IntegrityError, transaction
+
 from ..errors import InvalidPayload, LeaseLost, LostReason
-from ..models import TaskEvent
+from ..models import Task, TaskEvent
+from ..models.querysets import TaskQuerySet
 from ..rules.failure import Failure
 from ..rules.status import Status
-from ..rules.transitions import RELEASE, EventKind
-from .database import database
+from ..rules.transitions import GIVE_UP, RELEASE, EventKind
+from .database import UNREADABLE, database
 from .engines import engine_for
 from .engines.base import RecoverRequest
-from .enqueue.notify import notify_cancelled
+from .enqueue.enqueue import follow_up
+from .enqueue.insert import insert_rows
+from .enqueue.notify import notify_cancelled, notify_work
 from .lease import Fence, Lease, why_lost
 from .renewal import outlasts
 from .report import Completed, Failed, Outcome, Receipt, Released, Report, report_of
@@ -26,6 +34,7 @@ from .workflows.cancel import Cancellation, cancel_below, cancel_free
 from .workflows.members import keys_of
 from .workflows.wake import wake_after, wake_later, wake_waiters
 
+logger = logging.getLogger("django_tasks_retry")
 REPORTED = (EventKind.COMPLETED, EventKind.FAILED, EventKind.RELEASED)
 WARN_AFTER_RELEASES = 5
 """Consecutive releases after which a warning is logged, and again after as many: a deploy causes only one."""
@@ -58,7 +67,10 @@ def record(reports: Sequence[Report]) -> list[Receipt]:
 
 def answers(reports: Sequence[Report], *, wait: bool = False) -> list[Receipt]:
     using = database(reports[0].lease.backend)
-    moved = engine_for(using).record(reports, wait=wait)
+    giving_up = [report.lease.id for report in reports if report.move is GIVE_UP]
+    with following_up(Task.objects.using(using).filter(pk__in=giving_up), using) as follow:
+        moved = engine_for(using).record(reports, wait=wait)
+        follow(reports[n].lease.id for n in moved)
     lost = why_lost([report.lease for n, report in enumerate(reports) if n not in moved], using)
     receipts = [
         Receipt(report.lease, report.move.target, *moved[n], error=report.error, next_id=report.next_id)
@@ -72,6 +84,32 @@ def answers(reports: Sequence[Report], *, wait: bool = False) -> list[Receipt]:
     ]
     wake_after(reports, receipts, using)
     return receipts
+
+
+@contextmanager
+def following_up(asking: TaskQuerySet, using: str) -> Iterator[Callable[[Iterable[UUID]], None]]:
+    """Yield what enqueues the calls of those that fail, in the transaction in which they do."""
+    ids = set(asking.filter(on_failure__isnull=False).values_list("pk", flat=True))
+    if not ids:
+        yield lambda _: None
+        return
+    engine_for(using).clear_strays()  # inside a transaction nothing could be tried again
+    with transaction.atomic(using=using, savepoint=False):
+        yield lambda failed: enqueue_follow_ups(ids.intersection(failed), using)
+
+
+def enqueue_follow_ups(ids: Iterable[UUID], using: str) -> None:
+    """Enqueue for those that failed. A call that cannot be stored costs itself alone."""
+    failed, queues = Task.objects.using(using).failed().only("run_id", "backend", "on_failure"), set()
+    for pk in ids:
+        try:
+            with transaction.atomic(using=using):
+                stored = insert_rows([follow_up(each) for each in failed.filter(pk=pk)], using)
+        except (*UNREADABLE, IntegrityError, KeyError, TypeError, ValueError) as error:
+            logger.error("on_failure of task %s cannot be enqueued: %s", pk, error)
+        else:
+            queues |= {task.queue for task in stored}
+    transaction.on_commit(partial(notify_work, queues, using), using=using, robust=True)
 
 
 def rejected(lease: Lease, lost: LostReason | None) -> Receipt:
@@ -183,7 +221,10 @@ def recover(
     """
     loss = RecoverRequest(actor, dead, cause or ("worker died" if dead else "lease expired"), crashed, facts or {})
     using = database(backend)
-    receipts = engine_for(using).recover(loss, limit)
+    tasks = Task.objects.using(using)
+    with following_up(tasks.leased_to(dead) if dead else tasks.lease_expired(), using) as follow:
+        receipts = engine_for(using).recover(loss, limit)
+        follow(r.lease.id for r in receipts if r.final_status is not None)
     wake_later(keys_of({r.lease.batch for r in receipts if r.lease.batch and r.final_status is not None}), using)
     return receipts
 

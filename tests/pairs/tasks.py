@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_tasks_retry import call, lane, retry
+from django_tasks_retry import Abort, call, lane, retry
 from django_tasks_retry.compat import task
 
 effects: list[str] = []
@@ -58,3 +58,8 @@ def work(context: Any, deeds: list[str]) -> str:
 @lane("one after the other", order="strict")
 def ordered_work(context: Any, deeds: list[str]) -> str:
     return do(context, deeds)
+
+
+@task
+def fails() -> None:
+    raise Abort("it fails for good")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from django_tasks_retry import clock, taskqueue
+from django_tasks_retry import call, clock, taskqueue
 from django_tasks_retry.errors import InvalidCall
 from django_tasks_retry.models import Task, TaskEvent
 from django_tasks_retry.testing import Tasks
@@ -202,6 +202,19 @@ def second_attempt_succeeded(scene: Scene) -> None:
 
 
 THROTTLE = {"unique_key": "throttled", "unique_for": timedelta(days=7)}
+
+
+def fail_one_that_asks(scene: Scene) -> None:
+    Task.objects.enqueue(tasks.fails, queue="emails", on_failure=call(tasks.beside).immutable())
+
+
+def it_is_followed_up_once(scene: Scene) -> None:
+    scene.kit.run_due(["emails"])
+    failed = Task.objects.get(queue="emails", status="FAILED")
+    assert [follower.status for follower in Task.objects.filter(parent=failed)] == ["SUCCESS"]
+    assert not Task.objects.filter(parent=scene.task, func_path=failed.children.get().func_path).exists()
+
+
 FEATURES = {
     "rate": Feature({"queue": "reports"}, "", enqueue_another_in_its_queue, starts_a_minute_apart),
     "lane": Feature({"lane": "pairs"}, "", enqueue_a_second_in_its_lane, one_at_a_time_in_the_lane),
@@ -210,6 +223,9 @@ FEATURES = {
     "expiry": Feature({"expires": LATER}, "", enqueue_one_that_expires, other_has_expired),
     "deadline": Feature({"deadline": LATER * 6}, "", enqueue_one_with_a_deadline, other_is_late),
     "throttle": Feature(THROTTLE, "", ask_for_it_again_in_its_time, key_is_still_taken),
+    "on_failure": Feature(
+        {"on_failure": call(tasks.beside).immutable()}, "", fail_one_that_asks, it_is_followed_up_once
+    ),
     "eta": Feature({"eta": MINUTE}, "", nothing, first_start_is_not_early),
     "interval": Feature({"interval": LATER}, "", nothing, next_occurrence_waits),
     "schedule": Feature({}, "", tick_a_schedule, slot_is_done),

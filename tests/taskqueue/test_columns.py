@@ -41,7 +41,7 @@ ASKED = {
 }  # fmt: skip
 
 
-OF_THIS_TASK_ALONE = {"expires", "deadline", "unique_for", "on_conflict", "debounce", "debounce_max"}
+OF_THIS_TASK_ALONE = {"expires", "deadline", "unique_for", "on_failure", "on_conflict", "debounce", "debounce_max"}
 """Neither repetitions nor retries take it over; see test_expiry.py, test_deadline.py, test_throttle.py."""
 
 

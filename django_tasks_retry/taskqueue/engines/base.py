@@ -113,6 +113,9 @@ class Engine(Protocol):
         """Return unfinished tasks whose deadline has passed."""
         return [as_uuid(pk) for (pk,) in self.fetch("late", {"limit": limit}) if is_uuid(pk)]
 
+    def clear_strays(self) -> None:
+        """Delete results that were left beside running tasks, if no trigger does."""
+
     def add_signal(self, name: str, payload: str | None, actor: str) -> bool:
         """Write a signal in the caller's transaction. Return False if the name was sent before."""
         with cursor_on(self.using) as cursor:

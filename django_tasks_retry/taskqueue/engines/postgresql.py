@@ -106,8 +106,11 @@ class PostgreSQL(PostgreSQLInsert):
         except IntegrityError as error:
             if not RESULT_KEY.search(str(error)) or connections[self.using].in_atomic_block:
                 raise
-        self.fetch("clear_strays")
+        self.clear_strays()
         return statement()
+
+    def clear_strays(self) -> None:
+        self.fetch("clear_strays")
 
     def statements(self) -> dict[str, str]:
         return {name: prepared(name, text) for name, text in sorted((files_of("postgresql") | examples()).items())}

@@ -36,6 +36,7 @@ FIELDS = {field.attname: getattr(field, "target_field", field) for field in Task
 ASKED = (*NEW_COLUMNS, *OWN_COLUMNS, "due_in", *SPANS)
 TYPE = {name: TYPES[FIELDS[name].get_internal_type()] if name in FIELDS else "float8" for name in ASKED}
 TIMES = ("eta", "slot", "due_in", *SPANS, *SPANS.values())
+RETURNED_ALSO = tuple(name for name in OWN_COLUMNS if TYPE[name] != "jsonb")
 JSON_COLUMNS = [name for name in ASKED if TYPE[name] == "jsonb"]
 EMPTY = {list: "[]", dict: "{}", NoneType: None}
 # What most tasks are given stands in the text: each parameter costs the client more than a microsecond.
@@ -109,7 +110,7 @@ class PostgreSQLInsert(Engine):
         if alike:
             [[moment]] = rows
             return [as_dated(task, moment, self.using) for task in tasks]
-        by_id = {row[0]: dict(zip((*RETURNED, *OWN_COLUMNS), row, strict=False)) for row in rows}
+        by_id = {row[0]: dict(zip((*RETURNED, *RETURNED_ALSO), row, strict=False)) for row in rows}
         return [as_stored(task, by_id[task.id], self.using) for task in tasks if task.id in by_id]
 
     def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
@@ -142,7 +143,7 @@ def listed(columns: Iterable[str], form: str = "{}") -> str:
 
 def is_usual(task: Task) -> bool:
     """Return whether it has none of the options that a conflict, or the server's clock, settles."""
-    return not (task.unique_key or task.due_in or task.follows_id or has_end(task))
+    return not (task.unique_key or task.due_in or task.follows_id or task.on_failure or has_end(task))
 
 
 def row_text(task: Task) -> str:
@@ -227,7 +228,7 @@ def sql_for(shape: Shape) -> str:
         if shape.is_alike:
             return ENQUEUE_ALIKE.format(**parts)
     parts["on_conflict"] = LEAVE_TAKEN_KEYS if shape.has("unique_key") else ""
-    own = OWN_COLUMNS if shape.has(*OWN_COLUMNS, *SPANS) else ()
+    own = RETURNED_ALSO if shape.has(*OWN_COLUMNS, *SPANS) else ()
     return ENQUEUE.format(**parts, returned="created_at" if shape.is_alike else listed((*RETURNED, *own)))
 
 

@@ -15,12 +15,13 @@ from ...conf import check_backend, forgotten
 from ...errors import InvalidCall
 from ...middleware import hooks
 from ...models import Task
+from ...rules.calls import Call
 from ...rules.lanes.limits import LaneDeclaration, declaration_of
 from ...rules.lanes.templates import checked_lane, fill_lane
 from ...rules.policy import policy_of
 from ..database import database
 from ..lease import current_lease
-from ..new_tasks import BLANK, CHUNK, filled_in, new_id, rising_ids
+from ..new_tasks import BLANK, CHUNK, filled_in, new_id, new_task, rising_ids
 from ..typed import TypedCall, typed_call
 from .backlog import check_backlog, is_capped
 from .checks import (
@@ -271,5 +272,42 @@ def apply_optional(task: Task, options: dict[str, Any]) -> None:
     for name in ("expires", "deadline"):
         if (end := options.pop(name, None)) is not None:
             set_end(task, name, end)
+    if (then := options.pop("on_failure", None)) is not None:
+        task.on_failure = call_on_failure(then, task)
     if options:
         set_conflict(task, **options)
+
+
+def call_on_failure(then: Any, of: Task) -> dict[str, Any]:
+    """Check the call that is enqueued if this task fails. Return its columns, without the task's id as its argument."""
+    asked = EnqueueOptions.read(then)
+    has_id = not (isinstance(then, Call) and then.is_immutable)
+    wanted = prepare(asked._replace(args=[str(of.id), *asked.args]) if has_id else asked)
+    if any((wanted.eta, wanted.expires_at, wanted.deadline_at, wanted.unique_key, wanted.interval)):
+        raise InvalidCall(
+            "on_failure= is enqueued once, when the task has failed: leave unique_key and interval out, and give times "
+            "as timedelta."
+        )
+    if wanted.backend != of.backend:
+        raise InvalidCall(f"on_failure= belongs to the backend {wanted.backend!r}, and its task to {of.backend!r}.")
+    columns = {name: value for name in FOLLOW_UP if (value := getattr(wanted, name)) not in (None, "", 0, [], {})}
+    return columns | {"args": wanted.args[has_id:], "has_id": has_id}
+
+
+FOLLOW_UP = (
+    "func_path", "args", "kwargs", "max_attempts", "backoff", "timeout", "metadata", "lane", "queue", "priority",
+    "due_in", "expires_in", "deadline_in", "on_failure",
+)  # fmt: skip
+"""The columns that are stored of a call for the failure."""
+
+
+def follow_up(failed: Task) -> Task:
+    """Return the task to enqueue because this one has failed. Raises whatever an unchecked row provokes."""
+    stored: Any = failed.on_failure
+    columns = {name: stored[name] for name in FOLLOW_UP if name in stored}
+    args = [str(failed.id)] * bool(stored["has_id"]) + columns["args"]
+    origin = {"id": new_id(), "run_id": failed.run_id, "parent_id": failed.id, "backend": failed.backend}
+    return new_task(**ABSENT | columns | origin | {"args": args})
+
+
+ABSENT: dict[str, Any] = {"kwargs": {}, "metadata": {}, "lane": "", "priority": 0, "interval": 0}

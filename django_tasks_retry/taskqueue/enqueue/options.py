@@ -59,6 +59,7 @@ class EnqueueOptions(NamedTuple):
     debounce_max: float | timedelta | None = None
     deadline: datetime | timedelta | None = None
     unique_for: float | timedelta | None = None
+    on_failure: Any = None
 
     @classmethod
     def with_options(cls, func: Any, **options: Any) -> EnqueueOptions:

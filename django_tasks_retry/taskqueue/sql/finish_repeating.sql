@@ -69,10 +69,10 @@ WITH report AS (
 ), repeated AS (
     INSERT INTO django_tasks_retry_task (
         id, func_path, args, kwargs, backend, max_attempts, backoff, timeout, interval, run_id, unique_key, metadata,
-        lane, queue, priority, status, attempts, refunds, eta, slot, created_at, updated_at
+        lane, queue, priority, on_failure, status, attempts, refunds, eta, slot, created_at, updated_at
     )
     SELECT m.next_id, t.func_path, t.args, t.kwargs, t.backend, t.max_attempts, t.backoff, t.timeout, t.interval, t.run_id,
-        t.unique_key, t.metadata, t.lane, t.queue, t.priority, 'PENDING', 0, 0, s.slot, s.slot,
+        t.unique_key, t.metadata, t.lane, t.queue, t.priority, t.on_failure, 'PENDING', 0, 0, s.slot, s.slot,
         django_tasks_retry_now(), django_tasks_retry_now()
     FROM moved AS m
     JOIN ONLY django_tasks_retry_task AS t ON t.id = m.id

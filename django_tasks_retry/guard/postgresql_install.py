@@ -7,6 +7,7 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..clock import FUNCTION, create_clock, known_clocks
+from . import sql_enqueue
 from .conditions import PARTITIONED, TASK
 from .postgresql import ARCHIVED, CONTRACT_ROWS, KNOWN, contract_functions
 from .postgresql_roles import ROLE_ROWS, role_functions
@@ -45,7 +46,7 @@ FUNCTIONS = """
 SELECT p.oid::regprocedure::text
 FROM pg_proc AS p
 WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
-    AND p.proname ~ '^dtr_(task_is_sound|guard_[a-z_]+|[a-z_]+_[0-9a-f]{12})$'
+    AND p.proname ~ '^(django_tasks_retry_enqueue|dtr_(task_is_sound|guard_[a-z_]+|[a-z_]+_[0-9a-f]{12}))$'
 """
 CLOCK = """
 SELECT p.prosrc
@@ -57,7 +58,7 @@ WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname
 
 
 def postgresql_functions() -> list[str]:
-    return [*contract_functions(), *role_functions()]
+    return [*contract_functions(), *role_functions(), sql_enqueue.CREATE]
 
 
 def postgresql_triggers() -> dict[str, tuple[str, str]]:

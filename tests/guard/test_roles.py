@@ -135,6 +135,13 @@ def test_roles_take_back_what_an_earlier_version_granted(become):
     refused(f"UPDATE {TABLE}queue SET paused_at = NULL")
 
 
+def test_a_producer_can_enqueue_by_sql_though_nobody_else_may(become):
+    execute("REVOKE ALL ON FUNCTION django_tasks_retry_enqueue FROM PUBLIC")
+    become("producer")
+    execute("SELECT django_tasks_retry_enqueue('tests.tasks.noop', unique_key => 'k')")
+    assert Task.objects.get().unique_key == "k"
+
+
 def test_a_producer_can_enqueue_and_read_results(become):
     become("producer")
     row = Task.objects.enqueue(tasks.noop, unique_key="once")

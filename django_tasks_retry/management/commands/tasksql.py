@@ -7,6 +7,7 @@ from django.db.models import Model
 
 from django_tasks_retry import models
 from django_tasks_retry.clock import FUNCTION
+from django_tasks_retry.guard.sql_enqueue import NAME as ENQUEUE
 from django_tasks_retry.taskqueue.database import database
 from django_tasks_retry.taskqueue.engines import engine_for
 
@@ -94,7 +95,7 @@ def rights_sql(name: str, grants: Grants, schema: str) -> Iterator[str]:
     tables = dict.fromkeys(model._meta.db_table for _, each in ROLES.values() for model in each)
     yield f"REVOKE ALL ON {', '.join(f'{schema}.{table}' for table in tables)} FROM {{role}}"
     yield f"GRANT USAGE ON SCHEMA {schema} TO {{role}}"
-    yield f"GRANT EXECUTE ON FUNCTION {schema}.{FUNCTION}() TO {{role}}"
+    yield f"GRANT EXECUTE ON FUNCTION {schema}.{FUNCTION}(), {schema}.{ENQUEUE} TO {{role}}"
     # Commands and the console check that all migrations are applied.
     yield f"GRANT SELECT ON {schema}.django_migrations TO {{role}}"
     for model, rights in grants.items():

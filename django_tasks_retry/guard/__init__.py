@@ -6,18 +6,8 @@ state its lease in `moved_by`; the triggers compare it with the lease in the row
 Installed after every `migrate`, because SQLite drops a table's triggers whenever it remakes the table.
 """
 
-from .installation import (
-    close_after_fixture,
-    ensure,
-    has_tables,
-    install,
-    install_after_migrate,
-    is_migrated,
-    missing,
-    missing_migrations,
-    open_for_fixture,
-    remove_before_migrate,
-)
+from .installation import close_after_fixture, ensure, has_tables, install, install_after_migrate, is_migrated, missing
+from .installation import missing_migrations, open_for_fixture, remove_before_migrate
 from .postgresql_install import postgresql_functions, postgresql_seals, postgresql_triggers
 from .sqlite import register_on_sqlite, sqlite_statements
 

@@ -82,7 +82,6 @@ def made(model: type[Row], columns: dict[str, Any]) -> Row:
 
 
 def cancellation(actor: str, reason: str) -> dict[str, str]:
-    """Return the error of a cancelled task's result."""
     return {"message": reason or "cancelled", "code": "CANCELLED", "actor": actor}
 
 

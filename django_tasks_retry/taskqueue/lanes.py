@@ -66,7 +66,6 @@ def kind_of(label: str) -> str:
 @forgotten
 @lru_cache(maxsize=100)
 def has_wholes(backend: str) -> bool:
-    """Return whether the settings limit whole queues or functions."""
     return any(map(kind_of, options(backend).lanes))
 
 
@@ -75,7 +74,6 @@ def has_breaker(label: str, backend: str) -> bool:
 
 
 def has_breakers(backend: str) -> bool:
-    """Return whether any function or lane has a circuit breaker."""
     return knows_breakers(backend, registry.size())
 
 
@@ -87,7 +85,6 @@ def knows_breakers(backend: str, _registered: int) -> bool:
 
 
 def declarations() -> list[LaneDeclaration]:
-    """Return the declarations of all functions that this process knows."""
     return [declared for task in registry.registered() if (declared := declaration_of(task.func))]
 
 

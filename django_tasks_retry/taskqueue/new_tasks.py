@@ -36,7 +36,6 @@ BLANK |= {"status": Status.PENDING.value, "attempts": 0, "refunds": 0, "due_in":
 
 
 def new_task(**given: Any) -> Task:
-    """A task that is yet to be written."""
     return filled_in(BLANK, **given)
 
 

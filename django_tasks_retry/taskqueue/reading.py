@@ -174,7 +174,6 @@ def is_sound(task: Task) -> bool:
 
 
 def readable(tasks: TaskQuerySet, ids: Sequence[UUID]) -> list[Task]:
-    """Return those of the tasks whose rows can be read."""
     try:
         return list(tasks.filter(pk__in=ids).order_by("pk"))
     except UNREADABLE:

@@ -80,6 +80,5 @@ def find_leased(
 
 
 def find_cancelled(ids: Collection[UUID], backend: str = "default") -> set[UUID]:
-    """Return those of these tasks that were cancelled."""
     tasks = Task.objects.using(database(backend)).cancelled()
     return set(tasks.filter(pk__in=ids).values_list("pk", flat=True))

@@ -87,7 +87,6 @@ def edits_of(task: Task, call: tuple[Sequence[Any], Mapping[str, Any]] | None) -
 
 
 def due_times(eta: datetime | None, step: timedelta) -> Iterator[dict[str, Any]]:
-    """The place in line of one retry after another."""
     for n in count():
         yield {} if eta is None else {"eta": checked_instant("eta", eta + n * step)}
 
@@ -109,7 +108,6 @@ def ended_series(tasks: Sequence[Task], using: str) -> set[UUID]:
 
 
 def retried(task: Task, actor: str, reason: str, more: dict[str, Any]) -> TaskEvent:
-    """Return the event of a new task that names the task it retries."""
     data = {"retry_of": task.retry_of_id, "reason": reason, **more}
     return event(task, EventKind.RETRIED, actor, task.created_at, data)
 
@@ -167,7 +165,6 @@ def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | 
 
 
 def place_wished(queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:
-    """Return the new queue or priority, if given."""
     wishes: dict[str, Any] = {}
     if queue is not None:
         wishes["queue"] = checked_queue(queue, backend)

@@ -67,7 +67,6 @@ class Partition:
 
     @property
     def end_id(self) -> UUID:
-        """The first id after it."""
         return id_at(self.end)
 
 

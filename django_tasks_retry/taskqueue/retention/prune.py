@@ -99,7 +99,6 @@ def pages(before: datetime, moment: datetime, size: int, using: str) -> Iterator
 
 
 def a_day_after(moment: datetime) -> UUID:
-    """The first id of that instant."""
     return first_of(int(moment.timestamp() * 1000) + DAY_MS)
 
 

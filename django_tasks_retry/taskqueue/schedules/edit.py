@@ -208,7 +208,6 @@ def check_readable(schedule: Schedule) -> None:
 
 
 def definition_of(schedule: Schedule) -> dict[str, Any]:
-    """Return the stored definition of a schedule."""
     check_readable(schedule)
     return {column: getattr(schedule, column) for column in DEFINED}
 

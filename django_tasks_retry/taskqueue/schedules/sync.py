@@ -49,7 +49,6 @@ def listed_schedules(backend: str = "default") -> Iterator[Listed]:
 
 
 def listed_names(backend: str = "default") -> list[str]:
-    """Return the names of the schedules that this process lists."""
     return sorted({str(listed.name) for listed in listed_schedules(backend)})
 
 

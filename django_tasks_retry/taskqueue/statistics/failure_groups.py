@@ -53,17 +53,11 @@ class GroupText:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFigures:
+class GroupFigures(GroupText):
     """Failures with one fingerprint, described by the latest. `open` counts those that were not retried."""
 
-    fingerprint: str
     sample: UUID
     last_failed_at: datetime
-    func_path: str
-    queue: str
-    exception: str
-    code: str
-    message: str
     first_failed_at: datetime | None
     failed: int
     open: int

@@ -236,7 +236,6 @@ def summed(rest: Sequence[QueueFigures]) -> QueueFigures:
 
 
 def serving(queue: str, workers: Sequence[Worker]) -> list[Worker]:
-    """Return the workers that take tasks from this queue."""
     return [worker for worker in workers if serves(queue, worker.queues, worker.exclude)]
 
 
@@ -268,5 +267,4 @@ def running_by_queue(using: str) -> Counter[str]:
 
 
 def paused_queues(using: str) -> dict[str, Queue]:
-    """Return the queues that operators have paused, by name."""
     return {queue.name: queue for queue in read_rows(Queue.objects.using(using).paused())}

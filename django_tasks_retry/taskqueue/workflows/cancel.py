@@ -122,7 +122,6 @@ class CancelSweep:
     """Whether the page may hold more to cancel, which the next call goes on with."""
 
     def __call__(self) -> list[UUID]:
-        """Cancel members, and return them."""
         using = database(self.backend)
         page = self.next_page(using)
         tasks = Task.objects.using(using).unfinished().filter(pk__in=[pk for found in page for pk in found if pk])

@@ -80,7 +80,6 @@ class Results(Generic[R_co]):
         return [value_of(pk, outcomes.get(pk), functions.get(pk), load) for pk in (latest[each] for each in page)]
 
     def latest_of(self, page: Sequence[UUID]) -> dict[UUID, UUID]:
-        """Return the last retry of each member."""
         latest, newer = {pk: pk for pk in page}, dict(zip(page, page, strict=True))
         while newer:
             retries = members_of(self.batch, self.using).filter(retry_of__in=list(newer)).order_by("pk")

@@ -147,7 +147,6 @@ class Sweep:
     """Tasks that nothing can wake, which the log has named."""
 
     def __call__(self) -> list[UUID]:
-        """Wake ready tasks, and return them."""
         found = [self.recent(), self.page()]
         self.is_behind = max(map(len, found)) >= PAGE // 2
         return [task_id for woken in found for task_id in woken]

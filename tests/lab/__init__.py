@@ -1,4 +1,4 @@
-"""A failover lab: three hosts with Patroni, etcd and PostgreSQL, two hosts with workers, and faults under load.
+"""A failover lab: three hosts with Patroni, etcd and PostgreSQL, three hosts with workers, and faults.
 
 python -m tests.lab [fault ...] [--replication async|sync]
 

@@ -28,7 +28,9 @@ from .verdict import Books, balance, is_drained, outages
 
 NAMESPACES = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
 CALM_SECONDS, AFTER_SECONDS, LONGEST_OUTAGE = 4.0, 4.0, 100.0
-REACHES = ("haproxy", "multihost")
+REACHES = ("haproxy", "multihost", "silent")
+CANNOT_RUN = 77
+"""The exit code where there is no lab: automake's for a test that was skipped, and no success."""
 BOOKS = ("acknowledged", "lost", "finished_twice", "ran_twice", "ran_past_the_lease")
 
 
@@ -44,6 +46,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--replication", choices=["sync", "async"], default="sync")
     cache = Path(tempfile.gettempdir()) / "django-tasks-retry-lab"
     parser.add_argument("--programs", type=Path, default=cache, help="where programs are kept, readable by all users")
+    parser.add_argument("--rate", type=float, default=25.0, help="tasks a second and host (default: 25)")
     parser.add_argument("--keep", action="store_true", help="keep the folder of the run, with all logs")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -77,10 +80,11 @@ def run(given: argparse.Namespace) -> int:
     cluster = Cluster(hosts, programs, synchronous=given.replication == "sync")
     cluster.start()
     loads = [
-        Load(reach, Host(f"app{number}", 20 + number, given.inside), cluster, programs)
+        Load(reach, Host(f"app{number}", 20 + number, given.inside), cluster, programs, given.rate)
         for number, reach in enumerate(REACHES, 1)
     ]
     cluster.workers = [load.host for load in loads]
+    cluster.restart_worker = loads[-1].restart_worker
     with cluster.connect("postgres") as connection:
         connection.execute("CREATE DATABASE lab")
     migrate = [sys.executable, "-m", "django", "migrate", "-v", "0"]
@@ -91,15 +95,18 @@ def run(given: argparse.Namespace) -> int:
     wait_until(lambda: all(len(load.runs()) > 20 for load in loads), "tasks that run")
     say(f"{given.replication}hronous replication, {', '.join(REACHES)}")
     say(f"{'fault':20} {'reach':10} {'enqueue':>9} {'execution':>10} {'resumed':>9}")
+    has_held = True
     try:
         for name in given.faults or FAULTS:
-            try_fault(name, cluster, loads)
+            has_held &= try_fault(name, cluster, loads)
     except TimeoutError as error:
         say(f"stopped: {error}")
-    return tell_books(close(cluster, loads))
+        has_held = False
+    return tell_books(close(cluster, loads)) or (0 if has_held else 1)
 
 
-def try_fault(name: str, cluster: Cluster, loads: list[Load]) -> None:
+def try_fault(name: str, cluster: Cluster, loads: list[Load]) -> bool:
+    """Tell what the fault cost. Return whether all went on."""
     time.sleep(CALM_SECONDS)
     first = time.monotonic()
     mend = FAULTS[name](cluster)
@@ -111,6 +118,7 @@ def try_fault(name: str, cluster: Cluster, loads: list[Load]) -> None:
         say(f"{name:20} {outage.reach:10} {figures}{'' if waited else '  (had not gone on)'}")
     mend()
     wait_until(cluster.is_whole, f"a whole cluster after {name}")
+    return waited
 
 
 def has_gone_on(load: Load, since: float) -> bool:
@@ -145,7 +153,8 @@ def close(cluster: Cluster, loads: list[Load]) -> Books:
 def tell_books(books: Books) -> int:
     say(", ".join(f"{getattr(books, name)} {name.replace('_', ' ')}" for name in BOOKS))
     say(json.dumps({name: getattr(books, name) for name in BOOKS}))
-    return 1 if books.lost or books.finished_twice or books.ran_past_the_lease else 0
+    is_empty = not books.acknowledged  # nothing was tried
+    return 1 if is_empty or books.lost or books.finished_twice or books.ran_past_the_lease else 0
 
 
 def first_process(act: Callable[[], int]) -> int:
@@ -164,13 +173,13 @@ def main() -> int:
     if given.inside:
         return first_process(lambda: run(given))
     if reason := why_not():
-        say(f"skipped: no failover lab here; {reason}")
-        return 0
+        say(f"failed: no failover lab here; {reason}")
+        return CANNOT_RUN
     try:
         Programs(given.programs).fetch()
     except Missing as error:
-        say(f"skipped: no failover lab here; its programs cannot be had: {error}")
-        return 0
+        say(f"failed: no failover lab here; its programs cannot be had: {error}")
+        return CANNOT_RUN
     return enter_namespaces(given)
 
 

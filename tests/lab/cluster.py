@@ -53,6 +53,7 @@ class Cluster:
     def __init__(self, hosts: list[Host], programs: Programs, *, synchronous: bool) -> None:
         self.hosts, self.programs, self.synchronous = hosts, programs, synchronous
         self.workers: list[Host] = []
+        self.restart_worker: Callable[[], None] = lambda: None
 
     @property
     def place(self) -> dict[str, str]:

@@ -59,6 +59,19 @@ def swallowed_packets(cluster: Cluster) -> Mend:
     return leader.mend
 
 
+def leader_freeze(cluster: Cluster) -> Mend:
+    """All processes of the leader's host are stopped, and go on when another leads."""
+    leader = cluster.named("leader")
+    leader.freeze()
+    return leader.thaw
+
+
+def fresh_start(cluster: Cluster) -> Mend:
+    """The worker whose list of hosts begins with a silent one, without any timeout, is killed and starts afresh."""
+    cluster.restart_worker()
+    return nothing
+
+
 def switchover(cluster: Cluster) -> Mend:
     """An operator makes a standby the leader."""
     cluster.switch_over()
@@ -79,7 +92,7 @@ def etcd_loss(cluster: Cluster) -> Mend:
 
 def host_cut(cluster: Cluster) -> Mend:
     """The cable of a worker's host is cut for two leases: what exceeds 30 s is the time it takes to go on."""
-    host = cluster.workers[-1]
+    host = cluster.workers[1]
     host.cut_cable()
     time.sleep(HOST_CUT_SECONDS)
     host.mend()
@@ -92,6 +105,8 @@ FAULTS: dict[str, Callable[[Cluster], Mend]] = {
         leader_crash,
         cable_cut,
         swallowed_packets,
+        leader_freeze,
+        fresh_start,
         standby_loss,
         switchover,
         etcd_loss,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from .programs import Programs
 
 ROOT = Path(__file__).parents[2]
 LEASE = 15
+SILENT = "10.9.0.99"
+"""An address that swallows packets."""
 TIMEOUTS = {
     "connect_timeout": 2,
     "keepalives_idle": 5,
@@ -45,8 +48,8 @@ class Line:
 
 
 class Load:
-    def __init__(self, reach: str, host: Host, cluster: Cluster, programs: Programs) -> None:
-        self.reach, self.host, self.cluster, self.programs = reach, host, cluster, programs
+    def __init__(self, reach: str, host: Host, cluster: Cluster, programs: Programs, rate: float = 25.0) -> None:
+        self.reach, self.host, self.cluster, self.programs, self.rate = reach, host, cluster, programs, rate
         self.acknowledged_file, self.runs_file = host.folder / "acknowledged", host.folder / "runs"
         self.ticks_file = host.folder / "ticks"
 
@@ -54,9 +57,10 @@ class Load:
         """The setting DATABASES."""
         if self.reach == "haproxy":
             return {"HOST": "127.0.0.1", "PORT": "5000", "OPTIONS": TIMEOUTS}
-        found = self.cluster.place
-        options = {**TIMEOUTS, "target_session_attrs": "read-write"}
-        return {"HOST": found["host"], "PORT": found["port"], "OPTIONS": options}
+        found, options = self.cluster.place, {"target_session_attrs": "read-write"}
+        if self.reach == "silent":
+            return {"HOST": f"{SILENT},{found['host']}", "PORT": f"5432,{found['port']}", "OPTIONS": options}
+        return {"HOST": found["host"], "PORT": found["port"], "OPTIONS": {**TIMEOUTS, **options}}
 
     @property
     def environment(self) -> dict[str, str]:
@@ -66,6 +70,7 @@ class Load:
             "PYTHONPATH": str(ROOT),
             "LAB_PLACE": json.dumps(self.place()),
             "LAB_QUEUE": self.reach,
+            "LAB_RATE": str(self.rate),
             "LAB_RUNS": str(self.runs_file),
             "LAB_LEASE": str(LEASE),
             "LAB_TICKS": str(self.ticks_file),
@@ -75,9 +80,18 @@ class Load:
     def start(self) -> None:
         if self.reach == "haproxy":
             self.start_haproxy()
+        if self.reach == "silent":
+            self.host.know_silent(SILENT)
+        self.start_worker()
+        self.run("enqueuer", "-m", "tests.lab.enqueuer")
+
+    def start_worker(self) -> None:
         worker = ["runworker", "--queues", self.reach, "--threads", "6", "--name", self.host.name]
         self.run("worker", "-m", "django", *worker)
-        self.run("enqueuer", "-m", "tests.lab.enqueuer")
+
+    def restart_worker(self) -> None:
+        self.kill(b"runworker")
+        self.start_worker()
 
     def run(self, log: str, *words: str) -> None:
         self.host.start_as_root([sys.executable, *words], self.environment, log, ROOT)
@@ -90,9 +104,13 @@ class Load:
         self.host.start([str(self.programs.haproxy), "-db", "-f", str(settings)], self.programs.environment, "haproxy")
 
     def stop_enqueuing(self) -> None:
+        self.kill(b"tests.lab.enqueuer")
+
+    def kill(self, word: bytes) -> None:
         for pid in self.host.processes():
-            if b"tests.lab.enqueuer" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.kill(pid, 9)
+            with suppress(FileNotFoundError, ProcessLookupError):
+                if word in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, 9)
 
     def acknowledged(self) -> list[Line]:
         return read(self.acknowledged_file)

@@ -72,6 +72,19 @@ class Host:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
+    def freeze(self) -> None:
+        """Stop all processes. The kernel goes on, and acknowledges what nobody reads."""
+        for pid in self.processes():
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for pid in self.processes():
+            os.kill(pid, signal.SIGCONT)
+
+    def know_silent(self, address: str) -> None:
+        """Send packets for this address to nobody: they are neither refused nor found to be undeliverable."""
+        ip("-n", self.name, "neigh", "add", address, "lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent")
+
     def cut_cable(self) -> None:
         ip("link", "set", self.cable, "down")
         self.silences.append((time.monotonic(), float("inf")))

@@ -9,8 +9,8 @@ INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "django_
 TASKS = {
     "default": {
         "BACKEND": "django_tasks_retry.backend.RetryBackend",
-        "QUEUES": ["default", "haproxy", "multihost"],
-        "OPTIONS": {"LEASE": int(os.environ["LAB_LEASE"])},
+        "QUEUES": ["default", "haproxy", "multihost", "silent"],
+        "OPTIONS": {"LEASE": int(os.environ["LAB_LEASE"]), "ENQUEUE_TIMEOUT": 5},
     }
 }
 DATABASES = {

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from . import __main__ as lab
 from .load import LEASE, read
-from .programs import why_not
-from .verdict import Outage, longest_gap, outages, past_the_lease
+from .programs import Missing, why_not
+from .verdict import Books, Outage, longest_gap, outages, past_the_lease
 
 
 class Written:
@@ -62,6 +63,27 @@ def test_a_line_that_is_still_being_written_is_not_read(tmp_path):
     (tmp_path / "runs").write_text("1 2.5\n2 3")
     assert [line.number for line in read(tmp_path / "runs")] == [1]
     assert read(tmp_path / "none") == []
+
+
+def test_a_lab_that_cannot_run_fails(monkeypatch, capsys):
+    monkeypatch.setattr(lab, "why_not", lambda: "there is no Python")
+    monkeypatch.setattr("sys.argv", ["lab"])
+    assert lab.main() == lab.CANNOT_RUN
+    monkeypatch.setattr(lab, "why_not", lambda: None)
+    monkeypatch.setattr(lab.Programs, "fetch", refuse)
+    assert lab.main() == lab.CANNOT_RUN
+    assert capsys.readouterr().out.count("failed: no failover lab here") == 2
+
+
+def refuse(programs: object) -> None:
+    raise Missing("no network")
+
+
+@pytest.mark.parametrize("harm", ["acknowledged", "lost", "finished_twice", "ran_past_the_lease"])
+def test_a_run_without_tasks_or_with_a_lost_one_fails(harm):
+    good = {"acknowledged": 9, "lost": 0, "finished_twice": 0, "ran_twice": 1, "ran_past_the_lease": 0}
+    assert lab.tell_books(Books(**good)) == 0
+    assert lab.tell_books(Books(**{**good, harm: 0 if harm == "acknowledged" else 1})) == 1
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may build the lab")

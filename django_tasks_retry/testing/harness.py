@@ -157,7 +157,7 @@ class Tasks:
         """Store the schedules of code and settings, as a worker does when it starts. Return their names."""
         listed = listed_names(self.backend)
         if listed:
-            sync_schedules(backend=self.backend)
+            list(sync_schedules(backend=self.backend))
         return listed
 
     def _tick_at(self, travelled: timedelta, listed: Sequence[str]) -> None:

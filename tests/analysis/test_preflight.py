@@ -128,7 +128,7 @@ def test_computed_names_of_steps_match_their_constant_part():
 
 def test_schedules_that_the_release_creates_changes_or_stops_are_listed(database, configure):
     configure(SCHEDULES={"new": {"task": "tests.tasks.noop", "every": 60}})
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     assert not any("new" in text for text in found(database, "schedules"))
     configure(SCHEDULES={"new": {"task": "tests.tasks.noop", "every": 90}})
     assert "The schedule new would change: every." in found(database, "schedules")

@@ -84,13 +84,13 @@ def test_a_worker_keeps_the_schedules_of_its_code_and_ticks_those_of_the_databas
     Schedule.objects.update(next_at=Now())
     configure(SCHEDULES={"coded": EVERY_MINUTE})
     become("worker")
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     configure(SCHEDULES={"coded": {**EVERY_MINUTE, "every": 90}})
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     Schedule.objects.filter(name="coded").update(next_at=Now())
     assert taskqueue.tick(listed=["coded"]).enqueued == 2
     assert taskqueue.stop_vanished() == ["coded"]
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     assert decisions("coded") == ["schedule.created", "schedule.changed", "schedule.vanished", "schedule.changed"]
 
 

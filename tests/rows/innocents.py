@@ -87,7 +87,7 @@ class Innocents:
         taskqueue.find_pending_maintenance()
         taskqueue.add_stats([Stat("default", "tests.tasks.noop", 1, lane="tenant-1")])
         taskqueue.tick_breakers()
-        taskqueue.sync_schedules()
+        list(taskqueue.sync_schedules())
         taskqueue.stop_vanished()
         Task.objects.enqueue(tasks.noop)
         assert taskqueue.is_work_due(ClaimMemory())

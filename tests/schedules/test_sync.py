@@ -12,6 +12,7 @@ from django_tasks_retry import schedule, taskqueue
 from django_tasks_retry.errors import InvalidSchedule
 from django_tasks_retry.models import Schedule
 from django_tasks_retry.rules.schedules.declarations import SCHEDULES_ATTRIBUTE, ScheduleDeclaration
+from django_tasks_retry.taskqueue.schedules import sync
 from django_tasks_retry.taskqueue.schedules.sync import schedule_problems
 from tests import tasks
 from tests.schedules.steps import MINUTE, decisions, now, plan, row, runs, tick
@@ -108,30 +109,30 @@ def test_one_that_has_ended_is_no_error(declare):
 def test_rows_follow_the_code(database, declare, configure):
     declare(tasks.noop, ScheduleDeclaration(cron="@daily", timezone="Europe/Berlin"))
     in_settings(configure, nightly={"task": "tests.tasks.add", "args": [1, 2], "every": 60})
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     assert {(one.name, one.source, one.is_editable) for one in Schedule.objects.all()} == {
         ("tests.tasks.noop", "code", False), ("nightly", "settings", False),
     }  # fmt: skip
     first = row("nightly").next_at
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     assert (row("nightly").next_at, decisions("nightly")) == (first, ["schedule.created"])
     in_settings(configure, nightly={"task": "tests.tasks.add", "args": [3, 4], "every": 60})
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     assert (row("nightly").args, row("nightly").next_at) == ([3, 4], first)
     declare(tasks.noop, ScheduleDeclaration(cron="@hourly", timezone="Europe/Berlin"))
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     assert now() < row("tests.tasks.noop").next_at <= now() + timedelta(hours=1)
 
 
 def test_code_cannot_be_edited_or_deleted_but_paused(database, declare, travel):
     declare(tasks.noop, ScheduleDeclaration(every=60, name="coded"))
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     with pytest.raises(InvalidSchedule, match="change it there"):
         row("coded").change(every=5)
     with pytest.raises(InvalidSchedule, match="remove it there"):
         taskqueue.delete_schedule("coded")
     row("coded").pause(reason="quarter end")
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     travel(61)
     assert tick(listed=["coded"]).enqueued == 0
 
@@ -139,7 +140,7 @@ def test_code_cannot_be_edited_or_deleted_but_paused(database, declare, travel):
 def test_a_row_of_the_database_keeps_its_name(database, declare, caplog):
     plan("mine", every=MINUTE)
     declare(tasks.noop, ScheduleDeclaration(name="mine", cron="@daily"))
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     assert row("mine").source == "database"
     assert "Rename one of them" in caplog.text
 
@@ -150,7 +151,7 @@ def test_a_broken_one_costs_itself_alone(database, declare, caplog):
         ScheduleDeclaration(name="broken", cron="0 25 * * *"),
         ScheduleDeclaration(name="sound", cron="@daily"),
     )
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     assert [one.name for one in Schedule.objects.all()] == ["sound"]
     assert "bad hour" in caplog.text
 
@@ -158,7 +159,7 @@ def test_a_broken_one_costs_itself_alone(database, declare, caplog):
 @pytest.mark.fault("schedule_changes_in_rolling_deploy")
 def test_what_left_the_code_stops_when_no_live_worker_lists_it_and_returns_with_the_code(database, declare, travel):
     declare(tasks.noop, ScheduleDeclaration(name="coded", every=60))
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     worker_lists("old", "coded")
     worker_lists("new")
     assert taskqueue.stop_vanished() == []
@@ -167,7 +168,7 @@ def test_what_left_the_code_stops_when_no_live_worker_lists_it_and_returns_with_
     assert decisions("coded")[-1] == "schedule.vanished"
     travel(600)
     assert tick(listed=["coded"]).enqueued == 0
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     assert (row("coded").vanished_at, row("coded").next_at > now()) == (None, True)
     travel(61)
     assert tick(listed=["coded"]).enqueued == 1
@@ -176,7 +177,7 @@ def test_what_left_the_code_stops_when_no_live_worker_lists_it_and_returns_with_
 
 def test_a_worker_that_was_killed_lists_nothing_once_its_heartbeat_is_old(database, declare, travel):
     declare(tasks.noop, ScheduleDeclaration(name="coded", every=60))
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     worker_lists("killed", "coded")
     travel(31)
     assert taskqueue.stop_vanished() == ["coded"]
@@ -184,15 +185,25 @@ def test_a_worker_that_was_killed_lists_nothing_once_its_heartbeat_is_old(databa
 
 def test_what_vanished_may_be_deleted(database, declare):
     declare(tasks.noop, ScheduleDeclaration(name="coded", every=60))
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     taskqueue.stop_vanished()
     taskqueue.delete_schedule("coded")
     assert not Schedule.objects.exists()
 
 
+@pytest.mark.fault("schedule_changes_in_rolling_deploy")
+def test_a_page_of_schedules_stands_before_the_next_is_read(database, configure, monkeypatch):
+    """Or 10,000 of them would begin anew whenever the time of a call is over on a busy machine."""
+    monkeypatch.setattr(sync, "PAGE", 2)
+    in_settings(configure, **{f"every-{n}": {"task": "tests.tasks.noop", "every": 60} for n in range(5)})
+    pages = taskqueue.sync_schedules()
+    assert (next(pages), Schedule.objects.count()) == (2, 2)
+    assert (list(pages), Schedule.objects.count()) == ([2, 1], 5)
+
+
 def test_ten_times_as_many_schedules_take_no_more_statements(database, configure, django_assert_max_num_queries):
     in_settings(configure, **{f"every-{n}": {"task": "tests.tasks.noop", "every": 60} for n in range(200)})
     with django_assert_max_num_queries(12, connection=connections[database]):
-        taskqueue.sync_schedules()
+        list(taskqueue.sync_schedules())
     assert Schedule.objects.count() == 200
     assert len(decisions("every-7")) == 1

@@ -70,7 +70,7 @@ def test_a_change_does_not_replace_what_cannot_be_read(database):
 @pytest.mark.fault("senseless_schedule_row")
 def test_the_code_overwrites_what_cannot_be_read(database, configure):
     configure(SCHEDULES={"listed": {"task": "tests.tasks.noop", "every": 60}})
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     overwrite("listed", database, args=MANY_DIGITS)
-    taskqueue.sync_schedules()
+    list(taskqueue.sync_schedules())
     assert Schedule.objects.get(pk="listed").args == []

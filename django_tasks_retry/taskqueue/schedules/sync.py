@@ -23,8 +23,8 @@ from .edit import checked_schedule_name, define_schedule, locked_schedule, plann
 logger = logging.getLogger("django_tasks_retry")
 ACTOR = "code"
 LONG_AGO = timedelta(days=3660)
-PAGE = 1000
-"""Schedules that are created by one statement."""
+PAGE = 500
+"""Schedules that are read, checked and created at a time: within the time that a worker gives a call."""
 
 
 class Listed(NamedTuple):
@@ -84,14 +84,25 @@ def schedule_problems(backend: str, moment: datetime) -> Iterator[tuple[str, str
             yield listed.where, str(error)
 
 
-def sync_schedules(*, backend: str = "default") -> None:
-    """Write the schedules that this process lists. Others are left alone: another worker may list them."""
-    using = database(backend)
-    moment, listed = now(using), {one.name: one for one in listed_schedules(backend)}
-    stored = read_rows(Schedule.objects.using(using).filter(pk__in=[str(name) for name in listed]))
+def sync_schedules(*, backend: str = "default") -> Iterator[int]:
+    """Write the schedules that this process lists, and yield the size of each page, which is complete by then.
+
+    Others are left alone: another worker may list them.
+    """
+    listed = list({one.name: one for one in listed_schedules(backend)}.values())
+    for start in range(0, len(listed), PAGE):
+        page = listed[start : start + PAGE]
+        sync_page(page, backend, database(backend))
+        yield len(page)
+
+
+def sync_page(page: Sequence[Listed], backend: str, using: str) -> None:
+    moment = now(using)
+    stored = read_rows(Schedule.objects.using(using).filter(pk__in=[str(one.name) for one in page]))
     rows = {row.name: row for row in stored}
     fresh = []
-    for name, one in listed.items():
+    for one in page:
+        name = one.name
         try:
             definition = definition_in_code(one, backend, moment)
             if name not in rows:
@@ -100,8 +111,8 @@ def sync_schedules(*, backend: str = "default") -> None:
                 follow(one, definition, moment, using)
         except TaskQueueError as error:
             logger.error("the schedule %r is left as it was: %s", name, error)
-    for start in range(0, len(fresh), PAGE):
-        create(fresh[start : start + PAGE], moment, using)
+    if fresh:
+        create(fresh, moment, using)
 
 
 def is_behind(row: Schedule, listed: Listed, definition: Mapping[str, Any]) -> bool:

@@ -37,7 +37,9 @@ class Heartbeat:
         try:
             self.patient.call(self.write_row)
             # Afterwards: a worker that stops unlisted schedules must know of this one before its rows are there.
-            self.patient.call(lambda: sync_schedules(backend=self.options.backend))
+            pages = sync_schedules(backend=self.options.backend)
+            while self.patient.call(lambda: next(pages, 0)):
+                pass
         except Unavailable:
             wait = max(0.0, self.patient.try_after - monotonic())
             level = logging.WARNING if self.patient.failures in {1, 10, 100} else logging.DEBUG

@@ -223,6 +223,13 @@ class Supervisor:
         return is_staffed and not is_working and not self.orphans.is_urgent
 
     def read_messages(self, child: ChildProcess) -> None:
+        """Read what has arrived. A closed channel has nothing.
+
+        epoll may still tell of a closed socket, which a frozen child keeps open, by a number that is another child's
+        now: then that child is told of twice.
+        """
+        if child.channel.closed:
+            return
         for message in child.channel.receive():
             child.last_message_at = monotonic()
             self.handle_message(child, message)
@@ -295,8 +302,7 @@ class Supervisor:
         if self.autoreloader.passed_trial(statuses):
             self.restart("SIGHUP")
         for child, cause in self.pool.reap(ended):
-            if not child.channel.closed:
-                self.read_messages(child)
+            self.read_messages(child)
             if not child.channel.closed:
                 self.selector.unregister(child.channel.socket)
             self.read_stats(child)

@@ -31,6 +31,9 @@ REPORTS = ("completed", "failed", "released")
 ARRIVAL_SECONDS = 0.05
 """A statement is dated by its arrival: it may have waited this long for the one whose outcome it then saw."""
 
+STALLED_SECONDS = 5.0
+"""A server that stands still, frozen or for want of a processor, makes it wait for as long as workers wait."""
+
 
 def kind_of(event: Event) -> str:
     return "failed for good" if event.kind == "failed" and is_final(event) else event.kind
@@ -83,7 +86,7 @@ def overlapping_leases(life: TaskHistory, lease: float) -> Iterator[Breach]:
     claimed, holder, latest = 0.0, "", 0.0
     for event in life.events:
         if event.kind == "running":
-            if event.at < latest - ARRIVAL_SECONDS:
+            if event.at < latest - STALLED_SECONDS:
                 yield Breach("leases", life.task, f"attempt {event.attempt} was claimed before the one before it ended")
             claimed, holder = event.at, event.actor
         taken = event.kind == "lease_lost" and not speaks_for(event.actor, holder)

@@ -50,6 +50,13 @@ def test_a_batch_whose_acknowledgement_was_lost_may_be_there():
     assert check(replace(history, acknowledged={}, unsure={5})) == []
 
 
+def test_a_claim_that_a_frozen_server_ran_after_the_end_of_the_one_before_is_no_breach():
+    """It is dated by its arrival."""
+    history = good()
+    event(history, 2, at=100.9)
+    assert check(history) == []
+
+
 def row(history: History, **changes) -> None:
     history.rows[TASK] = replace(history.rows[TASK], **changes)
 
@@ -115,7 +122,7 @@ DOCTORED = {
     "I3 an attempt skipped": lambda h: event(h, 5, attempt=4),
     "I3 reported by another": lambda h: event(h, 6, actor=TWO),
     "I4 taken while the lease held": lambda h: event(h, 1, actor="two-2-b"),
-    "I4 claimed before the end": lambda h: event(h, 5, at=102.9),
+    "I4 claimed before the end": lambda h: event(h, 5, at=97.9),
     "I5 completed without an end": lambda h: h.lines[TASK].pop(),
     "I5 failed without a start": lambda h: h.lines[TASK].pop(1),
     "I5 completed before its end": lambda h: line(h, 3, at=6.5),

@@ -87,8 +87,8 @@ def earlier(moment: Any, seconds: float) -> Any:
 
 
 def running_twice(task: Task) -> None:
-    """The third claim is dated before the end of the second."""
-    change_event(task, "running", 2, ts=earlier(event(task, "released").ts, 1))
+    """The end of the second claim is dated long after the third."""
+    change_event(task, "released", ts=earlier(event(task, "running", 2).ts, -10))
 
 
 SLOT = {"schedule_id": "nightly", "slot": datetime(2026, 1, 31, 3, tzinfo=UTC)}

@@ -30,7 +30,7 @@ NAMESPACES = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", 
 CALM_SECONDS, AFTER_SECONDS, LONGEST_OUTAGE = 4.0, 4.0, 100.0
 REACHES = ("haproxy", "multihost", "silent")
 CANNOT_RUN = 77
-"""The exit code where there is no lab: automake's for a test that was skipped, and no success."""
+"""The exit code of a lab that cannot run: automake's for a test that was skipped, which is no success."""
 BOOKS = ("acknowledged", "lost", "finished_twice", "ran_twice", "ran_past_the_lease")
 
 
@@ -158,7 +158,7 @@ def tell_books(books: Books) -> int:
 
 
 def first_process(act: Callable[[], int]) -> int:
-    """Of the namespace: collects what is left of processes that lost their parents, as a host's first one does."""
+    """Run as the first process of the namespace, and reap processes that lost their parents, as init does."""
     child = os.fork()
     if child == 0:
         return act()

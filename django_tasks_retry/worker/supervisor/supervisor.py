@@ -228,7 +228,7 @@ class Supervisor:
         epoll may still tell of a closed socket, which a frozen child keeps open, by a number that is another child's
         now: then that child is told of twice.
         """
-        if child.channel.closed:
+        if child.channel.socket.fileno() < 0:
             return
         for message in child.channel.receive():
             child.last_message_at = monotonic()

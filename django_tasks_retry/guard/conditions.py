@@ -10,41 +10,28 @@ from collections.abc import Collection, Iterable
 from django.apps import apps
 from django.db.models import Model
 
-from ..models import (
-    FIXED_COLUMNS,
-    PLACE_COLUMNS,
-    FlowLimit,
-    OperatorEvent,
-    Queue,
-    Schedule,
-    Signal,
-    Step,
-    Task,
-    TaskEvent,
-    TaskResult,
-    Worker,
-)
+from .. import models
 from ..models.tasks import EARLIEST, LATEST
 from ..rules.status import FINISHED, UNFINISHED, Status
 from ..rules.transitions import CLAIM, HISTORY, KEPT, LOSE, MOVES, RENEW, WAIT, EventKind, Move, Who
 
-TASK = Task._meta.db_table
-RESULT = TaskResult._meta.db_table
-EVENT = TaskEvent._meta.db_table
-STEP = Step._meta.db_table
-SIGNAL = Signal._meta.db_table
-LIMIT = FlowLimit._meta.db_table
-DECISION = OperatorEvent._meta.db_table
-QUEUE = Queue._meta.db_table
-SCHEDULE = Schedule._meta.db_table
-WORKER = Worker._meta.db_table
+TASK = models.Task._meta.db_table
+RESULT = models.TaskResult._meta.db_table
+EVENT = models.TaskEvent._meta.db_table
+STEP = models.Step._meta.db_table
+SIGNAL = models.Signal._meta.db_table
+LIMIT = models.FlowLimit._meta.db_table
+DECISION = models.OperatorEvent._meta.db_table
+QUEUE = models.Queue._meta.db_table
+SCHEDULE = models.Schedule._meta.db_table
+WORKER = models.Worker._meta.db_table
 PARTITIONED = (RESULT, EVENT, STEP)
 """Tables that can be partitioned, by the id of their task."""
 
 
 def guarded() -> list[type[Model]]:
     """Return the models whose tables the guard watches: all that have one of their own."""
-    return [model for model in apps.get_app_config(Task._meta.app_label).get_models() if not model._meta.proxy]
+    return [model for model in apps.get_app_config(models.Task._meta.app_label).get_models() if not model._meta.proxy]
 
 
 def is_one_of(operand: str, values: Iterable[str]) -> str:
@@ -75,7 +62,7 @@ DEMANDS = {
     Who.HOLDER: f"OLD.lock_expires_at > now() AND {ENDS_ITS_LEASE}",
     Who.FINDER: f"(OLD.lock_expires_at <= now() OR {SUPERVISED})",
 }
-KEEPS_ITS_PLACE = " AND ".join(f"NEW.{column} = OLD.{column}" for column in PLACE_COLUMNS)
+KEEPS_ITS_PLACE = " AND ".join(f"NEW.{column} = OLD.{column}" for column in models.PLACE_COLUMNS)
 BEFORE_DEADLINE = "(OLD.deadline_at IS NULL OR OLD.deadline_at > now())"
 IN_TIME = f"(OLD.expires_at IS NULL OR OLD.expires_at > now() OR (OLD.attempts > OLD.refunds AND {BEFORE_DEADLINE}))"
 ALSO = {
@@ -128,7 +115,7 @@ LARGEST = 64 * 1024 * 1024
 
 SHAPES = {"args": "array", "kwargs": "object", "metadata": "object"}
 EXPONENTIAL = ("base", "factor", "cap", "jitter")
-REWRITTEN = " OR ".join(f"NEW.{column} IS DISTINCT FROM OLD.{column}" for column in FIXED_COLUMNS)
+REWRITTEN = " OR ".join(f"NEW.{column} IS DISTINCT FROM OLD.{column}" for column in models.FIXED_COLUMNS)
 
 
 def finished(row: str) -> str:

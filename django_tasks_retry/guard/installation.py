@@ -15,12 +15,7 @@ from ..errors import GuardMissing, IllegalMove, NotMigrated
 from ..models import Task
 from .conditions import RESULT, TASK, exists, guarded, unfinished
 from .constraints import dropped, restore
-from .postgresql_install import (
-    install_on_postgresql,
-    missing_on_postgresql,
-    remove_from_postgresql,
-    remove_functions,
-)
+from .postgresql_install import install_on_postgresql, missing_on_postgresql, remove_from_postgresql, remove_functions
 from .sqlite import install_on_sqlite, missing_on_sqlite, remove_from_sqlite
 
 # Results beside unfinished tasks, from a time without this guard. Their tasks could never end.

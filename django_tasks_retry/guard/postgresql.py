@@ -10,22 +10,7 @@ from ..clock import FUNCTION
 from ..models import FIXED_COLUMNS
 from ..rules.status import Status
 from . import conditions
-from .conditions import (
-    EVENT,
-    EXPONENTIAL,
-    FRESH,
-    HAS_CALL_ON_FAILURE,
-    LARGEST,
-    RESULT,
-    REWRITTEN,
-    SHAPES,
-    SOUND_EXPIRY,
-    STEP,
-    TASK,
-    exists,
-    finished,
-    unfinished,
-)
+from .conditions import EVENT, RESULT, STEP, TASK, exists, finished, unfinished
 
 THIS_STATEMENT = "pg_catalog.statement_timestamp()"
 OPERATOR = re.compile(r" (=|<>|<=|>=|<|>|\|\||\+|-|&) ")
@@ -34,18 +19,21 @@ NAMED = re.compile(r"\b(rtrim|substr|length|pg_column_size|jsonb_\w+)\(")
 
 # Only on the way in: a CHECK would read all of it again at every move. A numeral of few bytes may be printed with
 # 131,072 digits, so what counts is the text; what is stored in less than 4 KiB cannot become too long.
-SMALL = "(pg_column_size(NEW.{0}) < 4096 OR length(CAST(NEW.{0} AS text)) <= " + f"{LARGEST})"
-KEYS = ", ".join(f"'{key}'" for key in EXPONENTIAL)
+SMALL = "(pg_column_size(NEW.{0}) < 4096 OR length(CAST(NEW.{0} AS text)) <= " + f"{conditions.LARGEST})"
+KEYS = ", ".join(f"'{key}'" for key in conditions.EXPONENTIAL)
 SOUND_BACKOFF = (
     f"NEW.backoff IS NULL OR ({SMALL.format('backoff')} AND (jsonb_typeof(NEW.backoff) = 'array' "
     f"OR jsonb_exists(NEW.backoff, 'function') OR jsonb_exists_all(NEW.backoff, ARRAY[{KEYS}])))"
 )
 SOUND_PAYLOAD = " AND ".join(
     [
-        *(f"jsonb_typeof(NEW.{column}) = '{shape}' AND {SMALL.format(column)}" for column, shape in SHAPES.items()),
+        *(
+            f"jsonb_typeof(NEW.{column}) = '{shape}' AND {SMALL.format(column)}"
+            for column, shape in conditions.SHAPES.items()
+        ),
         f"({SOUND_BACKOFF})",
-        SOUND_EXPIRY,
-        HAS_CALL_ON_FAILURE.format("jsonb_typeof"),
+        conditions.SOUND_EXPIRY,
+        conditions.HAS_CALL_ON_FAILURE.format("jsonb_typeof"),
         f"(NEW.on_failure IS NULL OR {SMALL.format('on_failure')})",
     ]
 )
@@ -132,7 +120,7 @@ def new_task_function() -> str:
     # Not as conditions of triggers: those are read anew for every statement, which took an enqueue 40 µs of 200.
     return plpgsql(
         "dtr_guard_insert",
-        f"  IF ({in_full(FRESH)}) IS NOT TRUE THEN {refuse(conditions.UNFRESH)}; END IF;\n"
+        f"  IF ({in_full(conditions.FRESH)}) IS NOT TRUE THEN {refuse(conditions.UNFRESH)}; END IF;\n"
         f"  IF ({in_full(SOUND_PAYLOAD)}) IS NOT TRUE THEN {refuse(conditions.UNSOUND)}; END IF;\n"
         f"  IF ({in_full(ORIGIN)} OR NEW.batch IS NOT NULL) AND NOT {MAY_FINISH} THEN\n"
         f"    IF {in_full(foreign())} THEN {refuse(conditions.FOREIGN)}; END IF;\n"
@@ -218,7 +206,7 @@ ONCE_TRUNCATED = "AFTER TRUNCATE ON {table} FOR EACH STATEMENT"
 EACH_INSERT = "BEFORE INSERT ON {table} FOR EACH ROW"
 EACH_UPDATE = "BEFORE UPDATE ON {table} FOR EACH ROW"
 # Fires only if a statement names one of these columns, so the hot path never pays for comparing arguments.
-FIXED_CALL = f"BEFORE UPDATE OF {', '.join(FIXED_COLUMNS)} ON {{table}} FOR EACH ROW WHEN ({REWRITTEN})"
+FIXED_CALL = f"BEFORE UPDATE OF {', '.join(FIXED_COLUMNS)} ON {{table}} FOR EACH ROW WHEN ({conditions.REWRITTEN})"
 FINISHED_ONLY = f"BEFORE DELETE ON {{table}} FOR EACH ROW WHEN ({unfinished('OLD')})"
 
 CONTRACT_ROWS = {

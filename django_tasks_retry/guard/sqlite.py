@@ -14,23 +14,7 @@ from django.db.models import CharField, DateTimeField, Field, FloatField, JSONFi
 from ..clock import FUNCTION
 from ..models import FIXED_COLUMNS, MAX_LENGTHS
 from . import conditions
-from .conditions import (
-    EVENT,
-    EXPONENTIAL,
-    FRESH,
-    HAS_CALL_ON_FAILURE,
-    LARGEST,
-    RESULT,
-    REWRITTEN,
-    SHAPES,
-    SOUND_EXPIRY,
-    STEP,
-    TASK,
-    exists,
-    finished,
-    guarded,
-    unfinished,
-)
+from .conditions import EVENT, RESULT, STEP, TASK, exists, finished, unfinished
 
 FLUSHING = "django_tasks_retry_flushing()"
 IS_UTF8 = "django_tasks_retry_is_utf8"
@@ -121,9 +105,9 @@ def on_tasks() -> list[tuple[str, str]]:
     fixed = ", ".join(FIXED_COLUMNS)
     too_long = " OR ".join(f"length(NEW.{column}) > {MAX_LENGTHS[column]}" for column in ("queue", "locked_by"))
     return [
-        refusal("dtr_guard_insert", f"INSERT ON {TASK}", f"NOT ({FRESH})", conditions.UNFRESH),
+        refusal("dtr_guard_insert", f"INSERT ON {TASK}", f"NOT ({conditions.FRESH})", conditions.UNFRESH),
         refusal("dtr_guard_payload", f"INSERT ON {TASK}", f"({sound_payload()}) IS NOT TRUE", conditions.UNSOUND),
-        refusal("dtr_guard_call", f"UPDATE OF {fixed} ON {TASK}", REWRITTEN, conditions.FIXED),
+        refusal("dtr_guard_call", f"UPDATE OF {fixed} ON {TASK}", conditions.REWRITTEN, conditions.FIXED),
         refusal("dtr_guard_final", f"UPDATE ON {TASK}", finished("OLD"), conditions.FINAL),
         refusal("dtr_guard_move", f"UPDATE ON {TASK}", illegal, conditions.ILLEGAL),
         refusal("dtr_guard_result", f"UPDATE ON {TASK}", no_result, conditions.NO_RESULT),
@@ -134,13 +118,15 @@ def on_tasks() -> list[tuple[str, str]]:
 
 
 def sound_payload() -> str:
-    shapes = [f"json_type(NEW.{column}) = '{shape}'" for column, shape in SHAPES.items()]
+    shapes = [f"json_type(NEW.{column}) = '{shape}'" for column, shape in conditions.SHAPES.items()]
     named = "json_type(NEW.backoff, '$.function') = 'text'"
-    backoffs = [f"json_type(NEW.backoff, '$.{key}') IS NOT NULL" for key in EXPONENTIAL]
+    backoffs = [f"json_type(NEW.backoff, '$.{key}') IS NOT NULL" for key in conditions.EXPONENTIAL]
     backoff = f"json_type(NEW.backoff) = 'array' OR {named} OR ({' AND '.join(backoffs)})"
-    size = " + ".join(f"COALESCE(length(NEW.{column}), 0)" for column in (*SHAPES, "backoff", "on_failure"))
-    shapes.append(HAS_CALL_ON_FAILURE.format("json_type"))
-    return " AND ".join([SOUND_EXPIRY, *shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {LARGEST}"])
+    size = " + ".join(f"COALESCE(length(NEW.{column}), 0)" for column in (*conditions.SHAPES, "backoff", "on_failure"))
+    shapes.append(conditions.HAS_CALL_ON_FAILURE.format("json_type"))
+    return " AND ".join(
+        [conditions.SOUND_EXPIRY, *shapes, f"(NEW.backoff IS NULL OR {backoff})", f"{size} <= {conditions.LARGEST}"]
+    )
 
 
 def against_replacing() -> list[tuple[str, str]]:
@@ -205,7 +191,7 @@ def on_types() -> list[tuple[str, str]]:
     Moves of tasks change so many columns that they would pay for it; the legal ones leave the call as it is.
     """
     triggers = []
-    for model in guarded():
+    for model in conditions.guarded():
         table = model._meta.db_table
         fits = [(field.column, fits_type(field)) for field in model._meta.concrete_fields]
         triggers.append(refusal(f"dtr_type_{table}", f"INSERT ON {table}", unfit(fits), conditions.MISTYPED))

@@ -124,8 +124,7 @@ class FlowLimit(models.Model):
             check("lane_window_in_range", between("per", SHORTEST_WINDOW, LONGEST_WINDOW)),
             check("lane_weight_in_range", between("weight", 1 / HEAVIEST, HEAVIEST)),
             check(
-                "lane_times_in_range",
-                in_range("created_at", "paused_at", "probe_at", "probing_since", "counts_from"),
+                "lane_times_in_range", in_range("created_at", "paused_at", "probe_at", "probing_since", "counts_from")
             ),
             # A queue is paused by its own row, which workers may not write.
             check(

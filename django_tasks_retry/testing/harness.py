@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import DatabaseError
 from django.db.models import F, Q
 
-from .. import clock, registry
+from .. import clock, registry, taskqueue
 from ..bridge import AnyResult, read_result
 from ..compat import TaskResult
 from ..models import Queue, Task, TaskEvent
@@ -22,18 +22,6 @@ from ..rules.backoff import MAX_DELAY
 from ..rules.failure import Code
 from ..rules.queues import serves
 from ..rules.transitions import EventKind
-from ..taskqueue import (
-    Lease,
-    Sweep,
-    claim,
-    database,
-    expire,
-    listed_names,
-    next_due_in,
-    run_schedule_now,
-    sync_schedules,
-    tick,
-)
 from ..worker.child.attempt import Attempt
 from ..worker.options import new_worker_id
 from .calls import Expected, expected_call, listing, rendered
@@ -71,7 +59,7 @@ class Tasks:
 
     @property
     def using(self) -> str:
-        return database(self.backend)
+        return taskqueue.database(self.backend)
 
     def run_due(self, queues: Sequence[str] = ("*",), *, limit: int = LIMIT) -> list[AnyResult]:
         """Run what is due, and what becomes due by it, each task in a savepoint. Returns a result per attempt."""
@@ -85,16 +73,16 @@ class Tasks:
             done.append(read_result(str(leases[0].id), self.backend))
         return done
 
-    def claim_due(self, queues: Sequence[str] = ("*",)) -> list[Lease]:
+    def claim_due(self, queues: Sequence[str] = ("*",)) -> list[taskqueue.Lease]:
         """Cancel what has expired and claim what is due.
 
         Sweeps for signals: they wake tasks on commit, and a test's transaction never commits.
         """
-        while expire(backend=self.backend, actor=self.worker_id):
+        while taskqueue.expire(backend=self.backend, actor=self.worker_id):
             pass
-        leases = claim(self.worker_id, queues, backend=self.backend)
-        if not leases and Sweep(self.backend).everything():
-            leases = claim(self.worker_id, queues, backend=self.backend)
+        leases = taskqueue.claim(self.worker_id, queues, backend=self.backend)
+        if not leases and taskqueue.Sweep(self.backend).everything():
+            leases = taskqueue.claim(self.worker_id, queues, backend=self.backend)
         return leases
 
     def run_until_idle(self, queues: Sequence[str] = ("*",), *, limit: int = LIMIT) -> list[AnyResult]:
@@ -137,7 +125,7 @@ class Tasks:
             raise ValueError(f"advance({step!r}): the queue's clock only moves forward.")
         listed, end = self._sync_schedules(), self.travelled + step
         for _slot in range(MAX_SLOTS):
-            wait = next_due_in(backend=self.backend, listed=listed)
+            wait = taskqueue.next_due_in(backend=self.backend, listed=listed)
             if wait is None or self.travelled + timedelta(seconds=wait) > end:
                 break
             self._tick_at(self.travelled + max(timedelta(0), timedelta(seconds=wait)), listed)
@@ -149,20 +137,20 @@ class Tasks:
         A schedule in code without a name of its own has the path of its function.
         """
         self._sync_schedules()
-        task = run_schedule_now(name, by=self.worker_id, backend=self.backend)
+        task = taskqueue.run_schedule_now(name, by=self.worker_id, backend=self.backend)
         self.run_due()
         return read_result(str(task.pk), self.backend)
 
     def _sync_schedules(self) -> list[str]:
         """Store the schedules of code and settings, as a worker does when it starts. Return their names."""
-        listed = listed_names(self.backend)
+        listed = taskqueue.listed_names(self.backend)
         if listed:
-            list(sync_schedules(backend=self.backend))
+            list(taskqueue.sync_schedules(backend=self.backend))
         return listed
 
     def _tick_at(self, travelled: timedelta, listed: Sequence[str]) -> None:
         self.travel_to(travelled)
-        tick(backend=self.backend, actor=self.worker_id, listed=listed)
+        taskqueue.tick(backend=self.backend, actor=self.worker_id, listed=listed)
 
     def travel_to(self, travelled: timedelta) -> None:
         """Set the queue's clock this far from real time, also back."""
@@ -289,7 +277,7 @@ SHOWN = 5
 
 
 class FailedAttempt(NamedTuple):
-    lease: Lease
+    lease: taskqueue.Lease
     error: dict[str, Any]
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
@@ -26,7 +26,7 @@ from ..display.problems import Problem, find_problems
 from ..display.scope import Scope, Standing, read_standing
 from ..durations import read_duration
 from ..metrics import scrape
-from ..models import Task, Worker
+from ..models import Task
 from ..rules.names import short_id, short_name
 from ..rules.queues import matches
 from ..taskqueue.reading import read_rows
@@ -45,6 +45,11 @@ OPTIONAL = {"paused", "full", "failing", "failing_function", "paused_lane", "gon
 
 HOME, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 MOST = {"running": 8, "failures": 5, "workers": 8}
+SHOWN = {
+    "failures": {"ERROR", "TASK", "OPEN", "HOUR", "LAST", "MESSAGE"},
+    "workers": {"WORKER", "RUNNING", "UP", "LAST SEEN"},
+}
+"""The columns of top."""
 
 
 def percentage(text: str) -> float:
@@ -169,15 +174,17 @@ def top(context: Context) -> None:
 
 def frame(scope: Scope) -> list[str]:
     standing = read_standing(scope)
-    return [
-        heading(standing),
-        "",
-        *aligned(rows_of(standing.queues, QUEUES)),
-        "",
-        *running_lines(scope),
-        *failure_lines(scope),
-        *worker_lines(scope, standing.workers),
-    ]
+    groups = describe_groups(group_heads(scope.using)[: MOST["failures"]], scope.using)
+    failures = [each for each in failure_columns(scope.now) if each.heading in SHOWN["failures"]]
+    workers = [each for each in worker_columns(scope.now) if each.heading in SHOWN["workers"]]
+    tables = (
+        rows_of(standing.queues, QUEUES),
+        rows_of(running_longest(scope), running_columns(scope.now)),
+        rows_of(groups, failures),
+        rows_of(standing.workers[: MOST["workers"]], workers),
+    )
+    lines = [heading(standing), *(line for table in tables if table[1:] for line in ("", *aligned(table)))]
+    return lines if standing.workers else [*lines, "", NO_WORKER]
 
 
 def heading(standing: Standing) -> str:
@@ -194,36 +201,20 @@ def heading(standing: Standing) -> str:
     return " │ ".join(parts)
 
 
-def running_lines(scope: Scope) -> list[str]:
-    """The tasks that have run for longest."""
+def running_longest(scope: Scope) -> list[Task]:
     names = ("id", "func_path", "queue", "locked_by", "last_attempt_at")
     some = read_rows(Task.objects.using(scope.using).running().order_by("locked_by").only(*names)[:1000], names)
-    longest = sorted(some, key=lambda task: task.last_attempt_at or scope.now)[: MOST["running"]]
-    rows = [
-        (
-            short_id(task.pk),
-            one_line(short_name(task.func_path), 40),
-            one_line(task.queue, 30),
-            format_elapsed(task.last_attempt_at or scope.now, scope.now),
-            one_line(task.locked_by or "", 60),
-        )
-        for task in longest
+    return sorted(some, key=lambda task: task.last_attempt_at or scope.now)[: MOST["running"]]
+
+
+def running_columns(now: datetime) -> list[Column[Task]]:
+    return [
+        Column("", "RUNNING LONGEST", lambda task: short_id(task.pk)),
+        Column("", "TASK", lambda task: one_line(short_name(task.func_path), 40)),
+        Column("queue", "QUEUE"),
+        Column("", "FOR", lambda task: format_elapsed(task.last_attempt_at or now, now)),
+        Column("locked_by", "WORKER"),
     ]
-    return [*aligned([("RUNNING LONGEST", "TASK", "QUEUE", "FOR", "WORKER"), *rows]), ""] if rows else []
-
-
-def failure_lines(scope: Scope) -> list[str]:
-    groups = describe_groups(group_heads(scope.using)[: MOST["failures"]], scope.using)
-    shown = ("ERROR", "TASK", "OPEN", "HOUR", "LAST", "MESSAGE")
-    rows = rows_of(groups, [each for each in failure_columns(scope.now) if each.heading in shown])
-    rows[0][0] = "NEWEST FAILURES"
-    return [*aligned(rows), ""] if groups else []
-
-
-def worker_lines(scope: Scope, workers: Sequence[Worker]) -> list[str]:
-    shown = ("WORKER", "RUNNING", "UP", "LAST SEEN")
-    columns = [each for each in worker_columns(scope.now) if each.heading in shown]
-    return aligned(rows_of(workers[: MOST["workers"]], columns)) if workers else [NO_WORKER]
 
 
 def draw(context: Context, lines: Sequence[str]) -> None:

@@ -202,7 +202,7 @@ class TestTables:
 
     def test_top_prints_one_frame_where_there_is_no_terminal(self, cli):
         frame = cli("top", "--once").out
-        for text in ("tasks top", "Paused", "RUNNING LONGEST", "NEWEST FAILURES", scene.WORKERS[0]):
+        for text in ("tasks top", "Paused", "RUNNING LONGEST", "ERROR", scene.WORKERS[0]):
             assert text in frame
 
     def test_there_is_no_colour_off_a_terminal(self, cli):

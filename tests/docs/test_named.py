@@ -25,8 +25,8 @@ PROSE = "\n".join(re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTA
 LITERALS = {
     " ".join(found.split()) for pair in re.findall(r"``([^`]+)``|(?<![`:])`([^`\n]+)`(?!`)", PROSE) for found in pair
 }
-OTHERS_COMMANDS = {"qcluster", "db_worker"}
-OTHERS_OPTIONS = {"--password", "--batch", "--deploy"}  # of psql, django-tasks-db and Django
+OTHERS_COMMANDS = {"qcluster", "db_worker", "import_schedules"}
+OTHERS_OPTIONS = {"--password", "--batch", "--deploy", "--from", "--apply"}  # of psql, other commands and Django
 TOOLS = [
     *ROOT.glob("benchmarks/*.py"),
     *ROOT.glob("tests/*.py"),

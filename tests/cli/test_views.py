@@ -292,7 +292,7 @@ def test_a_backend_that_is_none_is_answered_by_every_subcommand(cli):
         (["run-now", "abcd"], "tasks reschedule?"),
         (["pause-schedule", "x"], "tasks schedules pause?"),
         (["schedules", "nightly"], "There are: tasks schedules pause, tasks schedules resume,"),
-        (["quues"], "tasks queues?"),
+        (["quues"], "tasks queues, tasks enqueue?"),
     ],
 )
 def test_a_word_that_is_no_subcommand_is_answered_with_the_one_that_is_meant(typed, meant):

@@ -20,6 +20,7 @@ class Order(models.Model):
     product = models.ForeignKey(Product, models.PROTECT)
     quantity = models.PositiveIntegerField(default=1)
     placed_at = models.DateTimeField(auto_now_add=True)
+    charged_by = models.UUIDField(null=True, help_text="The task that charges it; the receipt's task is a child of it.")
 
     def __str__(self) -> str:
         return f"order {self.pk} for {self.email}"

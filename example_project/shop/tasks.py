@@ -108,6 +108,6 @@ def welcome_customer() -> int:
         raise Abort("the shop is empty")
     name = random.choice(["ada", "grace", "flaky", "gone", "linus"])  # noqa: S311
     order = Order.objects.create(email=f"{name}.{random.randrange(10**6)}@example.com", product=product)  # noqa: S311
-    charge.enqueue(order.pk)
+    Order.objects.filter(pk=order.pk).update(charged_by=charge.enqueue(order.pk).id)
     tell_warehouse.enqueue(order.pk)
     return order.pk

@@ -65,6 +65,16 @@ class ShopTests(TaskTestMixin, TestCase):
         self.tasks.assert_enqueued(tasks.charge)
         self.assertContains(self.client.get(reverse("orders")), "grace@example.com")
 
+    def test_the_page_of_orders_follows_the_tasks_of_each(self) -> None:
+        self.client.post(reverse("orders"), {"email": "flaky@example.com"})
+        self.assertContains(self.client.get(reverse("orders")), 'charge: <span class="PENDING">')
+        self.tasks.run_due()
+        page = self.client.get(reverse("orders"))
+        self.assertContains(page, 'charge: <span class="SUCCESS">')
+        self.assertContains(page, "attempt 1 of 4 failed")
+        self.tasks.run_until_idle()
+        self.assertContains(self.client.get(reverse("orders")), 'send_receipt: <span class="SUCCESS">')
+
     def test_health(self) -> None:
         self.assertEqual(self.client.get("/livez").json(), {"live": True})
         self.assertEqual(self.client.get("/readyz").json(), {"ready": True, "workers": 0, "due": 0})

@@ -27,6 +27,12 @@ class Migration(migrations.Migration):
                 ("email", models.EmailField(max_length=254)),
                 ("quantity", models.PositiveIntegerField(default=1)),
                 ("placed_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "charged_by",
+                    models.UUIDField(
+                        help_text="The task that charges it; the receipt's task is a child of it.", null=True
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import ceil
 from typing import Any
@@ -24,7 +24,7 @@ from ..taskqueue import statistics
 from ..taskqueue.statistics import BOUNDS, RAN, WAITED, Counts, counts_since, sums_since
 from .base import TaskPermissionMixin
 from .failures import change_context, failure_rows
-from .parts.charts import chart_context, chosen_scale, read_activity
+from .parts.charts import chart_context, chosen_scale, histogram, read_activity
 
 SPAN = timedelta(hours=24)
 SAMPLE = 1000
@@ -45,6 +45,9 @@ class Times:
     wait: tuple[float, ...]
     run: tuple[float, ...]
     is_estimate: bool = False
+    waited: Sequence[int] = ()
+    ran: Sequence[int] = ()
+    """Attempts of a day in the buckets of the workers' histograms."""
 
 
 def counts_of_a_day(scope: Scope, func_path: str = "") -> list[Counts]:
@@ -54,7 +57,7 @@ def counts_of_a_day(scope: Scope, func_path: str = "") -> list[Counts]:
 def read_times(using: str, func_path: str) -> Times:
     """Return exact times if the newest tasks cover the whole day; else an estimate."""
     newest, day = newest_times(using, func_path), times_of_a_day(using, func_path)
-    return day if day.sampled > newest.sampled else newest
+    return day if day.sampled > newest.sampled else replace(newest, waited=day.waited, ran=day.ran)
 
 
 def times_of_a_day(using: str, func_path: str) -> Times:
@@ -63,9 +66,9 @@ def times_of_a_day(using: str, func_path: str) -> Times:
     sums = next(iter(rows), {})
     ran, waited = [sums.get(name, 0) for name in RAN], [sums.get(name, 0) for name in WAITED]
     if not (sum(ran) and sum(waited)):
-        return Times(0, (), (), is_estimate=True)
+        return Times(0, (), (), is_estimate=True, waited=waited, ran=ran)
     wait, run = (tuple(quantile(counts, share) for share in SHARES) for counts in (waited, ran))
-    return Times(sum(waited), wait, run, is_estimate=True)
+    return Times(sum(waited), wait, run, is_estimate=True, waited=waited, ran=ran)
 
 
 def quantile(counts: Sequence[int], share: float) -> float:
@@ -128,6 +131,8 @@ class FunctionAdmin(TaskPermissionMixin):
                 (_("Run"), formatted(times.run, times)),
             ],
             "sampled": sample_text(times),
+            "distribution": list(zip(bucket_names(), times.waited, times.ran, strict=False)),
+            "histograms": [(_("Wait"), histogram(times.waited)), (_("Run"), histogram(times.ran))],
             "path": one_line(func_path, 255),
             "now": scope.now,
             "live": True,
@@ -157,6 +162,11 @@ def function_row(counts: Counts) -> dict[str, Any]:
         "is_failing": 0 < counts.attempts <= counts.failures * 2,
         "mean": NO_VALUE if mean is None else format_duration(mean),
     }
+
+
+def bucket_names() -> list[str]:
+    bounds = [format_duration(bound) for bound in BOUNDS]
+    return [*(f"≤ {bound}" for bound in bounds), f"> {bounds[-1]}"]
 
 
 def formatted(seconds: Sequence[float], times: Times) -> list[str]:

@@ -24,6 +24,9 @@ from .base import ConsoleAdmin, Verb
 from .parts.charts import SCALES, Activity, read_activity, sparkline
 
 MAX_LABEL = 264
+SHORTEST_BACKLOG = 60
+"""Seconds; a backlog that is worked off sooner needs no forecast."""
+
 SEARCH_WORDS = {QUEUE: "queue", FUNCTION: "task", LANE: "lane"}
 """The search word of the task list for each kind."""
 
@@ -71,6 +74,7 @@ def queue_rows(standing: Standing, activity: Activity, *, can_see_payload: bool)
             "pause": pauses.get(queue.name),
             "badge": badge(queue_state(queue)),
             "due": format_capped(queue.due),
+            "empty_in": format_duration(queue.seconds_to_empty) if queue.seconds_to_empty > SHORTEST_BACKLOG else "",
             "oldest": format_duration(queue.oldest_seconds) if queue.oldest_seconds else NO_VALUE,
             "workers": queue.workers,
             "rate": format_decimal(queue.per_minute),

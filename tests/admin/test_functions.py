@@ -31,6 +31,21 @@ def test_a_function_has_a_page_with_rates_times_and_failures(played, operator):
     assert operator.get(f"{BASE}?function=shop.tasks.sync_stock&span=24h").status_code == 200
 
 
+def test_a_function_shows_how_its_waits_and_runs_are_spread(database, operator):
+    stat = taskqueue.Stat("default", "tests.tasks.noop")
+    for waited in (0.1, 0.1, 7200.0):
+        stat.note("completed", 0.02, waited)
+    taskqueue.add_stats([stat])
+    page = operator.get(f"{BASE}?function=tests.tasks.noop")
+    rows = {name: counts for name, *counts in page.context["distribution"]}
+    assert len(rows) == 9
+    assert (rows["≤ 50 ms"], rows["≤ 250 ms"], rows["> 1 h"]) == ([0, 3], [2, 0], [1, 0])
+    (_wait, waits), (_run, runs) = page.context["histograms"]
+    assert [shape["height"] for shape in waits] == ["20.00", "10.00"]
+    assert len(runs) == 1
+    assert operator.get(f"{BASE}?function=tests.tasks.add").context["histograms"][0][1] == []
+
+
 def test_percentiles_beyond_the_last_bucket_say_so():
     """Histograms end at an hour; a wait of 22 hours was shown as 1 h."""
     estimate = Times(9, (30.0, 3600.0, 3600.0), (), is_estimate=True)

@@ -145,6 +145,16 @@ def test_a_figure_is_the_same_however_it_was_worked_out(value):
     assert formatting.format_decimal(value) == {1: "1.1", 2: "2.0", 0: "0.3"}[round(value)]
 
 
+def test_a_backlog_says_how_long_it_lasts_at_this_rate(database, operator):
+    Task.objects.enqueue_many([(tasks.noop,)] * 30)
+    assert "at this rate empty" not in operator.get(f"{BASE}/queue/").content.decode(), "nothing has run"
+    taskqueue.add_stats([taskqueue.Stat("default", "shop.pay", completed=100)])
+    for page in ("queue", "overview"):
+        assert "at this rate empty in 3 min" in operator.get(f"{BASE}/{page}/").content.decode()
+    taskqueue.pause("default", by="ann", reason="x")
+    assert "at this rate empty" not in operator.get(f"{BASE}/queue/").content.decode(), "nothing starts"
+
+
 def test_an_estimate_is_said_with_two_digits():
     assert formatting.format_capped(51_234) == "≈ 51,000"
     assert formatting.format_capped(77) == "77"

@@ -150,6 +150,15 @@ def sparkline(buckets: Sequence[Bucket]) -> list[Shape]:
     return shapes
 
 
+def histogram(counts: Sequence[int]) -> list[Shape]:
+    """Draw a bar for each count, as high as its share of the largest."""
+    top, width = max(counts, default=0), 100 / max(len(counts), 1)
+    heights = [max(count / top * SPARK_HEIGHT, 1.0) if count else 0.0 for count in counts]
+    return [
+        shape(n * width, SPARK_HEIGHT - high, width * 0.9, high, "success") for n, high in enumerate(heights) if high
+    ]
+
+
 def shares(parts: Sequence[tuple[str, int, str]]) -> list[Shape]:
     """Draw parts of a whole side by side, each with its name, count and kind."""
     total, x, shapes = sum(count for _name, count, _kind in parts) or 1, 0.0, []

@@ -116,7 +116,7 @@ def attempt_span(start: datetime, end: datetime, kind: str, outcome: str | Promi
 def mark(step: Step, begin: datetime, scale: float) -> dict[str, str]:
     """Mark the instant at which a step was stored."""
     x = (step.ts - begin).total_seconds() * scale
-    return {"x": f"{x:.2f}", "label": _("step %(name)s") % {"name": one_line(step.name, 80)}}
+    return {"x": f"{x:.2f}", "label": _("step %(name)s") % {"name": one_line(step.name.removesuffix(":until"), 80)}}
 
 
 def bar(span: Span, begin: datetime, scale: float) -> dict[str, Any]:

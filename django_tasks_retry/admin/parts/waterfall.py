@@ -249,7 +249,7 @@ def step_rows(
                 start, end, kind = before or begun, step.ts, "waiting"
             case _:
                 start, end, kind = step.ts, after, "waiting"
-        name = one_line(step.name, 60)
+        name = one_line(step.name.removesuffix(":until"), 60)
         label = _("step %(name)s") % {"name": name}
         before = step.ts
         elapsed = format_elapsed(start, end)

@@ -178,6 +178,11 @@ class QueueFigures:
     def per_minute(self) -> float:
         return self.attempts / (RECENT.total_seconds() / 60)
 
+    @property
+    def seconds_to_empty(self) -> float:
+        """Return how long the due tasks last at the present rate if none is added; 0 if nobody can tell."""
+        return self.due / self.per_minute * 60 if self.per_minute and not self.is_paused else 0.0
+
 
 def queue_figures(
     names: Iterable[str],

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import gzip
-import io
 import json
 import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -85,16 +84,13 @@ class Bucket(Archive):
         pass
 
     def names(self) -> list[str]:
-        with as_os_error():
-            return sorted(self.storage.listdir("")[1])
+        return sorted(self.ask("listdir", "")[1])
 
     def exists(self, name: str) -> bool:
-        with as_os_error():
-            return self.storage.exists(name)
+        return bool(self.ask("exists", name))
 
     def open(self, name: str) -> Any:
-        with as_os_error():
-            return self.storage.open(name, "rb")
+        return self.ask("open", name, "rb")
 
     def publish(self, draft: Path, name: str) -> None:
         with draft.open("rb") as file:
@@ -106,29 +102,23 @@ class Bucket(Archive):
         self.save(f"{stem}-{min(ids).hex}-{max(ids).hex}-{new_id().hex}.jsonl", ContentFile(lines))
 
     def save(self, name: str, file: File[Any]) -> None:
-        with as_os_error():
-            saved = self.storage.save(name, file)
-        if saved != name:
+        if (saved := self.ask("save", name, file)) != name:
             raise FileExistsError(errno.EEXIST, "Somebody else exports it, too", saved)
 
-
-@contextmanager
-def as_os_error() -> Iterator[None]:
-    """Storages raise the errors of their libraries, and nothing may be deleted after any of them."""
-    try:
-        yield
-    except OSError:
-        raise
-    except Exception as error:
-        raise OSError(errno.EIO, f"{type(error).__name__}: {error}") from error
+    def ask(self, verb: str, *given: Any) -> Any:
+        """Storages raise the errors of their libraries, and nothing may be deleted after any of them."""
+        try:
+            return getattr(self.storage, verb)(*given)
+        except OSError:
+            raise
+        except Exception as error:
+            raise OSError(errno.EIO, f"{type(error).__name__}: {error}") from error
 
 
 def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    os.fsync(descriptor)
+    os.close(descriptor)
 
 
 def archive_of(backend: str) -> Archive | None:
@@ -167,26 +157,22 @@ def places(task_id: UUID, name: str, archive: Archive) -> Iterator[Iterable[byte
 
 
 def page_of(task_id: UUID, name: str, file: BinaryIO, archive: Archive) -> Iterable[bytes]:
-    """Return the lines of the page whose ids enclose this one: the file beside it says where each page begins."""
+    """Return the lines from the task's page on. The file beside this one says where each page begins."""
     with archive.open(f"{name}.json") as beside:
-        pages: list[tuple[str, int]] = json.load(beside)["pages"]
-    starts = [at for first, at in pages if first <= task_id.hex]
-    file.seek(starts[-1] if starts else 0)
-    end = pages[len(starts)][1] if len(starts) < len(pages) else None
-    return gzip.decompress(file.read() if end is None else file.read(end - file.tell())).splitlines()
+        file.seek(max((at for first, at in json.load(beside)["pages"] if first <= task_id.hex), default=0))
+    return gzip.GzipFile(fileobj=file)
 
 
 def rows_of(task_id: UUID, name: str, archive: Archive) -> Iterator[Iterable[bytes]]:
     """Yield the indexed pages that may hold it; all lines if the index does not tell of each."""
     entries: list[dict[str, Any]] = []
-    if archive.exists(f"{name}.index"):
-        with archive.open(f"{name}.index") as index:
-            entries = [json.loads(line) for line in index]
+    with suppress(FileNotFoundError), archive.open(f"{name}.index") as index:
+        entries = [json.loads(line) for line in index]
     with archive.open(name) as file:
         for entry in entries:
             if entry["first"] <= task_id.hex <= entry["last"]:
                 file.seek(entry["at"])
                 yield file.read(entry["size"]).splitlines()
-        if sum(entry["size"] for entry in entries) != file.seek(0, io.SEEK_END):
+        if sum(entry["size"] for entry in entries) != file.seek(0, os.SEEK_END):
             file.seek(0)
             yield file

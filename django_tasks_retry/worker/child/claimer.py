@@ -1,7 +1,5 @@
 """Claimers of a child, one for each kind of slot: when and how many they claim, and what becomes of a lost answer."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Sequence, Set
 from time import monotonic

@@ -1,7 +1,5 @@
 """The life of a child's process around its loop: what it inherits by the fork, and how it ends."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import gc

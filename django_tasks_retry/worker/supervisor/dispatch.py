@@ -12,8 +12,6 @@ Polling is the truth: each supervisor polls by itself, whether or not it is aske
 that it finds work. Workers of the same queues share the polls.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

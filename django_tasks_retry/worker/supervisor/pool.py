@@ -3,8 +3,6 @@
 A task whose process died twice in a row runs in one of its own, so that it harms no neighbour.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import random

@@ -5,8 +5,6 @@ network that swallows packets cannot keep it from looking after its children. An
 others.
 """
 
-from __future__ import annotations
-
 import logging
 import selectors
 import signal

@@ -1,7 +1,5 @@
 """Runs the services that keep the whole queue in order. Each worker runs them all, and one of them prunes for all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Enqueues what schedules ask for, on time, and stops schedules that left the code."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from time import monotonic

@@ -1,7 +1,5 @@
 """Services: what any worker does for the whole queue, behind one Protocol."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from time import monotonic

@@ -43,8 +43,8 @@ FLOW_CONTROL = (
     Mutant(
         "a task given back before it began no longer expires",
         (
-            Edit("taskqueue/sql/claim.sql", "OR t.attempts > t.refunds)", "OR t.attempts > 0)"),
-            Edit("models/querysets.py", 'Now()) | Q(attempts__gt=F("refunds"))', "Now()) | Q(attempts__gt=0)"),
+            Edit("taskqueue/sql/claim.sql", "t.attempts > t.refunds AND (", "t.attempts > 0 AND ("),
+            Edit("models/querysets.py", '|= Q(attempts__gt=F("refunds"))', "|= Q(attempts__gt=0)"),
         ),
         (EXPIRY + "test_a_task_that_was_given_back_before_it_began_expires",),
         guarded=True,

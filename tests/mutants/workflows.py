@@ -82,7 +82,7 @@ WORKFLOWS = (
     ),
     Mutant(
         "a task that expires leaves its batch running",
-        (Edit("taskqueue/recording.py", "cancel_below(expired,", "print(expired,"),),
+        (Edit("taskqueue/recording.py", "cancel_below(ended, order", "print(ended, order"),),
         (MEMBERS + "test_a_task_that_expires_while_it_waits_takes_its_members_along",),
     ),
     Mutant(

@@ -130,7 +130,7 @@ def test_who_is_not_woken_is_found_by_the_sweep(kit, monkeypatch):
     task = Task.objects.enqueue(tasks.fan_out, [[1]])
     with monkeypatch.context() as patched:
         patched.setattr("django_tasks_retry.taskqueue.workflows.wake.wake", dies)
-        patched.setattr("django_tasks_retry.testing.harness.Sweep.everything", lambda self: [])
+        patched.setattr("django_tasks_retry.taskqueue.Sweep.everything", lambda self: [])
         kit.run_due()
     assert now_of(task).waits_for, "its last member has ended, and nobody told it"
     assert Sweep().everything() == [task.pk]

@@ -341,7 +341,7 @@ class Migration(migrations.Migration):
                 )),
                 ("created_at", DateTimeField(verbose_name="created at")),
                 ("expires_at", DateTimeField(
-                    help_text="Cancelled where its first attempt has not begun by then.", null=True,
+                    help_text="Cancelled if its first attempt has not begun by then.", null=True,
                     verbose_name="expires at",
                 )),
                 ("unique_until", DateTimeField(
@@ -349,7 +349,7 @@ class Migration(migrations.Migration):
                     verbose_name="unique until",
                 )),
                 ("deadline_at", DateTimeField(
-                    help_text="Cancelled where it has not finished by then.", null=True, verbose_name="deadline",
+                    help_text="Cancelled if it has not finished by then.", null=True, verbose_name="deadline",
                 )),
                 ("follows", reference("task", "followers", null=True)),
                 ("on_failure", JSONField(

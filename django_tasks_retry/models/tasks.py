@@ -105,12 +105,12 @@ class Task(models.Model):
     )
     created_at = InstantField(_("created at"))
     expires_at = InstantField(
-        _("expires at"), null=True, help_text=_("Cancelled where its first attempt has not begun by then.")
+        _("expires at"), null=True, help_text=_("Cancelled if its first attempt has not begun by then.")
     )
     unique_until = InstantField(
         _("unique until"), null=True, help_text=_("Its key is taken until then, also after it has succeeded.")
     )
-    deadline_at = InstantField(_("deadline"), null=True, help_text=_("Cancelled where it has not finished by then."))
+    deadline_at = InstantField(_("deadline"), null=True, help_text=_("Cancelled if it has not finished by then."))
     follows = models.ForeignKey(
         "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="followers"
     )

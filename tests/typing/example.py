@@ -38,6 +38,10 @@ async def fetch(url: str) -> bytes:
     return url.encode()
 
 
+@task
+def tell_support(task_id: str, channel: str) -> None: ...
+
+
 @task(takes_context=True)
 def import_all(context: Context, upload: UUID) -> Decimal:
     parts = context.step("split", split, upload, 3)
@@ -63,6 +67,9 @@ def enqueue_all(upload: UUID) -> Sequence[Task]:
     import_all.enqueue(upload)
     assert_type(price.enqueue(1).return_value, Decimal)
     price.using(unique_key="price-1", queue="bulk", eta=timedelta(hours=1)).enqueue(1)
+    price.using(unique_key="price-2", unique_for=3600, deadline=timedelta(hours=6)).enqueue(2)
+    price.using(on_failure=call(tell_support, channel="orders")).enqueue(3)
+    Task.objects.enqueue(price, args=[4], deadline=timedelta(hours=1), on_failure=call(tell_support, channel="orders"))
     row = Task.objects.enqueue(send_receipt, args=[43], priority=5, unique_key="receipt-43")
     assert_type(row, Task)
     Task.objects.enqueue_many([call(price, 1), call(send_receipt, 2)])

@@ -21,11 +21,7 @@ NOTE_LIMIT = 500
 
 
 def renew(
-    leases: Sequence[Lease],
-    seconds: float | None = None,
-    *,
-    actor: str | None = None,
-    asked: datetime | None = None,
+    leases: Sequence[Lease], seconds: float | None = None, *, actor: str | None = None, asked: datetime | None = None
 ) -> dict[Fence, LostReason]:
     """Extend the leases to `seconds` from now. Returns, by fence, those that no longer hold and why.
 

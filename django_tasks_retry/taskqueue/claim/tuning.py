@@ -26,8 +26,7 @@ class ClaimTuning:
         "million tasks scheduled for later.",
     )
     remember_lanes_seconds: float = tuned(
-        0.25,
-        "The same while tasks wait in lanes: a refresh sees some of the lanes only, so it comes round more often.",
+        0.25, "The same while tasks wait in lanes: a refresh sees some of the lanes only, so it comes round more often."
     )
     ranges_a_page: int = tuned(
         128,
@@ -58,8 +57,7 @@ class ClaimTuning:
         "As many as the claim wants, up to this number: the cost of a refresh does not grow with the number of lanes.",
     )
     fresh_seconds: float = tuned(
-        5.0,
-        "A refresh also sees the lanes of tasks that became due within this time, if the rotation is elsewhere.",
+        5.0, "A refresh also sees the lanes of tasks that became due within this time, if the rotation is elsewhere."
     )
 
     # Contention

@@ -27,16 +27,7 @@ from ...rules.transitions import CANCEL_PENDING, CANCEL_RUNNING, LOSE, LOSE_FOR_
 from ...utc import InstantField
 from ..database import fetch, fetch_stored
 from ..events import cancellation, events_of, result_of, write_events
-from ..lease import (
-    HEADER_COLUMNS,
-    Fence,
-    Lease,
-    as_uuid,
-    is_uuid,
-    kept_by,
-    lease_header,
-    leased_by,
-)
+from ..lease import HEADER_COLUMNS, Fence, Lease, as_uuid, is_uuid, kept_by, lease_header, leased_by
 from ..report import LOST_FINGERPRINT, Receipt, error_record
 from .base import RecoverRequest
 from .sqlite_leases import SQLiteLeases

@@ -47,11 +47,7 @@ class ThreadExecutor:
 
 class ExecutorThread(threading.Thread):
     def __init__(
-        self,
-        waiting: SimpleQueue[Attempt],
-        inflight: InFlightTable,
-        lease: float,
-        report: Callable[[Attempt], None],
+        self, waiting: SimpleQueue[Attempt], inflight: InFlightTable, lease: float, report: Callable[[Attempt], None]
     ) -> None:
         super().__init__(daemon=True, name="django_tasks_retry.executor")
         self.waiting, self.inflight, self.lease_seconds, self.report_to = waiting, inflight, lease, report

@@ -113,10 +113,7 @@ def attempt_of(lease: Lease) -> AttemptSeen:
 
 def ending_of(report: Report) -> Ending:
     return Ending(
-        status=report.move.target,
-        error=report.error,
-        fingerprint=report.fingerprint,
-        delay=report.delay or 0.0,
+        status=report.move.target, error=report.error, fingerprint=report.fingerprint, delay=report.delay or 0.0
     )
 
 

@@ -9,12 +9,6 @@ from .tasks import TaskAdmin
 from .workers import WorkerAdmin
 
 __all__ = [
-    "FailureAdmin",
-    "FunctionAdmin",
-    "LaneAdmin",
-    "OverviewAdmin",
-    "QueueAdmin",
-    "ScheduleAdmin",
-    "TaskAdmin",
+    "FailureAdmin", "FunctionAdmin", "LaneAdmin", "OverviewAdmin", "QueueAdmin", "ScheduleAdmin", "TaskAdmin",
     "WorkerAdmin",
-]
+]  # fmt: skip

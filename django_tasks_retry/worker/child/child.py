@@ -13,24 +13,10 @@ from time import monotonic, sleep
 from ...conf import options as queue_options
 from ...taskqueue import Lease, Released, database
 from ..options import WorkerOptions
+from ..shared import messages
 from ..shared.database import DatabaseCaller
 from ..shared.inflight import InFlightTable, Room
 from ..shared.interval import Interval
-from ..shared.messages import (
-    Channel,
-    ClaimNow,
-    DatabaseAway,
-    Goodbye,
-    LeasesLost,
-    LeasesRenewed,
-    Leaving,
-    Message,
-    MoreDue,
-    Ping,
-    Pong,
-    Stop,
-    StopReason,
-)
 from ..shared.outcomes import AttemptResult, Counts, OutcomePublisher
 from .attempt import Attempt, conclude
 from .attempt_logs import keep_lines
@@ -54,8 +40,8 @@ class Child:
     def __init__(
         self,
         worker_id: str,
-        channel: Channel,
-        stats_channel: Channel,
+        channel: messages.Channel,
+        stats_channel: messages.Channel,
         inflight: InFlightTable,
         options: WorkerOptions,
         *,
@@ -66,7 +52,7 @@ class Child:
         keep_lines(queue_options(options.backend).attempt_log_lines)
         seconds = max(1.0, min(15.0, lease / 4))
         self.database = DatabaseCaller(database(options.backend), seconds, inflight.promise_return)
-        self.inbox: SimpleQueue[Attempt | Message] = SimpleQueue()
+        self.inbox: SimpleQueue[Attempt | messages.Message] = SimpleQueue()
         self.attempts: set[Attempt] = set()
         self.outbox = Outbox(self.database, inflight, lease)
         self.counts, self.stats_channel = Counts(), stats_channel
@@ -95,7 +81,7 @@ class Child:
             self.check_memory()
         self.finished_signals.flush()
         self.flush_stats()
-        self.channel.send(Goodbye(self.has_drained))
+        self.channel.send(messages.Goodbye(self.has_drained))
 
     @property
     def is_idle(self) -> bool:
@@ -108,8 +94,8 @@ class Child:
             while not self.channel.closed:
                 self.timeouts.enforce_fence()
                 for message in self.channel.receive(timeout=FENCE_SECONDS):
-                    if isinstance(message, Ping):
-                        self.channel.send(Pong())
+                    if isinstance(message, messages.Ping):
+                        self.channel.send(messages.Pong())
                     else:
                         self.inbox.put(message)
         except BaseException:  # raised into this thread by a task
@@ -168,17 +154,17 @@ class Child:
             moments.append(self.intake.next_claim)
         return max(0.0, min(moments) - now)
 
-    def handle_message(self, message: Message) -> None:
+    def handle_message(self, message: messages.Message) -> None:
         match message:
-            case ClaimNow():
+            case messages.ClaimNow():
                 self.intake.claim_now()
-            case LeasesRenewed():
+            case messages.LeasesRenewed():
                 self.database.try_after = 0.0  # the supervisor has just reached the database
-            case DatabaseAway():
+            case messages.DatabaseAway():
                 self.look_for_database()
-            case LeasesLost(tasks, cancelled):
+            case messages.LeasesLost(tasks, cancelled):
                 self.timeouts.interrupt_lost(tasks, cancelled)
-            case Stop(reason, abandoned):
+            case messages.Stop(reason, abandoned):
                 self.stop(reason, abandoned)
 
     def look_for_database(self) -> None:
@@ -216,7 +202,8 @@ class Child:
         self.inflight.promise_return(deadline)
         self.send_stats()
         while self.counts.stats or channel.unsent:
-            self.channel.send(Pong())  # the supervisor reads statistics after any message, else several times a second
+            # The supervisor reads statistics after any message, else several times a second.
+            self.channel.send(messages.Pong())
             if not channel.flush(deadline - monotonic()):
                 lost = len(self.counts.stats) + channel.unsent.count(b"\n")
                 logger.warning("counts of %d queues and functions are lost: the supervisor did not read them", lost)
@@ -249,7 +236,7 @@ class Child:
         if self.is_idle:
             self.sending_more.seconds = MORE_SECONDS
         if self.intake.may_be_more and self.sending_more.is_due():
-            self.channel.send(MoreDue())
+            self.channel.send(messages.MoreDue())
             self.sending_more.seconds = min(LONGEST_MORE, self.sending_more.seconds * 2)
 
     def start_attempts(self, leases: list[Lease], claimed: float) -> None:
@@ -262,7 +249,7 @@ class Child:
 
     # The end
 
-    def stop(self, reason: StopReason, abandoned: Iterable[str] = ()) -> None:
+    def stop(self, reason: messages.StopReason, abandoned: Iterable[str] = ()) -> None:
         """Claim no more, give back what has not started, and end with the last running task."""
         self.is_stopping = True
         self.timeouts.release(self.threads.withdraw_waiting(), reason)
@@ -279,5 +266,5 @@ class Child:
         """Stop if the process outgrew its memory, and let the supervisor know, which starts another."""
         limit = self.options.max_memory
         if limit and self.has_recorded and not self.is_stopping and rss_bytes() > limit:
-            self.stop(StopReason.MEMORY)
-            self.channel.send(Leaving(StopReason.MEMORY))
+            self.stop(messages.StopReason.MEMORY)
+            self.channel.send(messages.Leaving(messages.StopReason.MEMORY))

@@ -130,9 +130,9 @@ ATTACKS: dict[str, tuple[str, ...]] = {
     # The console and the shell
     "hidden data": (
         "admin/test_escaping.py::test_without_permission_no_payload_is_shown",
-        "admin/test_search.py::test_who_may_not_see_them_cannot_search_in_them",
+        "admin/test_search.py::TestArguments::test_who_may_not_see_them_cannot_search_in_them",
     ),
-    "expensive requests": ("admin/test_limits.py::test_its_cost_does_not_grow_with_the_number_of_words",),
+    "expensive requests": ("admin/test_limits.py::TestSearch::test_its_cost_does_not_grow_with_the_number_of_words",),
     "secrets": ("admin/test_redaction.py::test_a_secret_is_hidden_in_every_form", "contrib/test_doors.py"),
     "markup, permissions, commands to paste": (
         "admin/test_escaping.py::test_hostile_content_stays_text_on_every_page",
@@ -140,7 +140,7 @@ ATTACKS: dict[str, tuple[str, ...]] = {
         "admin/test_limits.py::test_a_command_to_paste_is_one_command_whatever_a_queue_is_called",
     ),
     "nonsense in every address": ("admin/test_fuzz.py::test_no_text_in_any_place_breaks_any_address",),
-    "a backend that is gone": ("admin/test_fuzz.py::test_its_tasks_are_shown_and_cancelled",),
+    "a backend that is gone": ("admin/test_fuzz.py::TestABackendThatIsGone::test_its_tasks_are_shown_and_cancelled",),
     "many queues in the metrics": (
         "metrics/test_metrics.py::test_a_scrape_of_many_queues_is_bounded_in_lines",
         "metrics/test_metrics.py::test_a_database_that_takes_too_long_costs_what_it_did_not_answer",

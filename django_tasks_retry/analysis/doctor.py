@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import accumulate
@@ -12,10 +12,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from ..clock import Now
-from ..display.events import describe_pauses
-from ..display.explain import explain_unclaimed
-from ..display.explain_schedule import RUNWORKER
+from ..display.explain import explain_limit, explain_pause, explain_unclaimed
 from ..display.formatting import (
+    NO_VALUE,
     format_duration,
     format_elapsed,
     format_number,
@@ -24,13 +23,14 @@ from ..display.formatting import (
 )
 from ..display.problems import Problem, find_problems, runworker_command, shell_word
 from ..display.scope import Scope, Standing
-from ..models import FlowLimit, Queue, Task, TaskEvent, TaskStat
+from ..models import FlowLimit, Queue, Task, TaskStat
+from ..models.limits import LANE
 from ..models.querysets import TaskQuerySet
 from ..models.tasks import KEYED
 from ..rules.transitions import EventKind
+from ..taskqueue import statistics
 from ..taskqueue.control import pause_of
-from ..taskqueue.engines import engine_for
-from ..taskqueue.lanes import LaneSummary, summarize_limits
+from ..taskqueue.lanes import COLUMNS, LaneSummary, summarize_limits
 from ..taskqueue.reading import read_rows
 from ..taskqueue.statistics import BOUNDS, COUNTS, RECENT, WAITED, counts_since, serving
 from .contrast import chance_of
@@ -51,7 +51,11 @@ MOST_DUE = 500
 MOST_KINDS = 20
 """Combinations of queue, lane and function that are explained."""
 
-PLACES = (0, 10_000, 100_000)
+MOST_EVENTS = 1000
+ENDS = (EventKind.COMPLETED, EventKind.FAILED)
+WORST = ("setup", "unserved", "unknown_function", "no_tasks", "expired_leases", "failing_function", "failing", "full")
+"""Kinds of problems, the worst first; others follow in their order."""
+
 TOLD_ELSEWHERE = {"paused", "paused_lane", "stuck_lane", "unserved", "unknown_function"}
 """Problems that the grouped waits tell, with the number of tasks that each keeps."""
 
@@ -79,17 +83,14 @@ class Verdict:
 
     @property
     def is_well(self) -> bool:
-        return all(answer.is_well for answer in self.answers)
+        return not self.causes and all(answer.is_well for answer in self.answers)
 
     @property
     def sentence(self) -> str:
-        """The first answer that is bad, with its first cause."""
-        bad = [answer.text for answer in self.answers if not answer.is_well]
-        if bad:
-            return f"{bad[0]} {self.causes[0].text}" if self.causes else bad[0]
+        """The first answer that is bad, and the first cause."""
+        bad = [answer.text for answer in self.answers if not answer.is_well][:1]
         well = _("All is well: work starts, succeeds as usual, and the figures are fresh.")
-        notes = ngettext("There is %s note.", "There are %s notes.", len(self.causes))
-        return f"{well} {notes % format_number(len(self.causes))}" if self.causes else well
+        return " ".join([*bad, *(cause.text for cause in self.causes[:1])]) or well
 
 
 def diagnose(standing: Standing, *, can_see_payload: bool, problems: Iterable[Problem] | None = None) -> Verdict:
@@ -98,12 +99,12 @@ def diagnose(standing: Standing, *, can_see_payload: bool, problems: Iterable[Pr
     usual = Usual.at_this_hour(standing.scope)
     answers = [starts(standing, usual), succeeds(standing.scope, usual), is_fresh(standing.scope)]
     waits = [] if answers[0].is_well else waiting_causes(standing, can_see_payload=can_see_payload)
-    others = [
-        Cause(problem.text, problem.command)
-        for problem in problems
-        if answers[0].is_well or problem.kind not in TOLD_ELSEWHERE
-    ]
-    return Verdict(answers, waits + others)
+    others = [each for each in problems if not waits or each.kind not in TOLD_ELSEWHERE]
+    return Verdict(answers, waits + [Cause(each.text, each.command) for each in sorted(others, key=severity)])
+
+
+def severity(problem: Problem) -> int:
+    return WORST.index(problem.kind) if problem.kind in WORST else len(WORST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,25 +168,16 @@ def succeeds(scope: Scope, usual: Usual) -> Answer:
 
 
 def is_fresh(scope: Scope) -> Answer:
-    """Compare the statistics with the newest attempt that must be in them."""
+    """Compare the statistics with the newest attempts that must be in them."""
     minutes = TaskStat.objects.using(scope.using).filter(minute__lte=Now())
     counted_until = minutes.aggregate(newest=Max("minute"))["newest"]
-    ended = newest_end(scope)
-    if ended and (counted_until is None or counted_until + FLUSHED < ended.ts):
+    events, _last = statistics.newest_events(MOST_EVENTS, scope.using)
+    ended = [each.ts for each in events if each.kind in ENDS and each.ts < scope.now - FLUSHED]
+    ended = ended or [each.ts for each in events[:1] if len(events) == MOST_EVENTS]
+    if ended and (counted_until is None or counted_until + FLUSHED < ended[-1]):
         text = _("The figures are old: attempts that ended %(time)s ago are not counted. Restart the workers.")
-        return Answer("fresh", is_well=False, text=text % {"time": format_elapsed(ended.ts, scope.now)})
+        return Answer("fresh", is_well=False, text=text % {"time": format_elapsed(ended[-1], scope.now)})
     return Answer("fresh", is_well=True, text=_("The figures are fresh."))
-
-
-def newest_end(scope: Scope) -> TaskEvent | None:
-    """Return the newest end of an attempt that is older than FLUSHED, of a few places among the newest events."""
-    last, kinds = engine_for(scope.using).last_event_id(), (EventKind.COMPLETED, EventKind.FAILED)
-    for place in PLACES:
-        events = TaskEvent.objects.using(scope.using).filter(pk__lte=last - place).order_by("-pk")
-        for event in read_rows(events.only("kind", "ts")[:200]):
-            if event.kind in kinds and event.ts < scope.now - FLUSHED:
-                return event
-    return None
 
 
 # Causes: the oldest due tasks, grouped by what keeps them
@@ -223,71 +215,43 @@ def oldest_due(standing: Standing) -> list[Task]:
 
 
 def cause_of(task: Task, standing: Standing, *, can_see_payload: bool) -> Cause:
-    """Return the same for all tasks that are kept by the same: without the place of this one."""
+    """Return the same for all tasks that are kept by the same, whatever their places."""
     scope = standing.scope
-    row = pause_of(task, scope.using)
-    if row is not None:
-        return pause_cause(row, can_see_payload=can_see_payload)
-    workers = serving(task.queue, standing.workers)
-    if not workers:
-        text = _("no running worker serves queue %(queue)s.") % {"queue": one_line(task.queue, 64)}
-        return Cause(text, runworker_command(task.queue) if standing.workers else RUNWORKER)
-    if not any(task.func_path in worker.tasks for worker in workers):
-        found = explain_unclaimed(task, scope)
-        return Cause(f"{one_line(task.func_path, 120)}: {found.sentence}", found.command)
+    if row := pause_of(task, scope.using):
+        flag = "" if isinstance(row, Queue) else f"--{row.kind} "
+        command = f"python manage.py tasks resume {flag}{shell_word(one_line(row.name, 255))}"
+        return Cause(explain_pause(task, scope, can_see_payload=can_see_payload), command)
     labels = [*([task.lane] if task.lane else []), f"queue:{task.queue}", f"function:{task.func_path}"]
     for summary in summarize_limits(read_rows(FlowLimit.objects.using(scope.using).among(labels)), scope.backend):
-        if summary.is_full or summary.is_throttled or summary.trouble:
-            return limit_cause(summary, scope)
-    values = {"queue": one_line(task.queue, 64), "slots": format_number(sum(worker.slots for worker in workers))}
-    text = _("others are ahead in queue %(queue)s, whose workers run %(slots)s at once.")
-    return Cause(text % values, runworker_command(task.queue))
+        if summary.is_full:
+            return full_cause(summary, scope)
+    workers = serving(task.queue, standing.workers)
+    if any(task.func_path in worker.tasks for worker in workers) and not explain_limit(task, scope):
+        values = {"queue": one_line(task.queue, 64), "slots": format_number(sum(worker.slots for worker in workers))}
+        text = _("others are ahead in queue %(queue)s, whose workers run %(slots)s at once.")
+        return Cause(text % values, runworker_command(task.queue))
+    found = explain_unclaimed(task, scope)
+    return Cause(found.sentence, found.command)
 
 
-def pause_cause(row: Queue | FlowLimit, *, can_see_payload: bool) -> Cause:
-    kind = "queue" if isinstance(row, Queue) else row.kind
-    values = {"kind": kind, "name": one_line(row.name, 100)}
-    values |= describe_pauses([row], can_see_payload=can_see_payload)[row.name].values
-    text = _("%(kind)s %(name)s is paused by %(by)s since %(time)s (%(reason)s).")
-    flag = "" if kind == "queue" else f"--{kind} "
-    return Cause(text % values, f"python manage.py tasks resume {flag}{shell_word(one_line(row.name, 255))}")
-
-
-def limit_cause(summary: LaneSummary, scope: Scope) -> Cause:
+def full_cause(summary: LaneSummary, scope: Scope) -> Cause:
     """Say how long the tasks that keep it full have run, and how long they usually do."""
-    label = one_line(summary.label, 100)
-    word = shell_word(label)
-    if summary.trouble:
-        command = f"python manage.py tasks limit {word} --clear"
-        return Cause(_("the limits of %(lane)s cannot be read.") % {"lane": label}, command)
-    if not summary.is_full:
-        values = {"lane": label, "count": format_number(summary.started), "window": format_duration(summary.limit.per)}
-        text = _("%(lane)s has used its rate of %(count)s starts in %(window)s.")
-        return Cause(text % values, f"python manage.py tasks lanes {word}")
-    running = [task for task in holders(summary, scope) if task.last_attempt_at]
-    values = {"lane": label, "running": format_number(summary.running)}
-    if not running:
-        return Cause(_("lane %(lane)s is full, with %(running)s running.") % values)
-    longest = min(running, key=lambda task: task.last_attempt_at or scope.now)
+    running = Task.objects.using(scope.using).running().filter(**{COLUMNS[summary.state.kind]: summary.state.name})
+    running = running.filter(lane__gt="") if summary.state.kind == LANE else running
+    found = read_rows(running.only("pk", "func_path", "last_attempt_at").order_by("locked_by")[:100])
+    longest = min(found, key=lambda task: task.last_attempt_at or scope.now, default=Task())
     usual = counts_since(scope.now - timedelta(days=DAYS), scope.using, "func_path", func_path=longest.func_path)
-    mean = usual[0].mean_seconds if usual else None
-    values["time"] = format_elapsed(longest.last_attempt_at or scope.now, scope.now)
-    values["usual"] = "—" if mean is None else format_duration(mean)
+    values = {
+        "lane": one_line(summary.label, 100), "running": format_number(summary.running),
+        "time": format_elapsed(longest.last_attempt_at or scope.now, scope.now),
+        "usual": format_duration(usual[0].mean_seconds or 0) if usual else NO_VALUE,
+    }  # fmt: skip
     text = ngettext(
         "lane %(lane)s is full; its running task has run for %(time)s, usually %(usual)s.",
         "lane %(lane)s is full; its %(running)s running tasks have run for up to %(time)s, usually %(usual)s.",
         summary.running,
     )
-    return Cause(text % values, f"python manage.py tasks show {longest.pk}")
-
-
-def holders(summary: LaneSummary, scope: Scope) -> Sequence[Task]:
-    column = {"lane": "lane", "queue": "queue", "function": "func_path"}[summary.state.kind]
-    running = Task.objects.using(scope.using).running().filter(**{column: summary.state.name})
-    if column == "lane":
-        running = running.filter(lane__gt="")
-    found: Sequence[Task] = read_rows(running.order_by("locked_by").only("pk", "func_path", "last_attempt_at")[:100])
-    return found
+    return Cause(text % values, f"python manage.py tasks show {longest.pk}" if found else "")
 
 
 def lines(verdict: Verdict) -> Iterator[str]:

@@ -49,8 +49,10 @@ def test_without_a_worker_nothing_starts(database):
     Task.objects.enqueue_many([(tasks.noop,)] * 3)
     found = verdict()
     assert not found.is_well
-    assert found.sentence.startswith("Nothing starts: no worker is running. 3 of 3 due tasks wait: no running worker")
-    assert found.causes[0].command == "python manage.py runworker"
+    assert found.sentence.startswith(
+        "Nothing starts: no worker is running. 3 of 3 due tasks wait: It is due, but no running"
+    )
+    assert found.causes[0].command == "python manage.py runworker --queues default"
 
 
 def test_waits_are_grouped_by_the_lane_that_is_full(database, travel):
@@ -67,7 +69,7 @@ def test_waits_are_grouped_by_the_lane_that_is_full(database, travel):
         "12 of 13 due tasks wait: lane tenant-7 is full; its 2 running tasks have run for up to"
     )
     assert full.text.endswith("40 min, usually 3.0 s.")
-    assert "1 of 13 due tasks wait: no running worker serves queue emails." in unserved.text
+    assert "1 of 13 due tasks wait: It is due, but no running worker serves the queue emails." in unserved.text
     assert unserved.command == "python manage.py runworker --queues emails"
     assert found.sentence.startswith("Work starts late: the oldest due task has waited for 40 min")
     assert found.sentence.endswith(full.text)
@@ -79,10 +81,10 @@ def test_a_pause_is_named_with_its_author_and_undone_by_the_command(database, tr
     travel(300)
     serve()
     found = verdict()
-    assert "1 of 1 due tasks wait: queue default is paused by ann since" in found.causes[0].text
+    assert "1 of 1 due tasks wait: Queue default was paused by ann at" in found.causes[0].text
     command = found.causes[0].command.removeprefix("python manage.py tasks ")
     assert tasks_command(*command.split()).code == 0
-    assert not any("is paused" in cause.text for cause in verdict().causes)
+    assert not any("was paused" in cause.text for cause in verdict().causes)
 
 
 def test_a_wait_that_is_usual_at_this_hour_is_no_alarm(database, travel):
@@ -105,6 +107,18 @@ def test_failures_are_compared_with_the_same_hour_of_the_days_before(database, f
     answer = verdict().answers[1]
     assert answer.is_well == is_well
     assert answer.text.startswith("Work succeeds: 30 of 100" if is_well else "Work fails: 30 of 100")
+
+
+def test_it_never_says_that_all_is_well_above_a_warning(database):
+    """Also if nothing is late yet: the worst problem of the overview is named."""
+    taskqueue.pause("reports", by="ann", reason="INC-2")
+    Task.objects.enqueue(tasks.noop, queue="emails")
+    serve()
+    Worker.objects.update(queues=["default"])
+    found = verdict()
+    assert all(answer.is_well for answer in found.answers)
+    assert not found.is_well
+    assert found.sentence.startswith("Queue emails: 1 waiting, but no running worker.")
 
 
 def test_figures_that_lack_what_has_ended_are_old(database, travel):

@@ -35,7 +35,9 @@ from ..rules.status import Status
 from ..rules.transitions import EventKind
 from ..selection.actions import ACTIONS, CANCEL, RETRY, Action
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
-from ..taskqueue.workflows import SIGNAL, StepKind, as_batch, batch_counts
+from ..taskqueue.workflows import (
+    ASKED, SIGNAL, StepKind, answer_effect, as_batch, batch_counts, unknown_effects,
+)  # fmt: skip
 from .base import ConsoleAdmin, reason_of
 from .batches import related_tasks, retries_of
 from .bulk import paused_warning, run_action
@@ -53,6 +55,8 @@ KINDS: dict[str, str | Promise] = {
     StepKind.SIGNAL: gettext_lazy("signal"),
     StepKind.BATCH: gettext_lazy("batch"),
     StepKind.MEMBERS: gettext_lazy("members"),
+    StepKind.INTENT: gettext_lazy("intent"),
+    StepKind.EFFECT: gettext_lazy("effect"),
 }
 
 
@@ -63,7 +67,14 @@ class SingleActionAdmin(ConsoleAdmin):
         return [
             self.post_url(f"<path:object_id>/{name}/", self.action_view(action), name, action.permission)
             for name, action in ACTIONS.items()
-        ]
+        ] + [self.post_url("<path:object_id>/answer/", self.answer_view, "answer", "retry_task")]
+
+    def answer_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Take a person's word on whether an unknown effect happened."""
+        task, happened = self.get_task_or_404(object_id), request.POST.get("happened") == "yes"
+        verb = partial(answer_effect, task, request.POST.get("effect", ""), happened=happened)
+        done = _("The task goes on.")
+        return self.decide(request, str(task.pk), "answer", verb, done, to=self.url("change", task.pk))
 
     def get_task_or_404(self, object_id: str, scope: Scope | None = None) -> Task:
         key = filters.parse_uuid(unquote(object_id))
@@ -156,6 +167,7 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
             for name, label, value in task_facts(task, scope.now, can_see_payload=can_see_payload)
         ],
         "unreadable": unreadable_columns(task),
+        "unknown_effects": [each for each in unknown_effects(scope.using, [task]) if each.is_asked],
         "late": late.rows_of(late.why_late(task, scope)) if "late" in request.GET else None,
         "preview": retry_preview(task, scope.now),
         "retries": retries,
@@ -186,7 +198,8 @@ def safety_on_page(task: Task, events: Sequence[TaskEvent], retries: Mapping[str
 def signal_of(task: Task) -> str:
     """Return the signal for which the task waits; empty if it waits for none."""
     waits_for = task.waits_for or ""
-    return waits_for.removeprefix(SIGNAL) if waits_for.startswith(SIGNAL) else ""
+    is_question = waits_for.startswith(SIGNAL + ASKED)  # of an effect, which has buttons of its own
+    return waits_for.removeprefix(SIGNAL) if waits_for.startswith(SIGNAL) and not is_question else ""
 
 
 def edits_of(task: Task, using: str, request: HttpRequest) -> list[tuple[str, str, str]]:

@@ -34,7 +34,7 @@ from ..taskqueue.lanes import COLUMNS as LIMITED_COLUMNS
 from ..taskqueue.lanes import decided_limit, limit_of
 from ..taskqueue.reading import read_rows, unreadable_columns
 from ..taskqueue.schedules import definition_in_code, is_behind, listed_schedules
-from ..taskqueue.workflows import CALLBACK, UNTIL, StepKind
+from ..taskqueue.workflows import CALLBACK, HIDDEN, UNTIL, StepKind
 
 Plan: TypeAlias = Sequence[tuple[Migration, bool]]
 SAMPLE = 1000
@@ -142,7 +142,7 @@ def misfit(path: str, call: Task | Schedule) -> str:
 
 METHODS = {
     "step": StepKind.STEP, "sleep": StepKind.SLEEP, "wait_for": StepKind.SIGNAL, "gather": StepKind.BATCH,
-    "call": StepKind.BATCH, "add_members": StepKind.MEMBERS,
+    "call": StepKind.BATCH, "add_members": StepKind.MEMBERS, "effect": StepKind.EFFECT,
 }  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def steps_left_behind(stored: Mapping[str, int], backend: str, using: str) -> It
         if not names:
             continue
         ids = [each.pk for each in sample(path, backend, using)]
-        steps = Step.objects.using(using).filter(task_id__in=ids).exclude(kind=StepKind.WAIT).exclude(name=CALLBACK)
+        steps = Step.objects.using(using).filter(task_id__in=ids).exclude(kind__in=HIDDEN).exclude(name=CALLBACK)
         recorded = steps.order_by().values_list("name", "kind").annotate(Count("pk"))
         for name, kind, count in recorded:
             yield from step_left_behind(path, name.removesuffix(UNTIL), kind, count, names)

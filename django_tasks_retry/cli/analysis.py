@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
+from typing import Any
 
 from ..analysis import doctor, late
 from ..display.formatting import format_duration, format_percentage
 from ..display.scope import read_standing
 from ..durations import read_duration
+from ..errors import IllegalMove
+from ..rules.names import short_id
+from ..taskqueue.workflows import UnknownEffect, answer_effect, unknown_effects
 from .output import Column
-from .records import one_task
-from .subcommand import Context, Exit, checked, command, option
+from .records import ID, one_task
+from .subcommand import WHY_IT_WAITS, CliError, Context, Exit, checked, command, option
 
 
 @command("doctor", "One verdict in one sentence, its causes in order and what to do; exit code 1 if it is bad.")
@@ -63,3 +68,44 @@ def late_task(context: Context) -> Exit:
     lines += [f"  {time:>12}  {text}" for time, text in late.rows_of(found)]
     context.output.answer({"id": str(found.task), **seconds, "parts": parts}, "\n".join(lines))
     return Exit.OK
+
+
+EFFECTS: Sequence[Column[UnknownEffect]] = (
+    Column("task", "TASK", value=lambda found: str(found.task.pk)),
+    Column("function", "FUNCTION", value=lambda found: found.task.func_path),
+    Column("name", "EFFECT"), Column("key", "KEY"), Column("since", "SINCE"),
+    Column("is_asked", "ASKS", lambda found: "yes" if found.is_asked else "no"),
+)  # fmt: skip
+EFFECT = option("effect", metavar="EFFECT", help="the name of the effect")
+
+
+@command("effects", "Effects of which nobody knows whether they happened; tasks that ask wait for your answer.")
+def effects(context: Context) -> Exit:
+    found = unknown_effects(context.using)
+    context.output.listing(found, EFFECTS)
+    if not found:
+        context.output.say("No effect is unknown.")
+    return Exit.FAILED if found else Exit.OK
+
+
+@command(
+    "effects happened", "Say that an unknown effect happened: its task goes on.", ID, EFFECT, WHY_IT_WAITS,
+    option("--result", type=checked(json.loads), metavar="JSON", help="the value that it returned (default: null)"),
+)  # fmt: skip
+def effect_happened(context: Context) -> None:
+    answer(context, happened=True, result=context["result"])
+
+
+@command("effects retry", "Say that an unknown effect did not happen: its task calls again.", ID, EFFECT, WHY_IT_WAITS)
+def effect_did_not(context: Context) -> None:
+    answer(context, happened=False)
+
+
+def answer(context: Context, **given: Any) -> None:
+    task, name = one_task(context), context["effect"]
+    try:
+        answer_effect(task, name, **given, **context.decision)
+    except IllegalMove as error:
+        raise CliError(str(error), Exit.REFUSED) from None
+    record = {"id": str(task.pk), "effect": name, "happened": given["happened"]}
+    context.output.answer(record, f"Task {short_id(task.pk)} goes on.")

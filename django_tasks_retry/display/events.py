@@ -86,6 +86,8 @@ OPERATOR_EVENT_NAMES: dict[str, Any] = {
     "lane.probing": gettext_lazy("probing"),
     "lane.limited": gettext_lazy("limited"),
     "worker.stop_asked": gettext_lazy("asked to stop"),
+    "effect.answered": gettext_lazy("answered"),
+    "release.suspected": gettext_lazy("fails more in a new release"),
     "schedule.created": gettext_lazy("created"),
     "schedule.changed": gettext_lazy("changed"),
     "schedule.deleted": gettext_lazy("deleted"),

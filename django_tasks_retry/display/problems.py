@@ -20,6 +20,7 @@ from ..taskqueue.reading import read_rows
 from ..taskqueue.retention import partition_problems
 from ..taskqueue.statistics import QueueFigures, failing_functions, late_schedules, unknown_functions
 from ..taskqueue.workers import ALIVE_SECONDS
+from ..taskqueue.workflows import unknown_effects
 from .events import describe_pauses
 from .explain_schedule import RUNWORKER, missed_slots
 from .formatting import format_capped, format_elapsed, format_moment, format_number, format_relative, one_line
@@ -83,6 +84,14 @@ def find_problems(standing: Standing, *, can_see_payload: bool) -> Iterator[Prob
     yield from worker_problems(standing)
     yield from lost_worker_problems(scope) if standing.workers else ()
     yield from unknown_function_problems(standing)
+    for each in unknown_effects(scope.using)[:MAX_LOST]:
+        text = _("Task %(task)s does not know whether its effect %(name)s happened (key %(key)s).")
+        text %= {
+            "task": each.task.pk,
+            "name": one_line(each.name),
+            "key": one_line(each.key) if can_see_payload else "…",
+        }
+        yield Problem("unknown_effect", text, page="task", params={"q": str(each.task.pk)}, subject=each.name)
 
 
 def function_problems(standing: Standing) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ from ..models import Step, Task
 from ..rules.policy import policy_of
 from ..rules.status import Status
 from ..taskqueue import EnqueueOptions, Failed, Lease, Outcome, claim, database, enqueue, recover
+from ..taskqueue.workflows import ASKED, SIGNAL, StepKind
 from ..worker.child.attempt import Attempt
 from ..worker.child.call import BoundCall
 from ..worker.child.pipeline import error_of, run_and_record
@@ -154,6 +155,8 @@ class Crash:
 
     place: str
     differs: str = ""
+    is_asked: bool = False
+    """Whether it waits for a person, who is asked whether an effect happened."""
 
     def __str__(self) -> str:
         return f"  {self.place}: {self.differs}"
@@ -178,32 +181,44 @@ class IdempotencyReport:
 
     def __str__(self) -> str:
         head = f"{self.call} was killed at {len(self.crashes)} places and recovered. Undisturbed: {self.undisturbed!r}"
+        if asked := sum(crash.is_asked for crash in self.crashes):
+            head += f"\n  A person was asked about an unknown effect after {asked} of them."
         if self.idempotent:
             return f"{head}\n  It came to the same each time."
         return "\n".join([head, *map(str, self.harmful)])
 
 
 class Killer:
-    """Counts the statements of the tasks' own attempts, and dies after one of them."""
+    """Counts the statements of the tasks' own attempts, and dies after one, or before the outcome of an effect."""
 
     def __init__(self, nth: int = 0) -> None:
         self.nth, self.seen, self.place = nth, 0, ""
 
     def __call__(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001 - as Django calls it
+        if writes_step(sql) and StepKind.EFFECT in (params.values() if isinstance(params, Mapping) else params or ()):
+            self.pass_point("before", sql, params)
         answer = execute(sql, params, many, context)
         if not sql.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK")):
-            self.seen += 1
-            if self.seen == self.nth:
-                self.place = f"after statement {self.seen}, {described(sql, params)}"
-                raise Killed
+            self.pass_point("after", sql, params)
         return answer
+
+    def pass_point(self, when: str, sql: str, params: Any) -> None:
+        self.seen += 1
+        if self.seen == self.nth:
+            self.place = f"{when} statement {self.seen}, {described(sql, params)}"
+            raise Killed
 
 
 def described(sql: str, params: Any) -> str:
     words = " ".join(line for line in sql.split("\n") if not line.strip().startswith("--")).split()
     text = " ".join(words)[:60]
     name = params.get("name") if isinstance(params, Mapping) else None
-    return f"step {name!r}" if name and STEP in sql else text
+    return f"step {name!r}" if name and writes_step(sql) else text
+
+
+def writes_step(sql: str) -> bool:
+    """PostgreSQL may keep the statement as a function of its name."""
+    return STEP in sql or "dtr_remember" in sql
 
 
 def check_idempotent(tasks: Tasks, expected: Expected, observe: Observe) -> IdempotencyReport:
@@ -214,8 +229,9 @@ def check_idempotent(tasks: Tasks, expected: Expected, observe: Observe) -> Idem
     for nth in range(1, count + 1):
         killer = Killer(nth)
         _, left, problem = attempt_all(tasks, expected, observe, killer)
-        differs = problem or ("" if left == undisturbed else difference(undisturbed, left))
-        report.crashes.append(Crash(killer.place or f"after statement {nth}", differs))
+        is_asked = problem == ASKED
+        differs = "" if is_asked or (not problem and left == undisturbed) else problem or difference(undisturbed, left)
+        report.crashes.append(Crash(killer.place or f"after statement {nth}", differs, is_asked))
     return report
 
 
@@ -237,6 +253,7 @@ def attempt_all(tasks: Tasks, expected: Expected, observe: Observe, killer: Kill
         left = observe()
         why = task.last_error["message"] if task.last_error else ""
         problem = "" if task.status == Status.SUCCESS else f"it ended as {task.status}: {why}"
+        problem = ASKED if (task.waits_for or "").startswith(SIGNAL + ASKED) else problem
         transaction.set_rollback(True, using=tasks.using)
     tasks.travel_to(travelled)
     return killer.seen, left, problem

@@ -123,14 +123,16 @@ def row_of(values: Sequence[Any], outcome: str | None) -> Row:
 
 
 def read_steps(ids: Sequence[UUID], using: str) -> defaultdict[UUID, list[StepRow]]:
-    """Read steps without their results, except for the names and counts of batches."""
+    """Read steps without their results, except for the names and counts of batches, and the reasons of intents."""
     steps: defaultdict[UUID, list[StepRow]] = defaultdict(list)
     found = Step.objects.using(using).filter(task_id__in=ids)
     names = [KeyTextTransform(name, "result") for name in ("batch", "count")]
     batches = {pk: named for pk, *named in found.filter(kind="batch").values_list("pk", *names)}
+    because = dict(found.filter(kind="intent").values_list("pk", KeyTextTransform("because", "result")))
     for task, pk, name, kind, attempt, actor, ts in read_values(found.order_by("pk"), *STEP_COLUMNS):
         batch, count = batches.get(pk, (None, 0))
-        steps[task].append(StepRow(pk, name, kind, attempt, actor, ts.timestamp(), as_batch(batch), as_count(count)))
+        named = as_batch(batch), as_count(count), because.get(pk) or ""
+        steps[task].append(StepRow(pk, name, kind, attempt, actor, ts.timestamp(), *named))
     return steps
 
 

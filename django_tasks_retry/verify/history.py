@@ -30,6 +30,8 @@ class StepRow:
     at: float
     batch: UUID | None = None
     count: int = 0
+    because: str = ""
+    """Why an effect is tried once more, of an intent that is not its first."""
 
 
 @dataclass(frozen=True, slots=True)

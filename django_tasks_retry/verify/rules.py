@@ -177,6 +177,19 @@ def steps_without_lease(life: TaskHistory, lease: float) -> Iterator[Breach]:
             yield Breach("steps", life.task, text)
 
 
+def unfounded_effects(life: TaskHistory) -> Iterator[Breach]:
+    """An effect is intended before it is done, once, and again only for a reason."""
+    intents: dict[str, int] = {}
+    for step in life.steps:
+        name = step.name.rpartition(":intent-")[0] if step.kind == "intent" else step.name
+        if step.kind == "intent":
+            intents[name] = intents.get(name, 0) + 1
+            if not step.because and intents[name] > 1:
+                yield Breach("effects", life.task, f"effect {name!r} was intended again without a reason")
+        elif step.kind == "effect" and not intents.get(name):
+            yield Breach("effects", life.task, f"effect {name!r} has an outcome and no intent")
+
+
 def leases_of(events: list[Event]) -> Iterator[tuple[int, tuple[str, float, float]]]:
     """Attempt → holder, claim, and the event that ended it."""
     for n, event in enumerate(events):
@@ -216,6 +229,7 @@ RULES: dict[str, str] = {
     "deadline": "No attempt begins after the deadline of its task.",
     "follows": "A task that follows another begins after that one has ended.",
     "steps": "Steps are recorded under the live lease of their attempt, or before the first claim.",
+    "effects": "An effect is intended before it is done, and again only for a reason.",
     "gather": "A task that gathers others completes after they have ended; a callback starts after its batch.",
     "batches": "A batch has as many members as its steps count.",
     "slots": "One slot of a schedule is one task.",
@@ -227,7 +241,7 @@ RULES: dict[str, str] = {
 
 OF_ONE_TASK: tuple[Callable[[TaskHistory], Iterator[Breach]], ...] = (
     illegal_moves, wrong_attempts, foreign_reports, wrong_row, wrong_result, over_budget, too_early, unexplained_retry,
-    expired_starts,
+    expired_starts, unfounded_effects,
 )  # fmt: skip
 
 

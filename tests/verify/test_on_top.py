@@ -110,6 +110,11 @@ ON_TOP: dict[str, tuple[str, Callable[[Scene], Any]]] = {
         lambda s: forge_step(s.second, ts=event(s.second, "completed").ts + timedelta(hours=1)),
     ),
     "a step that was given after the claim": ("steps", lambda s: forge_step(s.first, attempt=0)),
+    "an outcome without an intent": ("effects", lambda s: forge_step(s.second, kind="effect")),
+    "an effect that was repeated without a reason": (
+        "effects",
+        lambda s: [forge_step(s.second, kind="intent", name=f"mail:intent-{n}") for n in (1, 2)],
+    ),
     "a workflow that went on too early": ("gather", lambda s: end_later(s.member)),
     "a batch that counts too many": ("batches", miscount),
     "a member that somebody added": ("batches", lambda s: change(s.second, batch=s.member.batch)),

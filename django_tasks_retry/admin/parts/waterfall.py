@@ -243,7 +243,7 @@ def step_rows(
         begun = max([at for at in starts if at <= step.ts] or [step.ts])
         after = min([at for at in starts if at > step.ts], default=now)
         match step.kind:
-            case StepKind.STEP | StepKind.MEMBERS:
+            case StepKind.STEP | StepKind.MEMBERS | StepKind.INTENT | StepKind.EFFECT:
                 start, end, kind = max(begun, before or begun), step.ts, "step"
             case StepKind.SIGNAL:
                 start, end, kind = before or begun, step.ts, "waiting"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from datetime import datetime, timedelta
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from ..new_tasks import new_id
 from ..renewal import one_commit
 from .batches import start_batch
 from .cancel import cancel
+from .effects import Unknown, perform_effect
 from .members import batch_key, open_members, signal_key, without_success
 from .results import MemberFailed, Results, check_errors, results_of
 from .steps import CALLBACK, UNTIL, StepKind, StepStore
@@ -72,6 +73,29 @@ class Workflow:
             return self.steps.save(name, StepKind.STEP, func(*args, **kwargs), func)
         with one_commit(self.steps.lease):
             return self.steps.save(name, StepKind.STEP, func(*args, **kwargs), func)
+
+    def effect(
+        self,
+        name: str,
+        func: Callable[..., R],
+        /,
+        *args: Any,
+        key: str = "",
+        resolve: Callable[[str], R | None] | None = None,
+        unknown: Unknown = "ask",
+        **kwargs: Any,
+    ) -> R:
+        """Call the outside: an intent is committed before, the outcome after. It is never repeated without a reason.
+
+        After a crash, or if the call raised, `resolve(key)` says whether it happened: it returns the result, or None
+        if it did not. Without it a person is asked; `unknown="repeat"` calls again, `"skip"` goes on with None.
+        """
+        doing = perform_effect(self.steps, name, partial(func, *args, **kwargs), key, resolve, unknown)
+        made = advance(doing, None)
+        while made is not None:
+            made = advance(doing, made())
+        result: R = self.steps.result(name)
+        return result
 
     def sleep(self, name: str, duration: float | timedelta) -> None:
         """Go on after this time. No worker is held meanwhile."""
@@ -199,6 +223,25 @@ class Workflow:
         made: Awaitable[Any] = func(*args, **kwargs)
         return await sync_to_async(self.steps.save)(name, StepKind.STEP, await made, func)
 
+    async def aeffect(
+        self,
+        name: str,
+        func: Callable[..., Any],
+        /,
+        *args: Any,
+        key: str = "",
+        resolve: Callable[[str], Any] | None = None,
+        unknown: Unknown = "ask",
+        **kwargs: Any,
+    ) -> Any:
+        """See effect(). Function and `resolve` may be coroutine functions."""
+        doing = perform_effect(self.steps, name, partial(func, *args, **kwargs), key, resolve, unknown)
+        made = await sync_to_async(advance)(doing, None)
+        while made is not None:
+            value = await (made() if inspect.iscoroutinefunction(made.func) else sync_to_async(made)())
+            made = await sync_to_async(advance)(doing, value)
+        return await sync_to_async(self.steps.result)(name)
+
     if TYPE_CHECKING:
 
         @overload
@@ -228,6 +271,14 @@ class Workflow:
     await_for = in_thread(wait_for)
     aadd_members = in_thread(add_members)
     abatch_results = in_thread(batch_results)
+
+
+def advance(doing: Generator[partial[Any], Any, None], value: Any) -> partial[Any] | None:
+    """Send it a value. Return the next call to make; None at its end."""
+    try:
+        return doing.send(value)
+    except StopIteration:
+        return None
 
 
 def received_again(stored: list[Any] | None) -> Received | None:

@@ -36,6 +36,12 @@ class StepKind(StrEnum):
     SIGNAL = "signal"
     BATCH = "batch"
     MEMBERS = "members"
+    INTENT = "intent"
+    EFFECT = "effect"
+
+
+HIDDEN = (StepKind.WAIT, StepKind.INTENT)
+"""Steps that stand beside another, which has the name that the code gives."""
 
 
 @dataclass(slots=True)
@@ -85,7 +91,8 @@ class StepStore:
     def unused(self) -> list[str]:
         """Names of recorded steps that this attempt did not enter."""
         given = {CALLBACK, *self.entered}
-        return [name for name, (kind, _) in (self.loaded or {}).items() if name not in given and kind != StepKind.WAIT]
+        loaded = (self.loaded or {}).items()
+        return [name for name, (kind, _) in loaded if name not in given and kind not in HIDDEN]
 
     def result(self, name: str, function: Callable[..., Any] | None = None) -> Any:
         return read_returned(function, self.recorded[name][1])

@@ -1,0 +1,137 @@
+"""Effects: calls to the outside, with an intent committed before the call and an outcome after it, under the fence.
+
+An intent without an outcome is unknown: the worker died, or the call raised. It is never repeated without a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from datetime import datetime
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias
+from uuid import UUID
+
+from django.db import transaction
+
+from ...errors import Abort, IllegalMove, InvalidCall, Suspend
+from ...models import Step, Task
+from ...rules.backoff import MAX_DELAY
+from ...rules.payload import checked_name
+from ..database import database
+from ..events import actor_of, write_operator_event
+from .members import signal_key
+from .steps import StepKind, StepStore
+from .wake import received, signal
+
+Unknown: TypeAlias = Literal["ask", "repeat", "skip"]
+POLICIES = ("ask", "repeat", "skip")
+LONGEST_NAME = 140
+INTENT = ":intent-"
+"""Stands between the name of an effect and the number of its intent, which are the name of the intent's step."""
+
+ASKED = "effect:"
+MOST = 200
+"""Failed and retrying tasks that are searched for unknown effects; of those that wait for an answer, all are."""
+
+
+def perform_effect(
+    steps: StepStore, name: str, call: partial[Any], key: str, resolve: Callable[[str], Any] | None, unknown: str
+) -> Generator[partial[Any], Any, None]:
+    """Yield the calls to make, and be sent what they return. At the end the step of this name has the outcome."""
+    if unknown not in POLICIES:
+        raise InvalidCall(f"unknown={unknown!r}: give one of {', '.join(POLICIES)}.")
+    checked_name(name, "name", LONGEST_NAME)
+    if steps.enter(name, StepKind.EFFECT):
+        return
+    intents, because = count_intents(steps.recorded, name), ""
+    key = key or f"{steps.lease.id}:{name}"
+    if intents:
+        answer = answer_to(steps, name, intents)
+        if answer is None and resolve is not None:
+            found = yield partial(resolve, key)
+            answer = {"happened": found is not None, "result": found, "by": "resolve"}
+        answer = answer or answer_by(unknown, steps, name, intents)
+        if answer["happened"]:
+            steps.save(name, StepKind.EFFECT, answer["result"])
+            return
+        because = str(answer["by"])
+    steps.save(f"{name}{INTENT}{intents + 1}", StepKind.INTENT, {"key": key, "because": because})
+    steps.save(name, StepKind.EFFECT, (yield call))
+
+
+def count_intents(recorded: Iterable[str], name: str) -> int:
+    return sum(step.rpartition(INTENT)[0] == name for step in recorded)
+
+
+def answer_by(unknown: str, steps: StepStore, name: str, intents: int) -> dict[str, Any]:
+    """Answer by the policy; if that is to ask, wait for a person."""
+    if unknown == "ask":
+        asked = signal_key(question(steps.lease.id, name, intents))
+        raise Suspend(f"asks whether the effect {name} happened", MAX_DELAY, asked)
+    return {"happened": unknown == "skip", "result": None, "by": f"unknown={unknown}"}
+
+
+def question(task: UUID, name: str, intents: int) -> str:
+    """Return the name of the signal that answers."""
+    return f"{ASKED}{task}:{intents}:{name}"
+
+
+def answer_to(steps: StepStore, name: str, intents: int) -> dict[str, Any] | None:
+    found = received(question(steps.lease.id, name, intents), database(steps.lease.backend))
+    if found is None:
+        return None
+    if not isinstance(found.payload, dict) or not isinstance(found.payload.get("happened"), bool):
+        raise Abort(f"The signal for the effect {name} by {found.actor} does not say whether it happened.")
+    return {"result": None, **found.payload, "by": found.actor}
+
+
+# For people
+
+
+class UnknownEffect(NamedTuple):
+    task: Task
+    name: str
+    intents: int
+    key: str
+    since: datetime
+    is_asked: bool
+    """Whether the task waits for the answer of a person."""
+
+
+def unknown_effects(using: str, tasks: Iterable[Task] | None = None) -> list[UnknownEffect]:
+    """Return intents without an outcome, of these tasks or of all that do not run."""
+    if tasks is None:
+        of, unread = Task.objects.using(using), ("args", "kwargs", "metadata", "last_error")
+        asking = of.suspended().filter(waits_for__startswith=signal_key(ASKED)).defer(*unread)
+        others = (of.failed().order_by("-pk"), of.retrying().filter(waits_for=None).order_by("-pk"))
+        tasks = [*asking.order_by("pk"), *(task for some in others for task in some.defer(*unread)[:MOST])]
+    by_id = {task.pk: task for task in tasks}
+    steps = (
+        Step.objects.using(using).filter(task_id__in=by_id, kind__in=(StepKind.INTENT, StepKind.EFFECT)).order_by("pk")
+    )
+    found: dict[tuple[UUID, str], UnknownEffect] = {}
+    for step in steps:
+        if step.kind == StepKind.EFFECT:
+            found.pop((step.task_id, step.name), None)
+            continue
+        name, _, number = step.name.rpartition(INTENT)
+        task, result = by_id[step.task_id], step.result if isinstance(step.result, dict) else {}
+        is_asked = task.waits_for == signal_key(question(task.pk, name, int(number)))
+        found[task.pk, name] = UnknownEffect(task, name, int(number), str(result.get("key", "")), step.ts, is_asked)
+    return list(found.values())
+
+
+def answer_effect(
+    task: Task, name: str, *, happened: bool, result: Any = None, by: Any = None, reason: str = "", backend: str
+) -> None:
+    """Say whether an unknown effect of a waiting task happened, and with which result. The task goes on."""
+    using = database(backend)
+    found = next((each for each in unknown_effects(using, [task]) if each.name == name and each.is_asked), None)
+    if found is None:
+        raise IllegalMove(f"Task {task.pk} asks nobody about an effect {name!r}.")
+    with transaction.atomic(using=using):
+        payload = {"happened": happened, "result": result, "reason": reason}
+        if not signal(question(task.pk, name, found.intents), payload, by=by, backend=backend):
+            raise IllegalMove(f"The question of task {task.pk} about the effect {name!r} was answered before.")
+        data = {"effect": name, "happened": happened}
+        write_operator_event("effect.answered", str(task.pk), actor_of(by), reason, using, data)

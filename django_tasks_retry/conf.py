@@ -71,6 +71,7 @@ class QueueOptions:
     keep_cancelled: float | None = 90 * DAY
     export_to: str | None = None  # a folder, or a storage, to which tasks are written before they are pruned
     release: str = ""  # of the project, as operators know it: a tag or a commit
+    deploy_guard: str | None = None  # "report" or "pause" functions that fail more since a new RELEASE
     admin_email_interval: float | None = 3600.0  # between two mails about one failure; None mails each
     task_modules: Sequence[str] = ()  # imported by workers beside the `tasks` module of each installed app
     middleware: Sequence[str] = ()  # paths of subclasses of Middleware, the outermost first
@@ -200,6 +201,7 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
         f"a text of at most {MAX_RELEASE} characters, such as a tag or a commit",
     ),
     "ADMIN_EMAIL_INTERVAL": check_interval,
+    "DEPLOY_GUARD": check(lambda value: value in (None, "report", "pause"), "'report', 'pause', or None"),
     "TASK_MODULES": check(
         lambda value: (
             is_list_of_texts(value) and all(part.isidentifier() for name in value for part in name.split("."))

@@ -54,6 +54,8 @@ OPTIONS = {
     "pruned, or are not pruned; see :ref:`export-history`.",
     "RELEASE": "The project's release, as operators know it: a tag or a commit. Workers register with it, and the "
     "console compares it when a task that worked begins to fail.",
+    "DEPLOY_GUARD": "``'report'`` or ``'pause'`` functions that fail significantly more under a new ``RELEASE``; see "
+    ":ref:`deploy-guard`.",
     "ADMIN_EMAIL_INTERVAL": "Seconds between two mails to ``ADMINS`` about the same failure, from one process. "
     "``None`` mails each failed task.",
     "TASK_MODULES": "Modules with tasks that workers import beside the ``tasks`` module of each installed app.",

@@ -36,7 +36,13 @@ from ..rules.transitions import EventKind
 from ..selection.actions import ACTIONS, CANCEL, RETRY, Action
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
 from ..taskqueue.workflows import (
-    ASKED, SIGNAL, StepKind, answer_effect, as_batch, batch_counts, unknown_effects,
+    ASKED,
+    SIGNAL,
+    StepKind,
+    answer_effect,
+    as_batch,
+    batch_counts,
+    unknown_effects,
 )  # fmt: skip
 from .base import ConsoleAdmin, reason_of
 from .batches import related_tasks, retries_of

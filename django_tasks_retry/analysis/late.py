@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -19,6 +20,7 @@ from ..conf import options
 from ..display.events import as_mapping
 from ..display.formatting import format_duration, one_line
 from ..display.scope import Scope
+from ..errors import InvalidLane
 from ..models import FlowLimit, OperatorEvent, Task, TaskEvent, Worker
 from ..models.limits import LANE, split
 from ..rules.lanes.limits import Limit
@@ -68,8 +70,7 @@ class Span(NamedTuple):
     subject: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(NamedTuple):
     task: UUID
     wait: timedelta
     worked: timedelta
@@ -173,7 +174,7 @@ class Timeline:
 
     def lost(self, began: datetime, at: datetime, runner: str) -> Iterator[Span]:
         """Tell from when on nobody worked at it, although it was leased."""
-        worker = self.backdrop.workers_by_id.get(worker_of(runner))
+        worker = next((each for each in self.backdrop.workers if each.pk == worker_of(runner)), None)
         if worker is None:
             yield Span(max(began, at - self.backdrop.lease), at, "worker_died", runner)
         elif worker.stopped_at is None and worker.heartbeat_at >= at:
@@ -246,10 +247,6 @@ class Backdrop:
         known = Worker.objects.using(self.scope.using).filter(backend=self.scope.backend)
         return sound_workers(known.order_by("started_at"))
 
-    @cached_property
-    def workers_by_id(self) -> dict[str, Worker]:
-        return {worker.pk: worker for worker in self.workers}
-
     def gaps(self, task: Task) -> Iterator[Span]:
         """Yield the times in which no worker served the queue and knew the function, by what ended the one before."""
         now, until, cause, subject = self.scope.now, self.scope.now - KEEP, "unknown", task.queue
@@ -282,8 +279,10 @@ class Backdrop:
 
     def limit_of(self, label: str) -> Limit:
         limit = limit_of(label, self.scope.backend)
-        states = read_rows(FlowLimit.objects.using(self.scope.using).among([label]))
-        return decided_limit(states[0], limit) if states else limit
+        with suppress(InvalidLane):  # of a row that cannot be read
+            for state in read_rows(FlowLimit.objects.using(self.scope.using).among([label])):
+                limit = decided_limit(state, limit)
+        return limit
 
     def attempts(self, label: str) -> Spans:
         """Return when attempts under this limit began and ended, among the tasks enqueued since a day before."""
@@ -334,9 +333,8 @@ def rows_of(found: Late) -> list[tuple[str, str]]:
 # Many tasks
 
 
-@dataclass(frozen=True, slots=True)
-class Overall:
-    """The waits of the waits_oft tasks of one function in one queue, in seconds; `causes` has the share of each."""
+class Overall(NamedTuple):
+    """The waits of the newest tasks of one function in one queue, in seconds; `causes` has the share of each."""
 
     func_path: str
     queue: str

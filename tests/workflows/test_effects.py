@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 
 from django_tasks_retry import retry, taskqueue
 from django_tasks_retry.compat import task
@@ -237,7 +237,6 @@ def test_it_is_called_once_for_each_reason_wherever_a_statement_fails(committed,
 def run_disturbed(harness: Any, nth: int, when: str) -> int:
     [lease] = harness.claim_due()
     wrapper = Disturbed(nth, when)
-    wrapper.at_work = lambda using: connections[using].execute_wrapper(wrapper)  # type: ignore[attr-defined]
     with suppress(Killed, DatabaseError):
         if not run_or_die(lease, wrapper, harness.using):
             lose_the_worker(harness)

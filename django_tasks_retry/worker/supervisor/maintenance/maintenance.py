@@ -5,6 +5,7 @@ from uuid import UUID
 
 from ...shared.database import DatabaseCaller, Unavailable
 from ...shared.outcomes import OutcomePublisher
+from .deploy_guard import DeployGuard
 from .problems import Problems
 from .schedules import Schedules
 from .services import Archive, Breakers, CancelMembers, Expire, Pending, Prune, Recover, Service, Wake
@@ -21,7 +22,7 @@ class Maintenance:
     ) -> None:
         self.database = database
         self.prune, self.archive = Prune(backend, database), Archive(backend, database)
-        self.problems = Problems(backend, database)
+        self.problems, self.guard = Problems(backend, database), DeployGuard(backend, database)
         self.pending = Pending(backend, database)
         self.wake = Wake(backend, database, self.pending)
         self.periodic = (self.wake, CancelMembers(backend, database), Breakers(backend, database))
@@ -35,6 +36,7 @@ class Maintenance:
             *self.periodic,
             self.schedules,
             self.problems,
+            self.guard,
         )
 
     def share_with(self, workers: int, *, is_elected: bool) -> None:
@@ -43,6 +45,7 @@ class Maintenance:
         One of them prunes. Two that do, since they disagree for some seconds, only alternate.
         """
         self.prune.is_elected = self.archive.is_elected = self.problems.is_elected = is_elected
+        self.guard.is_elected = is_elected
         for service in (self.pending, *self.periodic):
             service.share_with(workers)
         self.schedules.interval.seconds = self.pending.interval.seconds

@@ -68,7 +68,7 @@ def record(reports: Sequence[Report]) -> list[Receipt]:
 def answers(reports: Sequence[Report], *, wait: bool = False) -> list[Receipt]:
     using = database(reports[0].lease.backend)
     giving_up = [report.lease.id for report in reports if report.move is GIVE_UP]
-    with following_up(Task.objects.using(using).filter(pk__in=giving_up), using) as follow:
+    with following_up(Task.objects.using(using).filter(pk__in=giving_up) if giving_up else None, using) as follow:
         moved = engine_for(using).record(reports, wait=wait)
         follow(reports[n].lease.id for n in moved)
     lost = why_lost([report.lease for n, report in enumerate(reports) if n not in moved], using)
@@ -87,9 +87,9 @@ def answers(reports: Sequence[Report], *, wait: bool = False) -> list[Receipt]:
 
 
 @contextmanager
-def following_up(asking: TaskQuerySet, using: str) -> Iterator[Callable[[Iterable[UUID]], None]]:
+def following_up(asking: TaskQuerySet | None, using: str) -> Iterator[Callable[[Iterable[UUID]], None]]:
     """Yield what enqueues the calls of those that fail, in the transaction in which they do."""
-    ids = set(asking.filter(on_failure__isnull=False).values_list("pk", flat=True))
+    ids = set(asking.filter(on_failure__isnull=False).values_list("pk", flat=True)) if asking is not None else set()
     if not ids:
         yield lambda _: None
         return

@@ -135,7 +135,7 @@ class BulkActionAdmin(ConsoleAdmin):
     def report_result(self, request: HttpRequest, action: Action, selection: Selection) -> None:
         done, skipped = selection.done, selection.skipped
         if done and action is RETRY:
-            url = self.list_url({"q": f"retries-since:{selection.begun}"})
+            url = self.list_url({"q": f"retries:{selection.begun}"})
             link = format_html('<a href="{}">{}</a>', url, _("Show the new tasks"))
             messages.success(request, format_html("{} {}", action.done_message(done), link))
         elif done or not skipped:

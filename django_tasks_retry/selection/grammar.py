@@ -21,8 +21,8 @@ from ..utc import as_instant
 
 HELP = gettext_lazy(
     "Search by id or the beginning of an id, status:failed, queue:NAME, lane:NAME, task:NAME, worker:NAME, error:TEXT, "
-    "failure:FINGERPRINT, run:ID, batch:ID, since:1h, until:2026-01-31, arg:TEXT or arg:NAME=VALUE, meta:NAME=VALUE. "
-    "Put quotes around a text with spaces."
+    "failure:FINGERPRINT, run:ID, batch:ID, retries:ID, since:1h, until:2026-01-31, arg:TEXT or arg:NAME=VALUE, "
+    "meta:NAME=VALUE. Put quotes around a text with spaces."
 )
 TOKEN = re.compile(r'(?:"[^"]*"|[^\s"])+|"')
 QUALIFIED = re.compile(r"(?P<key>[A-Za-z_-]+):(?P<value>.*)", re.DOTALL)
@@ -205,7 +205,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Sequence[Any]]]] = {
     "failure": ("fingerprints", lambda text: [text]),
     "run": ("runs", read_whole_id(gettext_lazy("“%(value)s” is not the id of a run: give all of it."))),
     "batch": ("batches", read_whole_id(gettext_lazy("“%(value)s” is not the id of a batch: give all of it."))),
-    "retries-since": ("retries_since", read_whole_id(gettext_lazy("“%(value)s” is not an id: give all of it."))),
+    "retries": ("retries_since", read_whole_id(gettext_lazy("“%(value)s” is not an id: give all of it."))),
     "since": ("since", read_moment),
     "until": ("until", read_moment),
     "arg": ("args", read_payload_term),

@@ -177,5 +177,5 @@ def test_the_result_of_a_bulk_retry_leads_to_the_new_tasks(played, operator):
     before = set(Task.objects.values_list("pk", flat=True))
     done = operator.post(f"{LIST}bulk-action/", {"token": asked.context["token"], "reason": "x"}, follow=True)
     made = set(Task.objects.values_list("pk", flat=True)) - before
-    [link] = [part for part in done.content.decode().split('"') if part.startswith(f"{LIST}?q=retries-since")]
+    [link] = [part for part in done.content.decode().split('"') if part.startswith(f"{LIST}?q=retries")]
     assert {row["pk"] for row in operator.get(link).context["cl"].rows} == made != set()

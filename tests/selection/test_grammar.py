@@ -17,13 +17,13 @@ ID = UUID("0199a3f2-0000-7000-8000-000000000001")
 def test_every_key_is_understood():
     query = parse(
         f"id:{ID} status:failed queue:emails lane:t-7 task:pay worker:web-1 error:Timeout failure:00000000000000a1 "
-        f"run:{ID} batch:{ID} since:1h until:5m arg:42 meta:tenant=acme"
+        f"run:{ID} batch:{ID} retries:{ID} since:1h until:5m arg:42 meta:tenant=acme"
     )
     assert query.problems == []
-    assert query.words == len(KEYS) == 14
+    assert query.words == len(KEYS) == 15
     assert query.ids == [(ID, ID)]
     assert query.lanes == ["t-7"]
-    assert query.runs == query.batches == [ID]
+    assert query.runs == query.batches == query.retries_since == [ID]
     assert (query.statuses, query.queues, query.tasks) == (["failed"], ["emails"], ["pay"])
     assert (query.workers, query.errors, query.fingerprints) == (["web-1"], ["Timeout"], ["00000000000000a1"])
     assert (query.since, query.until) == ([timedelta(hours=1)], [timedelta(minutes=5)])

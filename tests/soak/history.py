@@ -28,6 +28,7 @@ class Row:
     created_at: float = 0.0
     eta: float = 0.0
     expires_at: float | None = None
+    deadline_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_tasks_retry import taskqueue
+from django_tasks_retry import call, taskqueue
 from django_tasks_retry.errors import InvalidPayload
 from django_tasks_retry.models import Task
 from django_tasks_retry.rules.backoff import Exponential
@@ -227,6 +227,17 @@ USED = {
         lambda task: task.expires_at - task.created_at,
         timedelta(hours=3),
     ),
+    "unique_for": (
+        {"unique_key": "k", "unique_for": 60},
+        lambda task: task.unique_until - task.created_at,
+        timedelta(seconds=60),
+    ),
+    "deadline": (
+        {"deadline": timedelta(hours=3)},
+        lambda task: task.deadline_at - task.created_at,
+        timedelta(hours=3),
+    ),
+    "on_failure": ({"on_failure": call(tasks.noop)}, lambda task: "tests.tasks.noop" in str(task.on_failure), True),
 }
 
 

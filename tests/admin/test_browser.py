@@ -21,6 +21,8 @@ BASE = "/admin/django_tasks_retry"
 PAGES = {
     "overview": f"{BASE}/overview/",
     "tasks": f"{BASE}/task/",
+    "tasks-filtered": f"{BASE}/task/?status=failed&queue=emails&q=since:1d",
+    "enqueue": f"{BASE}/task/enqueue/",
     "failures": f"{BASE}/failuregroup/",
     "functions": f"{BASE}/taskfunction/",
     "function": f"{BASE}/taskfunction/?function=shop.tasks.send_receipt",

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connections, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import InvalidCall, InvalidPayload, LeaseLost
@@ -39,6 +40,20 @@ def test_a_result_reads_the_same_the_first_time_as_the_second(database):
     _, lease = begin()
     first = StepStore(lease).save("pair", StepKind.STEP, (1, {"a": (2,)}))
     assert first == StepStore(lease).result("pair") == [1, {"a": [2]}]
+
+
+def test_a_step_takes_one_statement_to_look_and_one_to_remember_whose_plan_is_kept(database):
+    _, lease = begin()
+    with CaptureQueriesContext(connections[database]) as asked:
+        steps = StepStore(lease)
+        for name in "ab":
+            steps.enter(name, StepKind.STEP)
+            steps.save(name, StepKind.STEP, 1)
+    sent = [query["sql"] for query in asked.captured_queries]
+    assert sum("-- Steps" in sql for sql in sent) == 1
+    if connections[database].vendor == "postgresql":
+        assert len(sent) == 3
+        assert sum("FROM dtr_remember_" in sql for sql in sent) == 2
 
 
 def test_nothing_is_remembered_without_the_lease(database, travel):

@@ -67,11 +67,11 @@ def ready(request: HttpRequest) -> HttpResponse:
 
 
 def verdict(backend: str) -> Iterator[str]:
-    """Yield the verdict of the doctor if it is bad and the database can be asked."""
+    """Yield the verdict of the doctor if one of its answers is bad and the database can be asked."""
     using = database(backend)
     with suppress(Error), statement_timeout(using):
         found = doctor.diagnose(read_standing(Scope(backend, using, now(using))), can_see_payload=False)
-        if not found.is_well:
+        if not all(answer.is_well for answer in found.answers):
             yield found.sentence
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 import pytest
 
@@ -25,3 +26,12 @@ def test_cancelling_interrupts_threads_and_coroutines(start, effects, arguments,
     for task in running:
         worker.wait_for_line(rf"cancelled .*{str(task.pk)[:18]}.* CANCELLED")
         assert (status_of(task), story(task)) == ("CANCELLED", ["running", "cancelled"])
+
+
+def test_a_deadline_interrupts_a_running_task(start, effects):
+    task = Task.objects.enqueue(tasks.notice_cancel, ["a"], deadline=timedelta(seconds=20))
+    worker = start()
+    effects.wait_for("begin a")
+    effects.wait_for("cancelled a", seconds=60)
+    worker.wait_for_line("passed their deadline")
+    assert (status_of(task), story(task)) == ("CANCELLED", ["running", "cancelled"])

@@ -47,6 +47,7 @@ LOOKALIKES: dict[int, int | str | None] = {
 }
 """Characters that people read as others, or not at all."""
 
+ESCAPED_TAB = re.compile(r"(?<=\w)\\t")
 ESCAPED = re.compile(r"\\(?:u(?!d[89a-f]|00[01])|x(?=[89a-f]))([\da-f]{4}|[\da-f]{2})", re.IGNORECASE)
 
 
@@ -61,7 +62,7 @@ def as_read(text: str) -> str:
     if "&" in text:
         text = unescape(text)
     if "\\" in text:
-        text = ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+        text = ESCAPED.sub(lambda found: chr(int(found[1], 16)), ESCAPED_TAB.sub(" ", text))
     return text if text.isascii() else text.translate(LOOKALIKES)
 
 

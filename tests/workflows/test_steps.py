@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django_tasks_retry import taskqueue
 from django_tasks_retry.errors import InvalidCall, InvalidPayload, LeaseLost
 from django_tasks_retry.models import Step, Task
+from django_tasks_retry.taskqueue.renewal import open_transactions
 from django_tasks_retry.taskqueue.workflows.steps import StepKind, StepStore
 from tests.steps import begin, claim_one, kinds, now_of
 from tests.workflows import tasks
@@ -45,7 +46,7 @@ def test_a_result_reads_the_same_the_first_time_as_the_second(database):
 def test_a_step_takes_one_statement_to_look_and_one_to_remember_whose_plan_is_kept(database):
     _, lease = begin()
     with CaptureQueriesContext(connections[database]) as asked:
-        steps = StepStore(lease)
+        steps = StepStore(lease, open_transactions("default"))
         for name in "ab":
             steps.enter(name, StepKind.STEP)
             steps.save(name, StepKind.STEP, 1)

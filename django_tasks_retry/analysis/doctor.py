@@ -222,11 +222,12 @@ def cause_of(task: Task, standing: Standing, *, can_see_payload: bool) -> Cause:
         command = f"python manage.py tasks resume {flag}{shell_word(one_line(row.name, 255))}"
         return Cause(explain_pause(task, scope, can_see_payload=can_see_payload), command)
     labels = [*([task.lane] if task.lane else []), f"queue:{task.queue}", f"function:{task.func_path}"]
-    for summary in summarize_limits(read_rows(FlowLimit.objects.using(scope.using).among(labels)), scope.backend):
+    states = read_rows(FlowLimit.objects.using(scope.using).among(labels))
+    for summary in summarize_limits(states, scope.backend) if states else ():
         if summary.is_full:
             return full_cause(summary, scope)
     workers = serving(task.queue, standing.workers)
-    if any(task.func_path in worker.tasks for worker in workers) and not explain_limit(task, scope):
+    if any(task.func_path in worker.tasks for worker in workers) and not (states and explain_limit(task, scope)):
         values = {"queue": one_line(task.queue, 64), "slots": format_number(sum(worker.slots for worker in workers))}
         text = _("others are ahead in queue %(queue)s, whose workers run %(slots)s at once.")
         return Cause(text % values, runworker_command(task.queue))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -117,6 +118,17 @@ def test_a_step_that_the_code_no_longer_names_is_a_warning(suspended, database):
 def test_a_step_of_another_kind_is_an_error(suspended, database):
     remembered(suspended, "nap", "batch")
     assert "recorded step 'nap' as a batch. It is a sleep in this code" in found(database, "steps")[0]
+
+
+def test_names_of_steps_are_found_in_coroutines_too(tmp_path, monkeypatch):
+    source = "async def pay(context):\n    await context.astep('charge', int)\n    await context.asleep('rest', 5)\n"
+    (tmp_path / "coroutines_of_a_shop.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    names = preflight.names_of_steps(importlib.import_module("coroutines_of_a_shop"))
+    assert {kind: [each.pattern for each in found] for kind, found in names.items()} == {
+        "step": ["charge"],
+        "sleep": ["rest"],
+    }
 
 
 def test_computed_names_of_steps_match_their_constant_part():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connections
@@ -15,6 +16,7 @@ from django_tasks_retry.analysis import what_changed as module
 from django_tasks_retry.analysis.what_changed import sampled, sentences, what_changed
 from django_tasks_retry.display.scope import current_scope
 from django_tasks_retry.models import Task
+from django_tasks_retry.rules.transitions import EventKind
 from django_tasks_retry.taskqueue import statistics
 from tests import tasks
 
@@ -100,6 +102,14 @@ def test_the_last_success_is_the_one_that_finished_last_however_it_was_enqueued(
     assert changed is not None
     assert changed.success is not None
     assert (changed.success.task, changed.failures_sampled) == (earlier.pk, 1)
+
+
+def test_an_end_whose_event_was_deleted_is_dated_by_its_row(database):
+    finished, updated = datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 3, tzinfo=UTC)
+    row = Task(pk=uuid4(), finished_at=finished, updated_at=updated)
+    assert module.end_of(row, EventKind.FAILED, database).at == finished
+    row.finished_at = None  # it is still retrying
+    assert module.end_of(row, EventKind.FAILED, database).at == updated
 
 
 def test_migrations_of_the_package_are_left_out(database, broken):

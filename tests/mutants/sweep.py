@@ -24,7 +24,7 @@ from tests.mutants.mutant import PACKAGE
 ARGUED = Path(__file__).with_name("argued.txt")
 SECONDS = 400
 ROOMS = {
-    "rules": ("tests/rules", "tests/lanes", "tests/admin/test_redaction.py", "tests/contract"),
+    "rules": ("tests/rules", "tests/typed", "tests/lanes", "tests/admin/test_redaction.py", "tests/contract"),
     "durations.py": ("tests/rules", "tests/backend", "tests/taskqueue/test_wrong_calls.py"),
     "conf.py": ("tests/backend", "tests/lanes"),
     "registry.py": ("tests/backend",),
@@ -35,10 +35,15 @@ ROOMS = {
     "taskqueue/control": ("tests/lanes", "tests/taskqueue", "tests/cli"),
     "taskqueue/enqueue": ("tests/taskqueue", "tests/backend"),
     "taskqueue/engines": ("tests/taskqueue", "tests/contract"),
-    "taskqueue/lanes": ("tests/lanes",),
+    "taskqueue/lanes.py": ("tests/lanes",),
     "taskqueue/retention": ("tests/taskqueue", "tests/partitions", "tests/cli"),
     "taskqueue/schedules": ("tests/schedules",),
-    "taskqueue/statistics": ("tests/metrics", "tests/lanes", "tests/admin/test_overview.py"),
+    "taskqueue/statistics": (
+        "tests/metrics",
+        "tests/lanes",
+        "tests/admin/test_overview.py",
+        "tests/admin/test_failures_and_charts.py",
+    ),
     "taskqueue/workflows": ("tests/workflows",),
     "display": ("tests/admin", "tests/cli", "tests/schedules"),
     "verify": ("tests/verify",),

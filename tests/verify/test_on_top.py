@@ -90,7 +90,7 @@ ON_TOP: dict[str, tuple[str, Callable[[Scene], Any]]] = {
     "a key that was given again in its time": (
         "throttle",
         lambda s: change_all(
-            [s.first, s.second], unique_key="k", unique_until=s.second.created_at + timedelta(hours=1)
+            [s.first, s.many[0]], unique_key="k", unique_until=s.many[0].created_at + timedelta(hours=1)
         ),
     ),
     "a start after the deadline": (

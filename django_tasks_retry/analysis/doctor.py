@@ -204,7 +204,7 @@ def waiting_causes(standing: Standing, *, can_see_payload: bool) -> list[Cause]:
 
 def oldest_due(standing: Standing) -> list[Task]:
     """Read them range by range, as the indexes of claims have them."""
-    due: TaskQuerySet = Task.objects.using(standing.scope.using).due().defer("args", "kwargs", "metadata", "last_error")
+    due: TaskQuerySet = Task.objects.using(standing.scope.using).due().defer("args", "kwargs", "metadata")
     ranges = sorted((each for each in standing.waiting if each.due), key=lambda each: each.oldest_eta)[:MOST_KINDS]
     found = []
     for each in ranges:

@@ -77,7 +77,11 @@ def read_choices(scope: Scope, may_view: Mapping[str, bool]) -> Choices:
     for each in statistics.counts_since(scope.now - timedelta(days=1), scope.using, *attempts):
         for name, counter in attempts.items():
             counter[getattr(each, name)] += each.attempts
-    values: dict[str, Iterable[str]] = {"status": grammar.STATUSES, "queue": queues, "task": map(short_name, functions)}
+    values: dict[str, Iterable[str]] = {
+        "status": grammar.STATUSES,
+        "queue": (name for name, _count in queues.most_common()),
+        "task": (short_name(path) for path, _count in functions.most_common()),
+    }
     if may_view["flowlimit"]:
         values["lane"] = FlowLimit.objects.using(scope.using).filter(kind=LANE).values_list("name", flat=True)
     if may_view["worker"]:

@@ -139,7 +139,7 @@ def newest_events(limit: int, using: str) -> tuple[list[TaskEvent], int]:
     last, width = engine_for(using).last_event_id(), max(limit, 1) * 2
     while True:
         events = TaskEvent.objects.using(using).filter(pk__gt=last - width).order_by("-pk")
-        found = list(events[:limit])
+        found = read_rows(events[:limit])
         if len(found) == limit or width >= last:
             return found[::-1], last
         width *= 8

@@ -9,7 +9,10 @@ from typing import Any
 
 from django_tasks_retry import clock, registry, taskqueue
 from django_tasks_retry.models import Schedule, Task, TaskStat, Worker
+from django_tasks_retry.taskqueue.workflows import StepKind
+from django_tasks_retry.taskqueue.workflows.effects import INTENT, question
 from django_tasks_retry.taskqueue.workflows.members import signal_key
+from django_tasks_retry.taskqueue.workflows.steps import StepStore
 from tests.admin import shop
 
 WORKERS = ("web-1-4711-a1b2c3", "web-2-815-d4e5f6")
@@ -65,10 +68,24 @@ def play(using: str) -> dict[str, Task]:
 
 def waiting_for(name: str) -> Task:
     """A task that waits for a signal."""
+    return suspended(begun(), name)
+
+
+def asking_about(effect: str) -> Task:
+    """A task that waits for a person to say whether an effect happened."""
+    lease = begun()
+    StepStore(lease).save(f"{effect}{INTENT}1", StepKind.INTENT, {"key": "order-1", "because": ""})
+    return suspended(lease, question(lease.id, effect, 1))
+
+
+def begun() -> taskqueue.Lease:
     task = Task.objects.enqueue(shop.sync_stock, ["west"])
-    [lease] = [lease for lease in taskqueue.claim(f"{WORKERS[0]}/1", limit=100) if lease.id == task.pk]
-    taskqueue.finish([taskqueue.Released(lease, "it waits", 3600.0, waits_for=signal_key(name))])
-    return task
+    return next(lease for lease in taskqueue.claim(f"{WORKERS[0]}/1", limit=100) if lease.id == task.pk)
+
+
+def suspended(lease: taskqueue.Lease, signal: str) -> Task:
+    taskqueue.finish([taskqueue.Released(lease, "it waits", 3600.0, waits_for=signal_key(signal))])
+    return Task.objects.get(pk=lease.id)
 
 
 def plan() -> None:

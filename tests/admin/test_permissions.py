@@ -36,6 +36,7 @@ DOORS = [
     Door("/task/{task}/cancel/", "cancel_task", "running", "task.cancelled"),
     Door("/task/{task}/run-now/", "retry_task", "scheduled", "task.rescheduled"),
     Door("/task/{task}/signal/", "send_signal", "waiting", "signal"),
+    Door("/task/{task}/answer/", "retry_task", "asking", "effect.answered"),
     Door("/queue/bulk/pause/", "pause_queue", "import", "queue.paused"),
     Door("/queue/emails/resume/", "pause_queue", "import", "queue.resumed"),
     Door("/schedule/nightly/pause/", "pause_schedule", "import", "schedule.paused"),
@@ -67,7 +68,9 @@ def latest_event(kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.event)
 class TestEveryDoor:
     def url(self, door: Door, played: dict[str, Task]) -> str:
-        task = scene.waiting_for("approved:3") if door.on == "waiting" else played[door.on]
+        made = {"waiting": (scene.waiting_for, "approved:3"), "asking": (scene.asking_about, "charge")}
+        make, name = made.get(door.on, (played.__getitem__, door.on))
+        task = make(name)
         return BASE + door.url.format(task=task.pk)
 
     @ON_ONE_DATABASE
@@ -75,7 +78,7 @@ class TestEveryDoor:
         url, before = self.url(door, played), state()
         assert operator.get(url).status_code == 405
         others = {each.permission for each in DOORS} - {door.permission}
-        assert session_with(*PERMISSIONS, *others).post(url, {"reason": "x"}).status_code == 403
+        assert session_with(*PERMISSIONS, *others).post(url, {"reason": "x", "effect": "charge"}).status_code == 403
         stranger = Client().post(url)
         assert stranger.status_code == 302
         assert "/login/" in stranger.url
@@ -86,7 +89,7 @@ class TestEveryDoor:
 
     def test_with_its_permission_alone_it_opens_and_is_recorded(self, door, played, session_with):
         client = session_with("view_task", "view_queue", "view_worker", "view_schedule", door.permission)
-        response = client.post(self.url(door, played), {"reason": "INC-204"}, follow=True)
+        response = client.post(self.url(door, played), {"reason": "INC-204", "effect": "charge"}, follow=True)
         assert response.status_code == 200
         [entry] = LogEntry.objects.all()
         assert latest_event(door.event) == {"actor": f"user:{entry.user_id}", "reason": "INC-204"}

@@ -41,10 +41,11 @@ class OverviewAdmin(TaskPermissionMixin):
         groups = statistics.describe_groups(heads[:MAX_GROUPS], scope.using)
         stored = statistics.count_stored(scope.using)
         problems = list(find_problems(standing, can_see_payload=visible))
+        verdict = doctor.diagnose(standing, can_see_payload=visible, problems=problems, kinds=doctor.FEW_KINDS)
         context = {
             **chart_context(activity),
             "is_empty": not stored,
-            "verdict": stored and doctor.diagnose(standing, can_see_payload=visible, problems=problems),
+            "verdict": stored and verdict,
             "now": scope.now,
             "cards": [*self.task_cards(standing), *self.total_cards(standing, heads, stored)],
             "problems": [(problem, self.problem_url(problem), self.resume_url(problem)) for problem in problems],

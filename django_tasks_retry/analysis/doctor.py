@@ -48,6 +48,9 @@ FLUSHED = timedelta(minutes=2)
 """The time within which workers add an attempt that ended to the statistics."""
 
 MOST_DUE = 500
+FEW_KINDS = 3
+"""Enough for the one sentence of a page."""
+
 MOST_KINDS = 20
 """Combinations of queue, lane and function that are explained."""
 
@@ -93,12 +96,14 @@ class Verdict:
         return " ".join([*bad, *(cause.text for cause in self.causes[:1])]) or well
 
 
-def diagnose(standing: Standing, *, can_see_payload: bool, problems: Iterable[Problem] | None = None) -> Verdict:
-    """Give the problems if they have been looked for already."""
+def diagnose(
+    standing: Standing, *, can_see_payload: bool, problems: Iterable[Problem] | None = None, kinds: int = MOST_KINDS
+) -> Verdict:
+    """Give the problems if they have been looked for already. Each of the `kinds` of late tasks costs some queries."""
     problems = find_problems(standing, can_see_payload=can_see_payload) if problems is None else problems
     usual = Usual.at_this_hour(standing.scope)
     answers = [starts(standing, usual), succeeds(standing.scope, usual), is_fresh(standing.scope)]
-    waits = [] if answers[0].is_well else waiting_causes(standing, can_see_payload=can_see_payload)
+    waits = [] if answers[0].is_well else waiting_causes(standing, kinds, can_see_payload=can_see_payload)
     others = [each for each in problems if not waits or each.kind not in TOLD_ELSEWHERE]
     return Verdict(answers, waits + [Cause(each.text, each.command) for each in sorted(others, key=severity)])
 
@@ -183,14 +188,14 @@ def is_fresh(scope: Scope) -> Answer:
 # Causes: the oldest due tasks, grouped by what keeps them
 
 
-def waiting_causes(standing: Standing, *, can_see_payload: bool) -> list[Cause]:
+def waiting_causes(standing: Standing, kinds: int, *, can_see_payload: bool) -> list[Cause]:
     """Return what keeps the oldest due tasks, the most frequent first."""
-    due = oldest_due(standing)
+    due = oldest_due(standing, kinds)
     alike: dict[tuple[str, str, str], list[Task]] = {}
     for task in due:
         alike.setdefault((task.queue, task.lane, task.func_path), []).append(task)
     sizes: dict[Cause, int] = {}
-    for tasks in sorted(alike.values(), key=len, reverse=True)[:MOST_KINDS]:
+    for tasks in sorted(alike.values(), key=len, reverse=True)[:kinds]:
         found = cause_of(tasks[0], standing, can_see_payload=can_see_payload)
         sizes[found] = sizes.get(found, 0) + len(tasks)
     total = _("%s due tasks") if len(due) == standing.due else _("the oldest %s due tasks")
@@ -202,10 +207,10 @@ def waiting_causes(standing: Standing, *, can_see_payload: bool) -> list[Cause]:
     ]
 
 
-def oldest_due(standing: Standing) -> list[Task]:
+def oldest_due(standing: Standing, kinds: int) -> list[Task]:
     """Read them range by range, as the indexes of claims have them."""
     due: TaskQuerySet = Task.objects.using(standing.scope.using).due().defer("args", "kwargs", "metadata")
-    ranges = sorted((each for each in standing.waiting if each.due), key=lambda each: each.oldest_eta)[:MOST_KINDS]
+    ranges = sorted((each for each in standing.waiting if each.due), key=lambda each: each.oldest_eta)[:kinds]
     found = []
     for each in ranges:
         of_range = due.filter(queue=each.queue, priority=each.priority).order_by("eta", "pk")

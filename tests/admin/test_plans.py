@@ -101,12 +101,13 @@ def test_the_list_asks_at_most_three_questions_a_look_and_none_reads_the_table(f
             check_plan(sql, full)
 
 
-def test_failures_ask_at_most_four_questions_and_none_reads_the_table(full, operator):
+def test_failures_ask_at_most_five_questions_and_none_reads_the_table(full, operator):
+    """Large groups are counted twice: up to a thousand, then further with an estimate."""
     statements = asked(operator, f"{BASE}/failuregroup/", full)
-    assert len(statements) <= 4
+    assert len(statements) <= 5
     fingerprint = Task.objects.filter(fingerprint__isnull=False, status="FAILED").first().fingerprint
     comparison = 8  # what changed since it last worked
-    for page, most in (("?q=boom", 5), (f"{fingerprint}/", 5 + comparison)):
+    for page, most in (("?q=boom", 6), (f"{fingerprint}/", 6 + comparison)):
         found = asked(operator, f"{BASE}/failuregroup/{page}", full)
         assert len(found) <= most
         statements += found
@@ -114,9 +115,10 @@ def test_failures_ask_at_most_four_questions_and_none_reads_the_table(full, oper
         check_plan(sql, full)
 
 
-def test_the_overview_asks_at_most_sixteen_questions_and_none_reads_the_table(full, operator):
+def test_the_overview_asks_a_bounded_number_of_questions_and_none_reads_the_table(full, operator):
+    """Eight of them are for the verdict, which explains three kinds of late tasks at most."""
     statements = asked(operator, f"{BASE}/overview/", full)
-    assert len(statements) <= 16
+    assert len(statements) <= 24
     for sql in statements:
         check_plan(sql, full)
 
@@ -154,11 +156,11 @@ def test_a_question_that_takes_too_long_is_answered_with_advice(full, operator, 
         assert cursor.fetchone()[0] == "0"
 
 
-def test_a_large_group_of_failures_is_read_newest_first_not_sorted(full, operator):
+def test_a_group_of_failures_is_read_newest_first_or_sorted_from_its_index_alone(full, operator):
     if full != "postgresql":
         pytest.skip("PostgreSQL chooses by statistics")
-    *_alike, count, _page = asked(operator, f"{BASE}/task/?q=error:boom", full)
+    _groups, _texts, count, *_others = asked(operator, f"{BASE}/task/?q=error:boom", full)
     with connections[full].cursor() as cursor:
         cursor.execute("EXPLAIN " + count.replace("%", "%%"), [])
         plan = "\n".join(row[0] for row in cursor.fetchall())
-    assert "Sort" not in plan, plan
+    assert "Sort" not in plan or "Index Only Scan using dtr_failures" in plan, plan

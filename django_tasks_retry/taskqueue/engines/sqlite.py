@@ -15,7 +15,7 @@ from uuid import UUID
 from django.core.checks import CheckMessage
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, transaction
-from django.db.models import F, QuerySet, Value
+from django.db.models import F, Max, QuerySet, Value
 from django.db.models.functions import Coalesce, Greatest
 
 from ...clock import Now, frozen, now
@@ -211,7 +211,7 @@ class SQLite(SQLiteLeases):
         return None
 
     def last_event_id(self) -> int:
-        return TaskEvent.objects.using(self.using).order_by("-pk").values_list("pk", flat=True).first() or 0
+        return TaskEvent.objects.using(self.using).aggregate(last=Max("pk"))["last"] or 0
 
     def notify(self, channel: str, messages: Sequence[str]) -> None:
         """Nobody can listen: workers poll."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.example.programs import ROOT, SECONDS, environment, manage
+from tests.legs import ASCII
 from tests.worker.harness import wait_for
 
 THERE_AND_BACK = """
@@ -53,6 +54,12 @@ def test_every_migration_can_be_undone_and_done_again(database_url):
     assert done.stdout.splitlines() == [
         "whole True", "refused True", "whole again True", "left []", "whole from nothing True",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [["migrate"], ["tasksql", "statements"]])
+def test_commands_read_their_files_in_an_ascii_locale(database_url, command):
+    done = manage(*command, DATABASE_URL=database_url, **ASCII)
+    assert done.returncode == 0, done.stderr
 
 
 LAST = "0002"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from django_tasks_retry import Abort, Snooze, call, chain, clock, retry, signal, taskqueue
+from django_tasks_retry import Abort, Retry, Snooze, call, chain, clock, retry, signal, taskqueue
 from django_tasks_retry.compat import task
-from django_tasks_retry.errors import AlreadyEnqueued, LeaseLost, WrongArguments
+from django_tasks_retry.errors import AlreadyEnqueued, LeaseLost, QueueFull, TaskQueueError, WrongArguments
 from django_tasks_retry.models import Schedule, Task
 from django_tasks_retry.testing import Tasks
 from django_tasks_retry.testing.inline import run_inline
@@ -36,6 +37,22 @@ def unlucky(kind: str) -> None:
         raise {"snooze": Snooze(60), "abort": Abort("no"), "key": KeyError("x"), "value": ValueError("x")}[kind]
 
 
+@task(takes_context=True)
+@retry(max_attempts=1)
+def careful(context: Any) -> None:
+    context.call("has attempts of its own", unlucky, "value")
+
+
+@task(takes_context=True)
+def replaced(context: Any, number: int) -> int:
+    return context.call("instead", flows.double, number)
+
+
+@task(takes_context=True)
+def impatient(context: Any) -> None:
+    context.step("in time", flows.note, "note", timeout=1)
+
+
 def add(func=tasks.noop, *args: object, **options: object) -> Task:
     return Task.objects.enqueue(func, args, **options)
 
@@ -55,7 +72,9 @@ def all_due(kit: Tasks) -> list[taskqueue.Lease]:
 
 @pytest.fixture
 def kit(database, settings):
-    settings.TASKS = with_lanes(settings.TASKS, {"queue:bulk": {"concurrency": 1}, "api": {"rate": (2, 60)}})
+    settings.TASKS = with_lanes(
+        settings.TASKS, {"queue:bulk": {"concurrency": 1}, "api": {"rate": (2, 60)}}, BACKLOG={"lane:narrow": 2}
+    )
     RAN.clear()
     flows.calls.clear()
     harness = Tasks()
@@ -157,6 +176,24 @@ def oban_jobs_are_fetched_by_priority(kit):
     assert [lease.id for lease in claimed()] == [high.pk, low.pk]
 
 
+@behaviour
+def oban_uniqueness_may_have_a_period(kit):
+    first = add(unique_key="k", unique_for=60)
+    kit.run_due()
+    assert add(unique_key="k", unique_for=60).pk == first.pk
+    kit.advance(seconds=61)
+    assert add(unique_key="k", unique_for=60).pk != first.pk
+
+
+@behaviour
+def oban_a_job_that_waits_is_given_other_arguments(kit):
+    row = add(tasks.add, 1, 2)
+    row.cancel()
+    [again] = taskqueue.retry([row.pk], call=([3, 4], {}))
+    kit.run_due()
+    assert (now_of(again).outcome.result, again.retry_of.pk, now_of(row).args) == (7, row.pk, [1, 2])
+
+
 # GoodJob
 
 
@@ -208,6 +245,16 @@ def goodjob_bulk_enqueue_is_all_or_nothing(kit):
     with pytest.raises(WrongArguments, match="argument"):
         Task.objects.enqueue_many([(tasks.add, [1, 2]), (tasks.add, [1])])
     assert not Task.objects.exists()
+
+
+@behaviour
+def goodjob_an_enqueue_limit_is_told_instead_of_dropping_the_job(kit):
+    for _ in range(2):
+        add(lane="narrow")
+    with pytest.raises(QueueFull):
+        add(lane="narrow")
+    claimed(1)
+    assert add(lane="narrow").pk
 
 
 # Solid Queue
@@ -326,6 +373,22 @@ def dbos_a_completed_step_is_not_repeated(kit):
 
 
 @behaviour
+def dbos_a_workflow_is_forked_from_a_step(kit):
+    row = add(flows.steps, "one", "two", "three")
+    kit.run_due()
+    taskqueue.retry([row.pk], resume=True, before="two")
+    kit.run_due()
+    assert flows.calls == ["one", "two", "three", "two", "three"]
+
+
+@behaviour
+def dbos_a_step_is_retried_by_itself(kit):
+    row = add(careful)
+    kit.run_until_idle()
+    assert (status(row), now_of(row).attempts - now_of(row).refunds, RAN) == ("SUCCESS", 1, [1, 1])
+
+
+@behaviour
 def dbos_sleep_survives_and_holds_no_worker(kit):
     row = add(flows.nap, 60)
     kit.run_due()
@@ -409,6 +472,28 @@ def celery_an_immutable_signature_ignores_the_result_before(kit):
 
 
 @behaviour
+def celery_link_is_called_with_the_result_of_a_success(kit):
+    for number in (2, -1):
+        chain(call(flows.fragile, number), call(flows.double)).enqueue()
+        kit.run_until_idle()
+    assert flows.calls == [2, 2, -1]
+
+
+@behaviour
+def celery_link_error_is_called_with_the_id_of_the_failure(kit):
+    row = add(unlucky, "key", on_failure=call(flows.echo))
+    kit.run_due()
+    assert (status(row), flows.calls) == ("FAILED", [str(row.pk)])
+
+
+@behaviour
+def celery_a_task_is_replaced_by_another(kit):
+    row = chain(call(replaced, 2), call(flows.double)).enqueue()
+    kit.run_due()
+    assert now_of(row).outcome.result == 8
+
+
+@behaviour
 def celery_a_chain_stops_at_its_first_failure(kit):
     row = chain(call(flows.fragile, -1), call(flows.double)).enqueue()
     kit.run_until_idle()
@@ -464,3 +549,41 @@ def apscheduler_a_job_is_rescheduled_with_another_trigger(kit):
 @pytest.mark.parametrize("check", BEHAVIOURS, ids=lambda check: check.__name__)
 def test_it_behaves_as_users_of(check, kit):
     check(kit)
+
+
+# Without a counterpart: a test here fails once there is one, and docs/behaviours.rst moves it
+
+
+def fail_at_once(func: Any) -> None:
+    row = add(func)
+    run_inline(*claimed())
+    raise TypeError(now_of(row).last_error["message"])
+
+
+WITHOUT: dict[str, tuple[Callable[[], object], str]] = {
+    "Oban: unique by arguments": (lambda: add(unique_by=["args"]), "unique_by="),
+    "Oban: tags": (lambda: add(tags=["vip"]), "tags="),
+    "GoodJob: a callback only on success": (lambda: Task.objects.enqueue_many([], on_success=call(flows.note)), "on_s"),
+    "GoodJob: a cron in natural language": (lambda: plan(cron="every day at noon"), "five fields"),
+    "GoodJob: a cron as a callable": (lambda: plan(cron=lambda: "@daily"), "give a text"),
+    "Solid Queue: discarding at the limit": (lambda: add(unique_key="k", on_conflict="discard"), "discard"),
+    "Solid Queue: a command as a string": (lambda: plan(task="print(1)", every=60), "not a registered task"),
+    "procrastinate: a retry to another queue": (lambda: Retry(after=1, queue="emails"), "'queue'"),
+    "DBOS: a timeout of a step": (lambda: fail_at_once(impatient), "'timeout'"),
+    "django-celery-beat: one-off schedules": (lambda: plan(every=60, one_off=True), "no 'one_off'"),
+    "django-celery-beat: the expiry of a run": (lambda: plan(every=60, expires=30), "no 'expires'"),
+    "django-celery-beat: a count of runs": (lambda: plan(every=60, total_run_count=3), "no 'total_run_count'"),
+    "django-celery-beat: solar times": (lambda: plan(cron="sunset"), "five fields"),
+    "APScheduler: catching up all missed runs": (lambda: plan(every=60, coalesce=False), "no 'coalesce'"),
+    "APScheduler: jitter": (lambda: plan(every=60, jitter=10), "no 'jitter'"),
+    "APScheduler: several crons in one": (lambda: plan(cron=["0 8 * * *", "30 17 * * *"]), "give a text"),
+    "APScheduler: calendar intervals": (lambda: plan(every="1 month"), "give a timedelta"),
+}
+
+
+@pytest.mark.parametrize("wish", WITHOUT)
+def test_what_has_no_counterpart_is_refused(wish, kit):
+    ask, words = WITHOUT[wish]
+    with pytest.raises((TaskQueueError, TypeError), match=words):
+        ask()
+    assert not Schedule.objects.exists()

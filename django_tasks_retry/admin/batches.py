@@ -18,7 +18,7 @@ from ..taskqueue.workflows import batch_counts, keys_of
 from .bulk import BulkActionAdmin
 from .parts.charts import shares
 from .parts.selection import select_all
-from .parts.waterfall import related_task, waterfall
+from .parts.waterfall import chain_names, related_task, waterfall
 
 MAX_RELATED = 10
 BEHIND = 1000
@@ -125,5 +125,7 @@ def some_tasks(using: str) -> Any:
 
 
 def relation(name: str, tasks: Iterable[Task]) -> dict[str, Any]:
-    shown = [related_task(each) for each in tasks]
+    found = list(tasks)
+    chains = chain_names(found)
+    shown = [related_task(each, chains) for each in found]
     return {"name": name, "tasks": shown[:MAX_RELATED], "more": len(shown) > MAX_RELATED}

@@ -12,12 +12,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from .. import registry, taskqueue
-from ..display.formatting import one_line
+from ..display.formatting import one_line, task_name
 from ..display.redact import holds_secrets
 from ..display.scope import console_backend
 from ..errors import TaskQueueError
 from ..models import Task
-from ..rules.names import short_id, short_name
+from ..rules.names import short_id
 from ..selection.actions import RETRY
 from ..taskqueue.events import actor_of
 from .base import ArgumentsForm, log_action, reason_of
@@ -75,7 +75,7 @@ class CallAdmin(SingleActionAdmin):
             except TaskQueueError as error:
                 form.add_error(None, one_line(error, 300))
         if task:
-            values = {"task": one_line(short_name(task.func_path), 80), "id": short_id(task.pk)}
+            values = {"task": task_name(task.func_path), "id": short_id(task.pk)}
             title = _("Retry %(task)s %(id)s with other arguments") % values
         return self.render_page(request, "call_form", title, {"form": form})
 

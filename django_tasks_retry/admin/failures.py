@@ -19,11 +19,11 @@ from django.utils.translation import gettext as _
 
 from ..analysis.what_changed import sampled, sentences, what_changed
 from ..display.events import error_text, format_traceback, message_text, place_in_project
-from ..display.formatting import format_ago, format_capped, format_number, one_line, printable
+from ..display.formatting import format_ago, format_capped, format_number, one_line, printable, task_name
 from ..display.redact import redacted_arguments
 from ..display.scope import Scope, current_scope
 from ..models import FailureGroup, Task
-from ..rules.names import short_id, short_name
+from ..rules.names import short_id
 from ..rules.redact import redact_text
 from ..rules.secrets import HIDDEN
 from ..selection.actions import ACTIONS, CANCEL, RETRY
@@ -106,7 +106,7 @@ def failure_rows(
             "error": error_text(each),
             "message": message_text(each, can_see_payload=can_see_payload),
             "location": place_in_project(tracebacks.get(each.sample) or ""),
-            "task": one_line(short_name(each.func_path), 80),
+            "task": task_name(each.func_path),
             "path": one_line(each.func_path, 255),
             "open": each.open,
             "open_text": format_capped(each.open),
@@ -131,7 +131,7 @@ def group_context(
         "group": group,
         "error": error_text(group),
         "func_path": one_line(group.func_path, 255),
-        "task_name": one_line(short_name(group.func_path), 80),
+        "task_name": task_name(group.func_path),
         "queue": one_line(group.queue, 64),
         "last_text": format_ago(group.last_failed_at, scope.now),
         "counts": counts_of(group, outcomes),

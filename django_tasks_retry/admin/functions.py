@@ -16,10 +16,17 @@ from django.utils.translation import ngettext
 
 from .. import registry
 from ..clock import now
-from ..display.formatting import NO_VALUE, format_decimal, format_duration, format_number, format_percentage, one_line
+from ..display.formatting import (
+    NO_VALUE,
+    format_decimal,
+    format_duration,
+    format_number,
+    format_percentage,
+    one_line,
+    task_name,
+)
 from ..display.scope import Scope, current_scope
 from ..models import Task, TaskFunction
-from ..rules.names import short_name
 from ..taskqueue import statistics
 from ..taskqueue.statistics import BOUNDS, RAN, WAITED, Counts, counts_since, sums_since
 from .base import TaskPermissionMixin
@@ -137,7 +144,7 @@ class FunctionAdmin(TaskPermissionMixin):
             "now": scope.now,
             "live": True,
         }
-        return self.render_page(request, "function", one_line(short_name(func_path), 80), context)
+        return self.render_page(request, "function", task_name(func_path), context)
 
     def failures(self, func_path: str, scope: Scope, *, can_see_payload: bool) -> dict[str, Any]:
         heads = statistics.group_heads(scope.using)
@@ -154,7 +161,7 @@ def function_row(counts: Counts) -> dict[str, Any]:
     mean = counts.mean_seconds
     return {
         "path": counts.func_path,
-        "name": one_line(short_name(counts.func_path), 80),
+        "name": task_name(counts.func_path),
         "full_name": one_line(counts.func_path, 255),
         "attempts": format_number(counts.attempts),
         "rate": format_decimal(counts.attempts / MINUTES),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -13,7 +14,9 @@ from django.contrib.admin.utils import unquote
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.functional import Promise
+from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -54,6 +57,7 @@ from .parts.waterfall import waterfall
 
 MAX_EVENTS = 100
 MAX_STEPS = 200
+TASK_ID = re.compile(r"\b([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 KINDS: dict[str, str | Promise] = {
     StepKind.STEP: gettext_lazy("step"),
     StepKind.SLEEP: gettext_lazy("sleep"),
@@ -153,14 +157,16 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
     newest = read_rows(TaskEvent.objects.using(scope.using).filter(task_id=task.pk).order_by("-id")[: MAX_EVENTS + 1])
     events, is_cut = newest[:MAX_EVENTS][::-1], len(newest) > MAX_EVENTS
     steps = read_rows(Step.objects.using(scope.using).filter(task_id=task.pk).order_by("id")[:MAX_STEPS])
-    links = task_links(task, request.resolver_match.namespace if request.resolver_match else "admin")
+    site = request.resolver_match.namespace if request.resolver_match else "admin"
+    links, explanation = task_links(task, site), explain(task, events, scope, can_see_payload=can_see_payload)
     drawing, retries = waterfall(task.run_id, scope, task, steps), retries_of(task, scope.using)
     return {
         "task": task,
         "schedule_name": task.schedule_id and one_line(task.schedule_id, 128),
         "func_path": printable(task.func_path, 255),
         "badge": badge(task_state(task, scope.now)),
-        "explanation": explain(task, events, scope, can_see_payload=can_see_payload),
+        "explanation": explanation,
+        "sentence": linked(explanation.sentence, scope.using, site),
         "actions": [
             action for action in ACTIONS.values() if action.is_possible(task.status) and action.is_allowed(request)
         ],
@@ -199,6 +205,15 @@ def safety_on_page(task: Task, events: Sequence[TaskEvent], retries: Mapping[str
     )
     state, reasons = safety_of_retry(facts)
     return {"badge": badge(state), "reasons": reasons}
+
+
+def linked(sentence: str, using: str, site: str) -> SafeString:
+    """Return the sentence with each id of a stored task as a link to its page."""
+    parts = TASK_ID.split(sentence)
+    known = set(Task.objects.using(using).filter(pk__in=parts[1::2]).values_list("pk", flat=True)) if parts[1:] else ()
+    url = partial(reverse, "admin:django_tasks_retry_task_change", current_app=site)
+    links = {str(pk): format_html('<a href="{}">{}</a>', url(args=[pk]), short_id(pk)) for pk in known}
+    return format_html_join("", "{}", ([links.get(part, part)] for part in parts))
 
 
 def signal_of(task: Task) -> str:

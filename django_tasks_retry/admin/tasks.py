@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -23,12 +23,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ..clock import Now
-from ..display.formatting import format_capped, format_number, one_line
+from ..display.formatting import format_capped, format_number, one_line, task_name
 from ..display.scope import console_database, current_scope
 from ..display.states import badge, error_line, task_state, timing
 from ..models import Task
 from ..models.querysets import TaskQuerySet
-from ..rules.names import short_id, short_name, time_of
+from ..rules.names import short_id, time_of
 from ..selection.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..selection.grammar import HELP
 from ..selection.matching import matching
@@ -44,6 +44,7 @@ from .calls import CallAdmin
 from .parts import filters
 from .parts.filters import label_of
 from .parts.selection import selection_from_request, with_valid_selection
+from .parts.waterfall import chain_names
 from .task import detail_context
 
 LIST_COLUMNS = (
@@ -164,9 +165,10 @@ class TaskChangeList(ChangeList):
         finished = [task.pk for task in self.result_list if not unreadable_columns(task) and task.is_finished]
         retries = Task.objects.using(self.root_queryset.db).filter(retry_of__in=finished).order_by("pk")
         newest = dict(retries.values_list("retry_of", "pk")) if finished else {}
+        chains = chain_names(self.result_list)
         return [
             {
-                **task_row(task),
+                **task_row(task, chains),
                 "url": console.url("change", task.pk),
                 "box": console.action_checkbox(task) if "action_checkbox" in self.list_display else "",
                 "retry": newest.get(task.pk),
@@ -329,17 +331,17 @@ class TaskAdmin(CallAdmin, WorkflowAdmin):
             "can_signal": self.has_perm(request, "send_signal"),
             "can_resume": task.is_finished and RETRY.is_allowed(request),
         }
-        title = f"{one_line(short_name(task.func_path), 80)} {short_id(task.pk)}"
+        title = f"{chain_names([task]).get(task.pk) or task_name(task.func_path)} {short_id(task.pk)}"
         return self.render_page(request, "task", title, context)
 
 
-def task_row(task: Any) -> dict[str, Any]:
+def task_row(task: Any, chains: Mapping[UUID, str]) -> dict[str, Any]:
     """Return one task of the list in words. The time is that of its id, which can always be read."""
     return {
         "id": short_id(task.pk),
         "pk": task.pk,
         "path": one_line(task.func_path, 255),
-        "name": short_name(one_line(task.func_path, 255)),
+        "name": chains.get(task.pk) or task_name(task.func_path, 255),
         "badge": badge(task_state(task, task.seen_at)),
         "spent": f"{task.spent}/{task.max_attempts}",
         "queue": one_line(task.queue, 64),

@@ -14,12 +14,12 @@ from django.utils.translation import gettext as _
 
 from .. import taskqueue
 from ..display.events import actor_names, latest_operator_events
-from ..display.formatting import format_ago, format_elapsed, one_line
+from ..display.formatting import format_ago, format_elapsed, one_line, task_name
 from ..display.scope import current_scope
 from ..display.states import badge, served_queues, worker_end, worker_state
 from ..models import Task, Worker
 from ..registry import is_coroutine
-from ..rules.names import short_name, worker_of
+from ..rules.names import worker_of
 from ..taskqueue.reading import read_rows
 from .base import ConsoleAdmin
 
@@ -84,7 +84,7 @@ def running_by_worker(tasks: Sequence[Task], now: datetime) -> dict[str, list[di
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for task in tasks:
         age = format_elapsed(task.last_attempt_at or now, now)
-        name, is_async = one_line(short_name(task.func_path), 60), is_coroutine(task.func_path)
+        name, is_async = task_name(task.func_path, 60), is_coroutine(task.func_path)
         running = {"pk": task.pk, "name": name, "age": age, "is_async": is_async}
         found[worker_of(task.locked_by)].append(running)
     return found

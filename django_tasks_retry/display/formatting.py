@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
@@ -12,7 +12,7 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from ..rules.names import short_name
+from ..rules.names import CHAIN, short_name
 from ..taskqueue.statistics import CAP
 
 # Controls, and the marks that reorder or hide text: shown as escapes, so that nobody is led to read something else.
@@ -36,6 +36,14 @@ def one_line(text: object, limit: int = 160) -> str:
     """The beginning of a text, on one line."""
     flat = " ".join(str(text)[: limit * 4].split())
     return printable(flat if len(flat) <= limit else f"{flat[: limit - 1]}…")
+
+
+def task_name(path: str, limit: int = 80, calls: Sequence[str] = ()) -> str:
+    """Name a task by its function. A chain is named in words, and by what it runs if that is known."""
+    if path != CHAIN:
+        return one_line(short_name(path), limit)
+    names = " → ".join(map(short_name, calls))
+    return one_line(_("chain: %(tasks)s") % {"tasks": names} if names else _("chain"), limit)
 
 
 def error_name(error: Mapping[str, Any]) -> str:

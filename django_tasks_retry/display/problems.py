@@ -12,7 +12,6 @@ from django.utils.translation import ngettext
 from .. import guard, registry
 from ..conf import OURS, configured_backends
 from ..models import FlowLimit, Task, Worker
-from ..rules.names import short_name
 from ..taskqueue import statistics
 from ..taskqueue.enqueue import app_not_installed, will_be_found
 from ..taskqueue.lanes import summarize_limits
@@ -23,7 +22,15 @@ from ..taskqueue.workers import ALIVE_SECONDS
 from ..taskqueue.workflows import unknown_effects
 from .events import describe_pauses
 from .explain_schedule import RUNWORKER, missed_slots
-from .formatting import format_capped, format_elapsed, format_moment, format_number, format_relative, one_line
+from .formatting import (
+    format_capped,
+    format_elapsed,
+    format_moment,
+    format_number,
+    format_relative,
+    one_line,
+    task_name,
+)
 from .scope import Scope, Standing
 
 MEANS_SOMETHING = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
@@ -65,7 +72,7 @@ class Problem:
 
     @property
     def short_subject(self) -> str:
-        return one_line(short_name(self.subject), 64)
+        return task_name(self.subject, 64)
 
     @property
     def pause_label(self) -> str:
@@ -107,7 +114,7 @@ def function_problems(standing: Standing) -> Iterator[Problem]:
                 "%(before)s of %(all_before)s."
             )
         values = {
-            "name": one_line(short_name(path), 80),
+            "name": task_name(path),
             "time": format_moment(found.since),
             "release": release,
             "failures": format_number(found.now.failures),

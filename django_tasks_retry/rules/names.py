@@ -7,6 +7,8 @@ from typing import Any
 from uuid import UUID
 
 SHORT_ID_LENGTH = 18
+CHAIN = "django_tasks_retry.tasks.run_chain"
+"""The task of this package that runs a chain."""
 
 
 def path_of(function: Callable[..., Any]) -> str:

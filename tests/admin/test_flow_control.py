@@ -11,6 +11,7 @@ import pytest
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task
 from django_tasks_retry.rules.failure import Code, Failure
+from django_tasks_retry.rules.names import short_id
 from tests import tasks
 from tests.admin.test_escaping import BASE, QUEUES
 from tests.admin.test_overview import problems, serve
@@ -30,6 +31,10 @@ def state_of(client, queue: str) -> str:
     [row] = [row for row in re.findall(r"<tr>.*?</tr>", page, re.S) if f"?queue={queue}" in row]
     [state] = re.findall(r'class="dtr-badge[^"]*"><span aria-hidden="true">.</span> (\w+)', row)
     return state
+
+
+def link_to(task: Task) -> str:
+    return f'<a href="{BASE}/task/{task.pk}/change/">{short_id(task.pk)}</a>'
 
 
 def test_a_task_that_may_expire_says_when_until_its_first_attempt_is_spent(database, operator, travel):
@@ -55,7 +60,7 @@ def test_a_task_that_expired_says_so_before_and_after_it_was_swept(database, ope
 def test_a_task_that_was_replaced_names_its_successor_to_those_who_may_read_reasons(database, operator, session_with):
     old = Task.objects.enqueue(tasks.noop, unique_key="key")
     new = Task.objects.enqueue(tasks.noop, unique_key="key", on_conflict="replace")
-    assert re.search(rf"It was cancelled by code at .*: replaced by {new.pk}", why(operator, old))
+    assert re.search(rf"It was cancelled by code at .*: replaced by {link_to(new)}", why(operator, old))
     assert str(new.pk) not in why(session_with("view_task"), old)
 
 
@@ -65,7 +70,7 @@ def test_a_task_behind_a_running_one_names_it_until_that_has_finished(database, 
     lease = claim_one()
     second = Task.objects.enqueue(tasks.noop, unique_key="key", on_conflict="run_again")
     assert why(operator, second) == (
-        f"It runs once more after the task {first.pk}, which holds the same unique key and has not finished."
+        f"It runs once more after the task {link_to(first)}, which holds the same unique key and has not finished."
     )
     taskqueue.complete_task(lease)
     assert why(operator, second) == "It is due and first in its queue: the next free worker will run it."

@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from django_tasks_retry import signal, taskqueue
+from django_tasks_retry import call, chain, signal, taskqueue
 from django_tasks_retry.admin.parts import waterfall
 from django_tasks_retry.display.explain import explain
 from django_tasks_retry.display.scope import Scope, current_scope
 from django_tasks_retry.models import Task
+from django_tasks_retry.rules.names import CHAIN, short_id
 from django_tasks_retry.taskqueue.workflows.steps import StepKind, StepStore
 from django_tasks_retry.testing import Tasks
 from django_tasks_retry.testing.inline import run_inline
+from tests.admin import scene
 from tests.admin.unguarded import overwrite
 from tests.steps import claim_one, now_of
+from tests.tasks import noop
 from tests.workflows import tasks
 
 
@@ -254,3 +257,36 @@ def test_who_waits_is_shown_as_waiting_and_found_as_such(operator, kit):
     listed = operator.get(reverse("admin:django_tasks_retry_task_changelist"), {"q": "status:waiting"})
     assert [row.pk for row in listed.context["cl"].result_list] == [task.pk]
     assert "dtr-badge dtr-waiting" in page(operator, "run", task.run_id)
+
+
+def test_a_chain_is_named_in_words_wherever_a_task_is(operator, kit):
+    task = chain(call(tasks.double, 1), call(tasks.publish)).enqueue()
+    assert task.func_path == CHAIN
+    run_one()
+    words, [member] = "chain: double → publish", members()
+    [title] = re.findall("<h1>(.*?)</h1>", page(operator, "change", task.pk))
+    assert title.startswith(words)
+    for text in (page(operator, "changelist"), page(operator, "run", task.run_id), page(operator, "change", member.pk)):
+        assert f">{words}</a>" in text
+        assert ">run_chain<" not in text
+
+
+@pytest.mark.parametrize("args", ["[]", "[[]]", "[1]", '["x"]', '{"a": 1}', '[["x", {}]]'])
+def test_a_chain_whose_calls_cannot_be_read_is_a_chain(operator, kit, database, args):
+    task = chain(call(tasks.double, 1)).enqueue()
+    overwrite(task, database, args=args)
+    assert ">chain" in page(operator, "changelist")
+
+
+def test_why_links_to_the_tasks_that_it_names_and_to_nothing_else(operator, kit):
+    gone = "01890000-0000-7000-8000-000000000000"
+    first, second = (Task.objects.enqueue(noop, lane=f"<b>{gone}") for _ in range(2))
+    taskqueue.limit_lane(f"<b>{gone}", concurrency=1)
+    claim_one("console")
+    scene.sign_on()
+    text = page(operator, "change", second.pk)
+    [sentence] = re.findall(r'id="dtr-explanation">.*?<p>(.*?)</p>', text, re.DOTALL)
+    url = reverse("admin:django_tasks_retry_task_change", args=[first.pk])
+    assert f'<a href="{url}">{short_id(first.pk)}</a>' in sentence
+    assert f"&lt;b&gt;{gone}" in sentence
+    assert sentence.count("<a ") == 1

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ... import registry
-from ...display.formatting import one_line
+from ...display.formatting import one_line, task_name
 from ...display.scope import Scope, current_scope, queue_names, read_workers
 from ...display.states import TASK_STATES
 from ...models import FlowLimit
@@ -111,7 +111,7 @@ def label_of(name: str, value: str) -> str:
         "status": {state.name: state.label for state in TASK_STATES},
         "window": {window: label for window, (_length, label) in WINDOWS.items()},
         "retried": {value: _("Not yet")},
-        "task": {value: short_name(value)},
+        "task": {value: task_name(value)},
     }
     return one_line(labels.get(name, {}).get(value, value), 60)
 

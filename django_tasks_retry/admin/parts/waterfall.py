@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -12,11 +12,11 @@ from uuid import UUID
 from django.db.models import F
 from django.utils.translation import gettext as _
 
-from ...display.formatting import format_elapsed, format_number, one_line
-from ...display.scope import Scope
+from ...display.formatting import format_elapsed, format_number, one_line, task_name
+from ...display.scope import Scope, console_database
 from ...display.states import badge, colour_of, task_state
 from ...models import Step, Task, TaskEvent
-from ...rules.names import short_id, short_name
+from ...rules.names import CHAIN, short_id
 from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ...taskqueue.reading import read_rows
@@ -63,10 +63,10 @@ def waterfall(run: UUID, scope: Scope, focus: Task | None = None, steps: Sequenc
     nodes = most_important(walk(grown(tasks, focus)))
     spans = spans_by_task([node.task for node in nodes if not node.alike], scope)
     begin, end = bounds_of([task for node in nodes for task in node.alike or [node.task]], scope.now)
-    drawn = Drawing(begin, end)
+    drawn, chains = Drawing(begin, end), chain_names(node.task for node in nodes)
     rows = []
     for node in nodes:
-        rows.append(folded_row(node, drawn, scope) if node.alike else task_row(node, spans, drawn, scope))
+        rows.append(folded_row(node, drawn, scope) if node.alike else task_row(node, spans, drawn, scope, chains))
         if focus is not None and node.task.pk == focus.pk and not node.alike:
             rows += step_rows(steps, spans.get(focus.pk, []), node.depth + 1, drawn, scope.now)
     shown = sum(len(node.alike) or 1 for node in nodes)
@@ -203,11 +203,13 @@ def spans_by_task(tasks: Sequence[Task], scope: Scope) -> dict[UUID, list[Span]]
     }
 
 
-def task_row(node: Node, spans: dict[UUID, list[Span]], drawn: Drawing, scope: Scope) -> dict[str, Any]:
+def task_row(
+    node: Node, spans: dict[UUID, list[Span]], drawn: Drawing, scope: Scope, chains: Mapping[UUID, str]
+) -> dict[str, Any]:
     task, found = node.task, spans[node.task.pk]
     texts = [span.label for span in found if span.is_attempt] or [span.label for span in found]
     return {
-        **related_task(task),
+        **related_task(task, chains),
         "badge": badge(task_state(task, scope.now)),
         "depth": min(node.depth, MAX_DEPTH),
         "bars": drawn.bars(found),
@@ -221,7 +223,7 @@ def folded_row(node: Node, drawn: Drawing, scope: Scope) -> dict[str, Any]:
     begin, end = bounds_of(node.alike, scope.now)
     counts = Counter(task_state(task, scope.now) for task in node.alike)
     text = ", ".join(f"{count} {state.label}" for state, count in counts.most_common())
-    values = {"count": format_number(len(node.alike)), "name": one_line(short_name(node.task.func_path), 60)}
+    values = {"count": format_number(len(node.alike)), "name": task_name(node.task.func_path, 60)}
     return {
         "name": _("%(count)s more %(name)s") % values,
         "note": text,
@@ -259,11 +261,23 @@ def step_rows(
         }  # fmt: skip
 
 
-def related_task(task: Task) -> dict[str, Any]:
+def chain_names(tasks: Iterable[Task]) -> dict[UUID, str]:
+    """Name the chains among the tasks by what they run, which their arguments say."""
+    ids = [task.pk for task in tasks if task.func_path == CHAIN]
+    rows = Task.objects.using(console_database()).filter(pk__in=ids).only("args")
+    return {row.pk: task_name(CHAIN, 80, called_by(row)) for row in (read_rows(rows, ("id", "args")) if ids else ())}
+
+
+def called_by(chain: Task) -> list[str]:
+    calls = chain.args[0] if isinstance(chain.args, list) and chain.args else None
+    return [str(call.get("func")) for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+
+
+def related_task(task: Task, chains: Mapping[UUID, str]) -> dict[str, Any]:
     return {
         "pk": task.pk,
         "id": short_id(task.pk),
-        "name": one_line(short_name(task.func_path), 60),
+        "name": chains.get(task.pk) or task_name(task.func_path, 60),
         "status": task.get_status_display(),
         "kind": colour_of(task),
     }

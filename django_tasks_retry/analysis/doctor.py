@@ -13,24 +13,16 @@ from django.utils.translation import ngettext
 
 from ..clock import Now
 from ..display.explain import explain_limit, explain_pause, explain_unclaimed
-from ..display.formatting import (
-    NO_VALUE,
-    format_duration,
-    format_elapsed,
-    format_number,
-    format_percentage,
-    one_line,
-)
+from ..display.formatting import NO_VALUE, format_duration, format_elapsed, format_number, format_percentage, one_line
 from ..display.problems import Problem, find_problems, runworker_command, shell_word
 from ..display.scope import Scope, Standing
 from ..models import FlowLimit, Queue, Task, TaskStat
-from ..models.limits import LANE
 from ..models.querysets import TaskQuerySet
 from ..models.tasks import KEYED
 from ..rules.transitions import EventKind
 from ..taskqueue import statistics
 from ..taskqueue.control import pause_of
-from ..taskqueue.lanes import COLUMNS, LaneSummary, summarize_limits
+from ..taskqueue.lanes import LaneSummary, labels_of, summarize_limits, tasks_of
 from ..taskqueue.reading import read_rows
 from ..taskqueue.statistics import BOUNDS, COUNTS, RECENT, WAITED, counts_since, serving
 from .contrast import chance_of
@@ -226,8 +218,7 @@ def cause_of(task: Task, standing: Standing, *, can_see_payload: bool) -> Cause:
         flag = "" if isinstance(row, Queue) else f"--{row.kind} "
         command = f"python manage.py tasks resume {flag}{shell_word(one_line(row.name, 255))}"
         return Cause(explain_pause(task, scope, can_see_payload=can_see_payload), command)
-    labels = [*([task.lane] if task.lane else []), f"queue:{task.queue}", f"function:{task.func_path}"]
-    states = read_rows(FlowLimit.objects.using(scope.using).among(labels))
+    states = read_rows(FlowLimit.objects.using(scope.using).among(labels_of(task)))
     for summary in summarize_limits(states, scope.backend) if states else ():
         if summary.is_full:
             return full_cause(summary, scope)
@@ -242,8 +233,7 @@ def cause_of(task: Task, standing: Standing, *, can_see_payload: bool) -> Cause:
 
 def full_cause(summary: LaneSummary, scope: Scope) -> Cause:
     """Say how long the tasks that keep it full have run, and how long they usually do."""
-    running = Task.objects.using(scope.using).running().filter(**{COLUMNS[summary.state.kind]: summary.state.name})
-    running = running.filter(lane__gt="") if summary.state.kind == LANE else running
+    running = tasks_of(Task.objects.using(scope.using).running(), summary.state.kind, summary.state.name)
     found = read_rows(running.only("pk", "func_path", "last_attempt_at").order_by("locked_by")[:100])
     longest = min(found, key=lambda task: task.last_attempt_at or scope.now, default=Task())
     usual = counts_since(scope.now - timedelta(days=DAYS), scope.using, "func_path", func_path=longest.func_path)

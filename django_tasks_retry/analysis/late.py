@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,17 +21,18 @@ from ..conf import options
 from ..display.events import as_mapping
 from ..display.formatting import format_duration, one_line
 from ..display.scope import Scope
+from ..display.states import worker_end
 from ..errors import InvalidLane
 from ..models import FlowLimit, OperatorEvent, Task, TaskEvent, Worker
-from ..models.limits import LANE, split
+from ..models.limits import split
 from ..rules.lanes.limits import Limit
 from ..rules.names import first_of, worker_of
 from ..rules.queues import serves
 from ..rules.transitions import EventKind
 from ..taskqueue import statistics
-from ..taskqueue.lanes import COLUMNS, decided_limit, limit_of
+from ..taskqueue.lanes import decided_limit, labels_of, limit_of, tasks_of
 from ..taskqueue.reading import read_rows
-from ..taskqueue.workers import ALIVE_SECONDS, KEEP, sound_workers
+from ..taskqueue.workers import KEEP, sound_workers
 from ..utc import as_instant
 
 CAUSES: dict[str, Any] = {
@@ -62,8 +64,6 @@ class Part(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A time with its cause."""
-
     start: datetime
     end: datetime
     cause: str
@@ -93,13 +93,11 @@ def split_waits(tasks: Sequence[Task], scope: Scope) -> list[Late]:
 
 def split_wait(task: Task, events: Sequence[TaskEvent], backdrop: Backdrop) -> Late:
     end = max(task.finished_at or backdrop.scope.now, task.created_at)
-    sums: dict[tuple[str, str], timedelta] = {}
+    sums: dict[tuple[str, str], timedelta] = defaultdict(timedelta)
     for span in causes_of(task, Timeline(task, events, backdrop, end), backdrop):
-        key = span.cause, span.subject
-        sums[key] = sums.get(key, timedelta()) + (span.end - span.start)
-    parts = [Part(*key, time) for key, time in sums.items() if time]
+        sums[span.cause, span.subject] += span.end - span.start
+    parts = sorted((Part(*key, time) for key, time in sums.items() if time), key=lambda part: part.time, reverse=True)
     wait = sum((part.time for part in parts), timedelta())
-    parts.sort(key=lambda part: part.time, reverse=True)
     return Late(task.pk, wait, end - task.created_at - wait, parts)
 
 
@@ -117,15 +115,9 @@ def causes_of(task: Task, timeline: Timeline, backdrop: Backdrop) -> Iterator[Sp
 
 def cut(free: Spans, start: datetime, end: datetime) -> tuple[Spans, Spans]:
     """Return what lies between the two, and the rest."""
-    taken, rest = [], []
-    for first, last in free:
-        low, high = max(first, start), min(last, end)
-        if low >= high:
-            rest.append((first, last))
-            continue
-        taken.append((low, high))
-        rest += [(one, other) for one, other in ((first, low), (high, last)) if one < other]
-    return taken, rest
+    taken = [(max(first, start), min(last, end)) for first, last in free]
+    rest = [part for first, last in free for part in ((first, min(last, start)), (max(first, end), last))]
+    return [part for part in taken if part[0] < part[1]], [part for part in rest if part[0] < part[1]]
 
 
 @dataclass(slots=True)
@@ -143,7 +135,7 @@ class Timeline:
         for event in self.events:
             at, data = min(max(event.ts, since), self.end), as_mapping(event.data)
             if event.kind == EventKind.LEASE_LOST:
-                yield from self.lost(since, at, runner)
+                yield self.lost(since, at, runner)
                 since, due, runner = at, at, ""
             elif event.kind == EventKind.RUNNING:
                 yield from waited(since, at, due, cause)
@@ -161,26 +153,23 @@ class Timeline:
     @property
     def first_due(self) -> datetime:
         """Return the eta of the first attempt: as the first report tells it, or the row if nothing has changed it."""
-        created: datetime = self.task.created_at
-        eta: datetime = self.task.eta
-        moved = (EventKind.REQUEUED, EventKind.RESCHEDULED, EventKind.RELEASED)
+        due: datetime = self.task.eta
         for event in self.events:
             data = as_mapping(event.data)
-            if "due" in data:
-                return moment_of(data["due"]) or created
-            if event.kind in moved:
-                return created
-        return eta
+            if "due" in data or event.kind in (EventKind.REQUEUED, EventKind.RESCHEDULED, EventKind.RELEASED):
+                due = moment_of(data.get("due")) or self.task.created_at
+                break
+        return due
 
-    def lost(self, began: datetime, at: datetime, runner: str) -> Iterator[Span]:
+    def lost(self, began: datetime, at: datetime, runner: str) -> Span:
         """Tell from when on nobody worked at it, although it was leased."""
         worker = next((each for each in self.backdrop.workers if each.pk == worker_of(runner)), None)
+        renewed = max(began, at - self.backdrop.lease)
         if worker is None:
-            yield Span(max(began, at - self.backdrop.lease), at, "worker_died", runner)
-        elif worker.stopped_at is None and worker.heartbeat_at >= at:
-            yield Span(max(began, at - self.backdrop.lease), at, "database_away", worker.pk)
-        else:
-            yield Span(min(at, max(began, worker.stopped_at or worker.heartbeat_at)), at, "worker_died", worker.pk)
+            return Span(renewed, at, "worker_died", runner)
+        if worker.stopped_at is None and worker.heartbeat_at >= at:
+            return Span(renewed, at, "database_away", worker.pk)
+        return Span(min(at, max(began, worker.stopped_at or worker.heartbeat_at)), at, "worker_died", worker.pk)
 
 
 def waited(since: datetime, until: datetime, due: datetime, cause: str) -> Iterator[Span]:
@@ -213,7 +202,7 @@ class Backdrop:
 
     def spans(self, task: Task, start: datetime, end: datetime) -> Iterator[Span]:
         """Yield what held then, the first cause first."""
-        labels = [f"queue:{task.queue}", f"function:{task.func_path}", *([task.lane] if task.lane else [])]
+        labels = labels_of(task)
         for label in labels:
             yield from self.pauses.get(label, ())
         yield from self.gaps(task)
@@ -251,15 +240,10 @@ class Backdrop:
         """Yield the times in which no worker served the queue and knew the function, by what ended the one before."""
         now, until, cause, subject = self.scope.now, self.scope.now - KEEP, "unknown", task.queue
         for worker in self.serving(task):
-            if worker.started_at > until:
-                yield Span(until, worker.started_at, "no_worker" if cause == "unknown" else cause, subject)
-            is_dead = (now - worker.heartbeat_at).total_seconds() > ALIVE_SECONDS
-            ended = worker.stopped_at or (worker.heartbeat_at if is_dead else now)
-            if ended > until:
+            yield Span(until, worker.started_at, "no_worker" if cause == "unknown" else cause, subject)
+            if (ended := worker_end(worker, now)) > until:
                 until, cause, subject = ended, "deploying" if worker.stopped_at else "worker_died", worker.pk
-        if until < now:
-            last = {"unknown": "no_worker", "deploying": "no_worker"}.get(cause, cause)
-            yield Span(until, now, last, subject)
+        yield Span(until, now, "worker_died" if cause == "worker_died" else "no_worker", subject)
 
     def serving(self, task: Task) -> list[Worker]:
         return [
@@ -286,11 +270,9 @@ class Backdrop:
 
     def attempts(self, label: str) -> Spans:
         """Return when attempts under this limit began and ended, among the tasks enqueued since a day before."""
-        kind, name = split(label)
         first = first_of(int((self.since - LOOK_BACK).timestamp() * 1000))
-        tasks = Task.objects.using(self.scope.using).filter(**{COLUMNS[kind]: name}, pk__gte=first)
-        tasks = tasks.filter(lane__gt="") if kind == LANE else tasks
-        ids = list(tasks.order_by("pk").values_list("pk", flat=True)[:MOST])
+        tasks = tasks_of(Task.objects.using(self.scope.using).filter(pk__gte=first), *split(label)).order_by("pk")
+        ids = list(tasks.values_list("pk", flat=True)[:MOST])
         found, open_ones = [], dict[UUID, datetime]()
         for n in range(0, len(ids), 500):
             events = TaskEvent.objects.using(self.scope.using).filter(task_id__in=ids[n : n + 500]).order_by("id")
@@ -305,14 +287,10 @@ class Backdrop:
 def full(label: str, most: int | None, attempts: Spans) -> Iterator[Span]:
     """Yield the times in which as many ran as the limit allows."""
     changes = sorted((at, step) for span in attempts for at, step in zip(span, (1, -1), strict=True))
-    running, since = 0, None
-    for at, step in changes if most is not None else ():
-        running += step
-        if running >= (most or 0) and since is None:
-            since = at
-        elif running < (most or 0) and since is not None:
-            yield Span(since, at, "limited", label)
-            since = None
+    running = accumulate(step for _at, step in changes)
+    for (at, _), (until, _), count in zip(changes, changes[1:], running, strict=False):
+        if most is not None and count >= most:
+            yield Span(at, until, "limited", label)
 
 
 def throttled(label: str, limit: Limit, attempts: Spans) -> Iterator[Span]:
@@ -326,8 +304,10 @@ def throttled(label: str, limit: Limit, attempts: Spans) -> Iterator[Span]:
 
 def rows_of(found: Late) -> list[tuple[str, str]]:
     """Return each part as people read it: how long, and by what."""
-    texts = [f"{CAUSES[part.cause]}{': ' if part.subject else ''}{one_line(part.subject, 160)}" for part in found.parts]
-    return [(format_duration(part.time.total_seconds()), text) for part, text in zip(found.parts, texts, strict=True)]
+    return [
+        (format_duration(time.total_seconds()), f"{CAUSES[cause]}{': ' if subject else ''}{one_line(subject, 160)}")
+        for cause, subject, time in found.parts
+    ]
 
 
 # Many tasks
@@ -344,15 +324,12 @@ class Overall(NamedTuple):
     causes: dict[str, float]
 
 
-def overall(
-    scope: Scope, since: timedelta, *, func_path: str = "", queue: str = "", most: int = SAMPLE
-) -> list[Overall]:
-    """Split the waits of the newest tasks that have begun, and sum them up, the longest waits first."""
+def overall(scope: Scope, since: timedelta, **chosen: str) -> list[Overall]:
+    """Split the waits of the newest tasks with these columns that have begun, and sum them up, the longest first."""
     begun = Task.objects.using(scope.using).filter(started_at__isnull=False, created_at__gte=scope.now - since)
-    begun = begun.filter(pk__gte=statistics.newest_before(statistics.LOOK_BACK, scope.using) or UUID(int=0))
-    for column, value in (("func_path", func_path), ("queue", queue)):
-        begun = begun.filter(**{column: value}) if value else begun
-    tasks = read_rows(begun.order_by("-pk").defer("args", "kwargs", "metadata", "last_error")[:most])
+    floor = statistics.newest_before(statistics.LOOK_BACK, scope.using) or UUID(int=0)
+    begun = begun.filter(pk__gte=floor, **chosen).order_by("-pk")
+    tasks = read_rows(begun.defer("args", "kwargs", "metadata", "last_error")[:SAMPLE])
     groups: dict[tuple[str, str], list[Late]] = defaultdict(list)
     for task, late in zip(tasks, split_waits(tasks, scope), strict=True):
         groups[task.func_path, task.queue].append(late)

@@ -32,14 +32,14 @@ def doctor_command(context: Context) -> Exit:
 @command(
     "late", "Why a task was or is late, by causes that add up. Without an ID: percentiles per function and queue.",
     option("id", nargs="?", metavar="ID", help="the id of the task, or its first digits"),
-    option("--function", default="", metavar="PATH", help="only tasks of this function"),
-    option("--queue", default="", metavar="QUEUE", help="only tasks of this queue"),
+    option("--function", dest="func_path", metavar="PATH", help="only tasks of this function"),
+    option("--queue", metavar="QUEUE", help="only tasks of this queue"),
     option("--since", type=checked(read_duration), default=86400.0, metavar="1d", help="enqueued since (default: 1d)"),
 )  # fmt: skip
 def late_command(context: Context) -> Exit:
     if context["id"]:
         return late_task(context)
-    chosen = {"func_path": context["function"], "queue": context["queue"]}
+    chosen = {name: context[name] for name in ("func_path", "queue") if context[name]}
     found = late.overall(context.scope, timedelta(seconds=context["since"]), **chosen)
     context.output.listing(found, OVERALL)
     if not found:

@@ -16,7 +16,7 @@ from ..rules.transitions import POISON_AFTER, EventKind
 from ..taskqueue import alive_workers, sound_workers, statistics
 from ..taskqueue.claim import awaited_by, begun_in
 from ..taskqueue.control import pause_of
-from ..taskqueue.lanes import LaneSummary, running_in, summarize_limits
+from ..taskqueue.lanes import LaneSummary, labels_of, running_in, summarize_limits
 from ..taskqueue.reading import read_rows, unreadable_columns
 from ..taskqueue.recording import WARN_AFTER_RELEASES, releases_in_a_row
 from ..taskqueue.statistics import serving
@@ -57,8 +57,7 @@ def explain(task: Task, events: Sequence[TaskEvent], scope: Scope, *, can_see_pa
 def skipped_sentence(task: Task, scope: Scope) -> str:
     """Say what an unfinished run does to the later slots of its schedule."""
     behind = Schedule.objects.using(scope.using).filter(pk=task.schedule_id, last_outcome="skipped").only("last_at")
-    schedule = behind.first() if task.schedule_id else None
-    if schedule is None:
+    if not task.schedule_id or (schedule := behind.first()) is None:
         return ""
     values = {"name": one_line(schedule.name, 128), "time": format_moment(schedule.last_at)}
     return _("The slot of %(time)s of its schedule %(name)s was skipped: the previous run had not finished.") % values
@@ -245,8 +244,7 @@ def explain_cancelled(events: Sequence[TaskEvent], *, can_see_payload: bool) -> 
 def explain_waiting(task: Task, now: datetime, using: str) -> str:
     """Explain a task that waits for a batch or a signal."""
     key = task.waits_for or ""
-    batch = batch_of(key)
-    if batch is not None:
+    if (batch := batch_of(key)) is not None:
         counts = batch_counts(batch, using)
         text = ngettext(
             "It waits for %(open)s of %(total)s task.", "It waits for %(open)s of %(total)s tasks.", counts.total
@@ -260,8 +258,7 @@ def explain_waiting(task: Task, now: datetime, using: str) -> str:
 
 def explain_pause(task: Task, scope: Scope, *, can_see_payload: bool) -> str:
     """Return nothing unless its queue, lane or function is paused."""
-    row = pause_of(task, scope.using)
-    if row is None:
+    if (row := pause_of(task, scope.using)) is None:
         return ""
     pause, name = describe_pauses([row], can_see_payload=can_see_payload)[row.name], one_line(row.name, 100)
     if isinstance(row, Queue):
@@ -282,8 +279,8 @@ def explain_pause(task: Task, scope: Scope, *, can_see_payload: bool) -> str:
 
 def explain_limit(task: Task, scope: Scope) -> str:
     """Explain the limit that holds the task back; empty if none does."""
-    labels = [*([task.lane] if task.lane else []), f"queue:{task.queue}", f"function:{task.func_path}"]
-    for summary in summarize_limits(read_rows(FlowLimit.objects.using(scope.using).among(labels)), scope.backend):
+    states = read_rows(FlowLimit.objects.using(scope.using).among(labels_of(task)))
+    for summary in summarize_limits(states, scope.backend):
         values = {"lane": one_line(summary.label, 100)}
         if summary.trouble:
             text = _("The limits of %(lane)s cannot be read, so none of its tasks starts. Set or clear its limits.")
@@ -303,9 +300,7 @@ def explain_limit(task: Task, scope: Scope) -> str:
 
 
 def full_sentence(task: Task, summary: LaneSummary, scope: Scope) -> str:
-    values = {
-        "lane": one_line(summary.label, 100), "running": summary.running, "most": summary.limit.most_running,
-    }  # fmt: skip
+    values = {"lane": one_line(summary.label, 100), "running": summary.running, "most": summary.limit.most_running}
     if summary.state.probing_since:
         return _("The circuit breaker lets %(lane)s try one task at a time until one succeeds.") % values
     if summary.label != task.lane:

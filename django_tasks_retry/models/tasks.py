@@ -24,8 +24,6 @@ STATUS_CHOICES = [
     (Status.FAILED.value, _("Failed")),
     (Status.CANCELLED.value, _("Cancelled")),
 ]
-
-
 # Plain strings, so that migrations name no code of ours.
 IS_PENDING = Q(status=Status.PENDING.value)
 IS_RUNNING = Q(status=Status.RUNNING.value)
@@ -47,8 +45,6 @@ MAX_LENGTHS = {
     "func_path": 255, "queue": 64, "locked_by": 128, "unique_key": 200, "schedule_id": 128, "lane": 100,
     "waits_for": 255,
 }  # fmt: skip
-
-
 EARLIEST, LATEST = "1900-01-01", f"{LATEST_SLOT:%Y-%m-%d}"
 """Texts, which both databases compare with a time as it is stored."""
 

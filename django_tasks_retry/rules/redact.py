@@ -223,7 +223,7 @@ class Redaction:
             yield HIDDEN if self.pass_plain() else ""
 
     def after_sign(self, name: str) -> Iterator[str]:
-        yield self.take_while(is_sign_or_comma)
+        yield self.take_while(lambda token: token.kind == "sign" or token.text == ",")
         yield self.take_while(is_blank_or_block)
         while self.peek().kind == "backslashes" and self.peek(1).text.rstrip("-") in ESCAPED_BLANKS:
             yield self.take().text + self.take().text + self.take_while(is_blank_or_block)
@@ -267,11 +267,11 @@ class Redaction:
         if self.peek().kind != "quote":
             return False
         quote = self.take().text
-        goes_on = is_on_line if len(quote) == 1 else is_not_end
-        while goes_on(self.peek()):
+        ends = {"line", "end"} if len(quote) == 1 else {"end"}
+        while self.peek().kind not in ends:
             slashes = len(self.take().text) if self.peek().kind == "backslashes" else 0
             closed = self.peek().text == quote and closes(slashes, depth)
-            if goes_on(self.peek()):
+            if self.peek().kind not in ends:
                 self.take()
             if closed:
                 break
@@ -307,14 +307,6 @@ def is_on_line(token: Token) -> bool:
 
 def is_blank_or_block(token: Token) -> bool:
     return token.kind in BLANK_OR_LINE or token.text in BLOCK
-
-
-def is_not_end(token: Token) -> bool:
-    return token is not END
-
-
-def is_sign_or_comma(token: Token) -> bool:
-    return token.kind == "sign" or token.text == ","
 
 
 def is_plain(token: Token) -> bool:

@@ -20,6 +20,7 @@ from ..conf import forgotten, options
 from ..errors import InvalidLane
 from ..models import FlowLimit, OperatorEvent, Task
 from ..models.limits import FUNCTION, LANE, QUEUE, TRIPPED, UNDECIDED, split
+from ..models.querysets import TaskQuerySet
 from ..rules.lanes import window
 from ..rules.lanes.limits import NO_LIMIT, LaneDeclaration, Limit, declaration_of
 from ..rules.lanes.templates import RESERVED, matcher
@@ -35,6 +36,17 @@ COLUMNS = {LANE: "lane", QUEUE: "queue", FUNCTION: "func_path"}
 
 MOST_SHOWN = 50
 MOST_RUNNING = 10
+
+
+def labels_of(task: Task) -> list[str]:
+    """Return what may limit a task: its queue, its function and its lane."""
+    return [f"{QUEUE}:{task.queue}", f"{FUNCTION}:{task.func_path}", *([task.lane] if task.lane else [])]
+
+
+def tasks_of(tasks: TaskQuerySet, kind: str, name: str) -> TaskQuerySet:
+    """Return those of a lane, a queue or a function, as the indexes have them."""
+    found = tasks.filter(**{COLUMNS[kind]: name})
+    return found.filter(lane__gt="") if kind == LANE else found
 
 
 def limit_of(label: str, backend: str) -> Limit:

@@ -34,23 +34,14 @@ from .postgresql_rows import PostgreSQLInsert, any_parameters, are_plain, exampl
 from .ranges import TRUE, ClaimRange, Cursors, DuePage, LaneRange, read_lane_range
 from .statements import SQL, Functions, StoredStatement, files_of, like_table, like_task, prepared
 
-LANE_COLUMNS = {
-    **like_task(["queue"]),
-    "priority": "int",
-    "eta": "timestamptz",
-    "now": "timestamptz",
-    "has_keyed": "bool",
+LANES = StoredStatement("lanes", {
+    **like_task(["queue"]), "priority": "int", "eta": "timestamptz", "now": "timestamptz", "has_keyed": "bool",
     "states": "text[]",
-}
-LANES = StoredStatement("lanes", LANE_COLUMNS)
-KEYED_LANE_COLUMNS = {
-    **like_task(["queue", "priority", "lane", "eta"]),
-    "hop": "int",
-    "now": "timestamptz",
-    **dict.fromkeys(("is_due", "has_row", "is_paused"), "bool"),
-    **like_table(FlowLimit, ["weight"]),
-}
-KEYED_LANES = StoredStatement("keyed_lanes", KEYED_LANE_COLUMNS)
+})  # fmt: skip
+KEYED_LANES = StoredStatement("keyed_lanes", {
+    **like_task(["queue", "priority", "lane", "eta"]), "hop": "int", "now": "timestamptz",
+    **dict.fromkeys(("is_due", "has_row", "is_paused"), "bool"), **like_table(FlowLimit, ["weight"]),
+})  # fmt: skip
 # By whether the lanes have keys, and whether one task alone is wanted.
 CLAIM = {
     (keyed, one): StoredStatement(f"claim{'_keyed' * keyed}{'_one' * one}", like_task(LEASE_COLUMNS))
@@ -126,9 +117,6 @@ class PostgreSQL(PostgreSQLInsert):
     def encoding(self) -> str:
         connections[self.using].ensure_connection()
         return str(connections[self.using].connection.info.parameter_status("server_encoding"))
-
-    def limit_session(self, lock_seconds: float) -> None:
-        """Nothing: who waits too long shuts the socket."""
 
     def limit_locks(self, seconds: float) -> None:
         with connections[self.using].cursor() as cursor:
@@ -262,11 +250,10 @@ class PostgreSQL(PostgreSQLInsert):
             "failure": dump(LOST.as_dict()),
             "fingerprint": LOST_FINGERPRINT,
         }
+        sql = self.sql["recover"]
         return [
             Receipt(lease, Status(status), lease.eta, as_moment(ts), error and json.loads(error), cause=loss.cause)
-            for status, ts, error, *columns in self.past_strays(
-                lambda: fetch_any(self.sql["recover"], parameters, self.using)
-            )
+            for status, ts, error, *columns in self.past_strays(lambda: fetch_any(sql, parameters, self.using))
             for lease in [lease_header(columns)]
         ]
 

@@ -181,10 +181,8 @@ def statement(tasks: Sequence[Task]) -> tuple[str, dict[str, Any], bool]:
     if begin_runs:
         del columns["run_id"]
     common = {name: values[0] for name, values in columns.items() if values.count(values[0]) == len(values)}
-    given = {name: value for name, value in common.items() if value is not None}
-    usual = tuple(name for name, value in USUAL.items() if given.get(name) == value)
-    for name in usual:
-        del given[name]
+    usual = tuple(name for name, value in USUAL.items() if common.get(name) == value)
+    given = {name: value for name, value in common.items() if value is not None and name not in usual}
     each = {name: array_of(name, values) for name, values in columns.items() if name not in common}
     shape = Shape(usual, tuple(given), tuple(each), begin_runs, repeat)
     return sql_for(shape), given | each, shape.is_alike
@@ -207,9 +205,7 @@ def columns_of(tasks: Sequence[Task]) -> dict[str, Sequence[Any]]:
 
 
 def array_of(name: str, values: Sequence[Any]) -> str:
-    if TYPE[name] == "uuid":
-        return as_array([value and value.hex for value in values])
-    return as_array(values)
+    return as_array([value and value.hex for value in values] if TYPE[name] == "uuid" else values)
 
 
 @lru_cache(maxsize=256)

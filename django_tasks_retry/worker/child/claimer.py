@@ -98,13 +98,7 @@ class Intake:
     """The two claimers of a child, for functions and for coroutines, and the budget of both."""
 
     def __init__(
-        self,
-        worker_id: str,
-        options: WorkerOptions,
-        database: DatabaseCaller,
-        attempts: Set[Attempt],
-        *,
-        careful: bool,
+        self, worker_id: str, options: WorkerOptions, database: DatabaseCaller, attempts: Set[Attempt], *, careful: bool
     ) -> None:
         self.options, self.database, self.attempts = options, database, attempts
         paths = registry.known_paths()

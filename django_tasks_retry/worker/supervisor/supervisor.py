@@ -19,7 +19,7 @@ from ..logs import log_exception
 from ..options import WorkerOptions, new_worker_id
 from ..shared.database import DatabaseCaller
 from ..shared.interval import Interval
-from ..shared.messages import DatabaseAway, Goodbye, Leaving, Message, MoreDue
+from ..shared.messages import DatabaseAway, Goodbye, Leaving, MoreDue
 from ..shared.outcomes import OutcomePublisher, StatsWriter
 from ..shared.signal_handling import SignalInbox
 from .autoreload import Autoreloader
@@ -230,19 +230,16 @@ class Supervisor:
             return
         for message in child.channel.receive():
             child.last_message_at = monotonic()
-            self.handle_message(child, message)
+            match message:
+                case MoreDue():
+                    self.dispatcher.note_more()
+                case Leaving(reason):
+                    child.stop_reason = child.stop_reason or reason
+                case Goodbye(drained):
+                    child.sent_goodbye, child.has_drained = True, drained
         if child.channel.closed:
             self.selector.unregister(child.channel.socket)
             child.channel.close()
-
-    def handle_message(self, child: ChildProcess, message: Message) -> None:
-        match message:
-            case MoreDue():
-                self.dispatcher.note_more()
-            case Leaving(reason):
-                child.stop_reason = child.stop_reason or reason
-            case Goodbye(drained):
-                child.sent_goodbye, child.has_drained = True, drained
 
     def read_stats(self, child: ChildProcess) -> None:
         for message in child.stats_channel.receive_all():
@@ -250,8 +247,7 @@ class Supervisor:
                 self.stats.count(message)
 
     def read_wakeups(self) -> None:
-        descriptor = self.listener.fileno()
-        messages = self.listener.messages()
+        descriptor, messages = self.listener.fileno(), self.listener.messages()
         if self.listener.connection is None:
             self.selector.unregister(descriptor)
         if any(message.kind is WakeUpKind.CANCELLED for message in messages):

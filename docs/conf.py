@@ -52,7 +52,7 @@ nitpick_ignore_regex = [
     ("py:class", r"AnyResult|AnyTask|BackoffLike|Observe"),  # aliases of types
     (
         "py:class",
-        r"[A-DPR]|R_co|T_contra|RetryTask|TaskOf|TaskOptions|CallOptions|Link|Unpack.*|.*\.bridge\.Context",
+        r"[A-DPR]|R_co|T_contra|RetryTask|TaskOf|TaskOptions|CallOptions|DeclaredOptions|Link|Unpack.*|.*\.bridge\.Context",
     ),  # for type checkers
 ]
 suppress_warnings = []

@@ -12,12 +12,11 @@ from ..analysis import doctor, late
 from ..display.formatting import format_duration, format_percentage
 from ..display.scope import read_standing
 from ..durations import read_duration
-from ..errors import IllegalMove
 from ..rules.names import short_id
 from ..taskqueue.workflows import UnknownEffect, answer_effect, unknown_effects
 from .output import Column
 from .records import ID, one_task
-from .subcommand import WHY_IT_WAITS, CliError, Context, Exit, checked, command, option
+from .subcommand import WHY_IT_WAITS, Context, Exit, checked, command, option
 
 
 @command("doctor", "One verdict in one sentence, its causes in order and what to do; exit code 1 if it is bad.")
@@ -41,9 +40,7 @@ def late_command(context: Context) -> Exit:
         return late_task(context)
     chosen = {name: context[name] for name in ("func_path", "queue") if context[name]}
     found = late.overall(context.scope, timedelta(seconds=context["since"]), **chosen)
-    context.output.listing(found, OVERALL)
-    if not found:
-        context.output.say("No such task has begun in this time.")
+    context.output.listing(found, OVERALL, "No such task has begun in this time.")
     return Exit.OK if found else Exit.NOT_FOUND
 
 
@@ -61,9 +58,7 @@ OVERALL: Sequence[Column[late.Overall]] = (
 def late_task(context: Context) -> Exit:
     found = late.why_late(one_task(context), context.scope)
     seconds = {"wait_seconds": found.wait.total_seconds(), "worked_seconds": found.worked.total_seconds()}
-    parts = [
-        {"cause": part.cause, "subject": part.subject, "seconds": part.time.total_seconds()} for part in found.parts
-    ]
+    parts = [{"cause": cause, "subject": about, "seconds": time.total_seconds()} for cause, about, time in found.parts]
     lines = [f"It waited for {format_duration(seconds['wait_seconds'])}."]
     lines += [f"  {time:>12}  {text}" for time, text in late.rows_of(found)]
     context.output.answer({"id": str(found.task), **seconds, "parts": parts}, "\n".join(lines))
@@ -82,9 +77,7 @@ EFFECT = option("effect", metavar="EFFECT", help="the name of the effect")
 @command("effects", "Effects of which nobody knows whether they happened; tasks that ask wait for your answer.")
 def effects(context: Context) -> Exit:
     found = unknown_effects(context.using)
-    context.output.listing(found, EFFECTS)
-    if not found:
-        context.output.say("No effect is unknown.")
+    context.output.listing(found, EFFECTS, "No effect is unknown.")
     return Exit.FAILED if found else Exit.OK
 
 
@@ -103,9 +96,6 @@ def effect_did_not(context: Context) -> None:
 
 def answer(context: Context, **given: Any) -> None:
     task, name = one_task(context), context["effect"]
-    try:
-        answer_effect(task, name, **given, **context.decision)
-    except IllegalMove as error:
-        raise CliError(str(error), Exit.REFUSED) from None
+    answer_effect(task, name, **given, **context.decision)
     record = {"id": str(task.pk), "effect": name, "happened": given["happened"]}
     context.output.answer(record, f"Task {short_id(task.pk)} goes on.")

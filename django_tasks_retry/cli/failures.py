@@ -41,10 +41,8 @@ def failures(context: Context) -> None:
         return
     output, now, groups = context.output, context.scope.now, group_heads(context.using)
     shown = describe_groups(groups[: context["limit"] or None], context.using)
-    output.listing(shown, columns(now))
-    if not shown:
-        output.say("Nothing has failed.")
-    elif len(groups) > len(shown):
+    output.listing(shown, columns(now), "Nothing has failed.")
+    if len(groups) > len(shown) > 0:
         output.say(f"{len(shown)} of {len(groups)} groups; -n 0 shows all.")
 
 

@@ -61,9 +61,7 @@ Counts = Counter[tuple[str, str, str]]
 @command("partitions", "The periods of a partitioned history, and when each will be dropped.")
 def partitions(context: Context) -> None:
     found = partition_summaries(context.using)
-    context.output.listing(found, PARTITIONS)
-    if not found:
-        context.output.say("History is not partitioned. See: tasks partitions create --help")
+    context.output.listing(found, PARTITIONS, "History is not partitioned. See: tasks partitions create --help")
 
 
 @command(
@@ -165,9 +163,7 @@ def prune(context: Context) -> None:
         {"backend": backend, "queue": queue, "status": status, "tasks": number}
         for (backend, queue, status), number in sorted(counts.items())
     ]
-    context.output.listing(rows, PRUNED)
-    if not total:
-        context.output.say("Nothing is past its retention.")
+    context.output.listing(rows, PRUNED, "Nothing is past its retention.")
 
 
 def count_prunable(context: Context, backends: list[str]) -> Counts:

@@ -109,13 +109,15 @@ class Output:
         else:
             self.line(text)
 
-    def listing(self, items: Sequence[T], columns: Sequence[Column[T]]) -> None:
-        """Several answers: a record each for --json, else one table; nothing if there are none."""
+    def listing(self, items: Sequence[T], columns: Sequence[Column[T]], otherwise: str = "") -> None:
+        """Several answers: a record each for --json, else one table. If there are none, `otherwise` is said."""
         if self.as_json:
             for item in items:
                 self.record({column.name: column.json_of(item) for column in columns if column.name})
         elif items:
             self.table(rows_of(items, columns))
+        if otherwise and not items:
+            self.say(otherwise)
 
     def table(self, rows: Sequence[Sequence[str]]) -> None:
         """Aligned, the headings first; on a terminal no line is longer than the screen."""

@@ -135,10 +135,8 @@ def subject_of(context: Context) -> tuple[str, str]:
 )  # fmt: skip
 def lanes(context: Context) -> None:
     found = summarize_lanes(context.backend, context["search"])
-    context.output.listing(found, LANES)
+    context.output.listing(found, LANES, "No lane is limited or paused.")
     say_paused(context, [lane.state for lane in found])
-    if not found:
-        context.output.say("No lane is limited or paused.")
 
 
 def read_rate(text: str) -> tuple[int, float]:

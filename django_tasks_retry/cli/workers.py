@@ -25,9 +25,7 @@ def workers(context: Context) -> Exit:
         for worker in read_rows(stored[:MOST_WORKERS])
         if context["all"] or worker_state(worker, now).name not in ("stopped", "lost")
     ]
-    context.output.listing(shown, columns(now))
-    if not shown:
-        context.output.say(NO_WORKER)
+    context.output.listing(shown, columns(now), NO_WORKER)
     return Exit.OK if shown else Exit.NOT_FOUND
 
 

@@ -1,7 +1,7 @@
 """A task's past and future: attempts and progress as bars, to scale, and the attempts to come if it keeps failing."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
@@ -58,21 +58,55 @@ class Span:
         return (self.end - self.start).total_seconds()
 
 
+@dataclass(slots=True)
+class Drawing:
+    """The scale of all bars, and the kinds of them that were drawn. Sizes are texts, so that no locale changes them."""
+
+    begin: datetime
+    end: datetime
+    kinds: set[str] = field(default_factory=set)
+
+    def bars(self, spans: Iterable[Span]) -> list[dict[str, Any]]:
+        """Return the spans as bars, cut where the drawing ends: a wait may go on for years."""
+        seen = [span for span in spans if span.start <= self.end and span.end >= self.begin]
+        cut = [replace(span, start=max(span.start, self.begin), end=min(span.end, self.end)) for span in seen]
+        self.kinds |= {span.kind for span in cut}
+        return [self.bar(span) for span in cut]
+
+    def bar(self, span: Span) -> dict[str, Any]:
+        x, width = self.place(span.start), self.place(span.end) - self.place(span.start)
+        if span.is_attempt and width < MIN_WIDTH:
+            x, width = min(x, WIDTH - MIN_WIDTH), MIN_WIDTH
+        sizes = {"x": f"{x:.2f}", "width": f"{max(width, 0):.2f}"}
+        return {**sizes, "kind": span.kind, "label": span.label, "is_attempt": span.is_attempt}
+
+    def mark(self, step: Step) -> dict[str, str]:
+        """Mark the instant at which a step was stored."""
+        name = one_line(step.name.removesuffix(":until"), 80)
+        return {"x": f"{self.place(step.ts):.2f}", "label": _("step %(name)s") % {"name": name}}
+
+    def place(self, moment: datetime) -> float:
+        return (moment - self.begin).total_seconds() * WIDTH / max((self.end - self.begin).total_seconds(), 1e-6)
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        return [(kind, str(label)) for kind, label in KINDS.items() if kind in self.kinds]
+
+
 def timeline(
     task: Task, events: Sequence[TaskEvent], now: datetime, steps: Sequence[Step] = (), *, is_cut: bool = False
 ) -> dict[str, Any]:
     begin = events[0].ts if is_cut and events else task.created_at
     spans = list(spans_of(task, events, begin, now))
     end = max([span.end for span in spans], default=begin)
-    scale = WIDTH / max((end - begin).total_seconds(), 1e-6)
-    present = {span.kind for span in spans}
+    drawn = Drawing(begin, end)
     return {
-        "bars": [bar(span, begin, scale) for span in spans],
-        "marks": [mark(step, begin, scale) for step in steps if begin <= step.ts <= end],
+        "bars": drawn.bars(spans),
+        "marks": [drawn.mark(step) for step in steps if begin <= step.ts <= end],
         "start": begin,
         "end": end,
         "summary": summary([span for span in spans if span.is_attempt], format_elapsed(begin, end)),
-        "kinds": [(kind, str(label)) for kind, label in KINDS.items() if kind in present],
+        "kinds": drawn.legend,
     }
 
 
@@ -111,21 +145,6 @@ def waiting_span(start: datetime, end: datetime) -> Span:
 def attempt_span(start: datetime, end: datetime, kind: str, outcome: str | Promise, attempt: int) -> Span:
     values = {"attempt": attempt, "outcome": outcome, "time": format_elapsed(start, end)}
     return Span(start, end, kind, _("attempt %(attempt)s: %(outcome)s after %(time)s") % values)
-
-
-def mark(step: Step, begin: datetime, scale: float) -> dict[str, str]:
-    """Mark the instant at which a step was stored."""
-    x = (step.ts - begin).total_seconds() * scale
-    return {"x": f"{x:.2f}", "label": _("step %(name)s") % {"name": one_line(step.name.removesuffix(":until"), 80)}}
-
-
-def bar(span: Span, begin: datetime, scale: float) -> dict[str, Any]:
-    """Return a span in the units of the drawing. Sizes are texts, so that no locale changes them."""
-    x, width = (span.start - begin).total_seconds() * scale, span.seconds * scale
-    if span.is_attempt and width < MIN_WIDTH:
-        x, width = min(x, WIDTH - MIN_WIDTH), MIN_WIDTH
-    sizes = {"x": f"{x:.2f}", "width": f"{max(width, 0):.2f}"}
-    return {**sizes, "kind": span.kind, "label": span.label, "is_attempt": span.is_attempt}
 
 
 def read_progress(progress: Any) -> dict[str, str] | None:

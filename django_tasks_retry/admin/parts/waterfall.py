@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -21,7 +21,7 @@ from ...rules.status import Status
 from ...rules.transitions import EventKind
 from ...taskqueue.reading import read_rows
 from ...taskqueue.workflows import StepKind, ancestry
-from .timeline import KINDS, OUTCOMES, WIDTH, Span, bar, spans_of
+from .timeline import OUTCOMES, Drawing, Span, spans_of
 
 MAX_TASKS = 300
 """Tasks of a run that are read: around the task whose page it is, or from the first."""
@@ -75,7 +75,7 @@ def waterfall(run: UUID, scope: Scope, focus: Task | None = None, steps: Sequenc
         "rows": rows,
         "start": begin,
         "end": end,
-        "kinds": [(kind, str(label)) for kind, label in KINDS.items() if kind in drawn.kinds],
+        "kinds": drawn.legend,
         "ended": format_number(ended),
         "total": format_number(len(tasks)),
         "is_open": ended < len(tasks),
@@ -160,23 +160,6 @@ def most_important(nodes: Iterable[Node], most: int = MAX_ROWS) -> list[Node]:
 
 
 # The bars
-
-
-@dataclass(slots=True)
-class Drawing:
-    """The scale of all bars, and the kinds of them that were drawn."""
-
-    begin: datetime
-    end: datetime
-    kinds: set[str] = field(default_factory=set)
-
-    def bars(self, spans: Iterable[Span]) -> list[dict[str, Any]]:
-        """Return the spans as bars, cut where the drawing ends: a wait may go on for years."""
-        scale = WIDTH / max((self.end - self.begin).total_seconds(), 1e-6)
-        seen = [span for span in spans if span.start <= self.end and span.end >= self.begin]
-        cut = [replace(span, start=max(span.start, self.begin), end=min(span.end, self.end)) for span in seen]
-        self.kinds |= {span.kind for span in cut}
-        return [bar(span, self.begin, scale) for span in cut]
 
 
 def bounds_of(tasks: Sequence[Task], now: datetime) -> tuple[datetime, datetime]:

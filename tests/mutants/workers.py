@@ -151,12 +151,8 @@ WAKING = (
         (
             Edit(
                 "worker/supervisor/maintenance/services.py",
-                "        return self.pages.is_open or (self.is_elected and self.interval.is_due())\n\n"
-                "    def run(self) -> int:\n        if not self.pages.is_open:\n"
-                "            self.pages.begin(prune_pages",
-                "        return self.pages.is_open or self.interval.is_due()\n\n"
-                "    def run(self) -> int:\n        if not self.pages.is_open:\n"
-                "            self.pages.begin(prune_pages",
+                "return self.is_open or (self.is_elected and self.interval.is_due())",
+                "return self.is_open or self.interval.is_due()",
             ),
         ),
         ("tests/worker/test_fleet.py::test_only_the_elected_worker_prunes",),

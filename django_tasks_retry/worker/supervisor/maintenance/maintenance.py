@@ -66,7 +66,7 @@ class Maintenance:
 
     @property
     def is_pruning(self) -> bool:
-        return self.prune.pages.is_open or self.archive.pages.is_open
+        return self.prune.is_open or self.archive.is_open
 
     @property
     def next_schedule_check(self) -> float:

@@ -181,33 +181,14 @@ PAUSE_FACTOR = 20
 """It pauses for so many times as long as it read pages in vain."""
 
 
-class Prune:
+class Paged:
+    """A service of the elected worker, page by page over many ticks: leases are renewed and children heard between."""
+
+    seconds, message = PRUNE_SECONDS, ""
+
     def __init__(self, backend: str, database: DatabaseCaller) -> None:
         self.backend, self.database = backend, database
-        self.interval, self.is_elected = Interval(PRUNE_SECONDS), False
-        self.pages = Pages(database, "pruned %d finished tasks")
-
-    def is_due(self) -> bool:
-        return self.pages.is_open or (self.is_elected and self.interval.is_due())
-
-    def run(self) -> int:
-        if not self.pages.is_open:
-            self.pages.begin(prune_pages(backend=self.backend))
-            for forget in (forget_stats, forget_skipped, forget_signals, forget_idle):
-                self.database.call(lambda forget=forget: forget(backend=self.backend))  # type: ignore[misc]
-        try:
-            self.pages.advance()
-        except Unavailable:
-            self.interval.soon(AGAIN_SECONDS)
-            raise
-        return 0
-
-
-class Pages:
-    """Work that is done page by page, over many ticks: leases are renewed and children heard in between."""
-
-    def __init__(self, database: DatabaseCaller, message: str) -> None:
-        self.database, self.message = database, message
+        self.interval, self.is_elected = Interval(self.seconds), False
         self.pages: Iterator[int] | None = None
         self.empty_seconds = 0.0
         """Time spent on pages with nothing to do."""
@@ -215,6 +196,9 @@ class Pages:
     @property
     def is_open(self) -> bool:
         return self.pages is not None
+
+    def is_due(self) -> bool:
+        return self.is_open or (self.is_elected and self.interval.is_due())
 
     def begin(self, pages: Iterator[int]) -> None:
         self.pages, self.empty_seconds = pages, 0.0
@@ -239,23 +223,33 @@ class Pages:
             logger.debug(self.message, done)
 
 
-class Archive:
-    """Maintains a partitioned history: partitions before they are needed, and tasks that succeeded moved into them."""
-
-    def __init__(self, backend: str, database: DatabaseCaller) -> None:
-        self.backend = backend
-        self.interval, self.is_elected = Interval(ARCHIVE_SECONDS), False
-        self.pages = Pages(database, "moved %d finished tasks to their partitions")
-
-    def is_due(self) -> bool:
-        return self.pages.is_open or (self.is_elected and self.interval.is_due())
+class Prune(Paged):
+    message = "pruned %d finished tasks"
 
     def run(self) -> int:
-        if not self.pages.is_open:
-            self.pages.begin(maintain_partitions(self.backend))
-        self.pages.advance()
-        if not self.pages.is_open:
+        if not self.is_open:
+            self.begin(prune_pages(backend=self.backend))
+            for forget in (forget_stats, forget_skipped, forget_signals, forget_idle):
+                self.database.call(lambda forget=forget: forget(backend=self.backend))  # type: ignore[misc]
+        try:
+            self.advance()
+        except Unavailable:
+            self.interval.soon(AGAIN_SECONDS)
+            raise
+        return 0
+
+
+class Archive(Paged):
+    """Maintains a partitioned history: partitions before they are needed, and tasks that succeeded moved into them."""
+
+    seconds, message = ARCHIVE_SECONDS, "moved %d finished tasks to their partitions"
+
+    def run(self) -> int:
+        if not self.is_open:
+            self.begin(maintain_partitions(self.backend))
+        self.advance()
+        if not self.is_open:
             # It reads all tasks that wait: the more there are, the less often.
-            self.interval.seconds = max(ARCHIVE_SECONDS, PAUSE_FACTOR * self.pages.empty_seconds)
+            self.interval.seconds = max(ARCHIVE_SECONDS, PAUSE_FACTOR * self.empty_seconds)
             self.interval.reset()
         return 0

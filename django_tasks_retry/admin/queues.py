@@ -1,5 +1,6 @@
 """The pages of queues and of lanes: how each stands; pause, resume and limit."""
 
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,15 @@ from django.utils.translation import gettext_lazy
 
 from .. import taskqueue
 from ..display.events import actor_names, describe_pauses, latest_operator_events
-from ..display.formatting import NO_VALUE, format_capped, format_decimal, format_duration, format_percentage, one_line
+from ..display.formatting import (
+    NO_VALUE,
+    format_capped,
+    format_decimal,
+    format_duration,
+    format_elapsed,
+    format_percentage,
+    one_line,
+)
 from ..display.redact import visible_reason
 from ..display.scope import Standing, current_scope, queue_names, read_standing
 from ..display.states import badge, lane_state, queue_state
@@ -112,7 +121,7 @@ class LaneAdmin(ConsoleAdmin):
         visible = self.has_payload_permission(request)
         lanes = summarize_lanes(scope.backend, search)
         context = {
-            "lanes": [lane_row(lane, can_see_payload=visible) for lane in lanes],
+            "lanes": [lane_row(lane, scope.now, can_see_payload=visible) for lane in lanes],
             "is_cut": len(lanes) == MOST_SHOWN,
             "search": one_line(search, 100),
             "can_control": self.has_perm(request, "control_lane"),
@@ -149,7 +158,7 @@ class LaneAdmin(ConsoleAdmin):
         return self.decide(request, label, action, partial(verb, label), done, refused=refused)
 
 
-def lane_row(lane: LaneSummary, *, can_see_payload: bool) -> dict[str, Any]:
+def lane_row(lane: LaneSummary, now: datetime, *, can_see_payload: bool) -> dict[str, Any]:
     state, limit = lane.state, lane.limit
     pause = describe_pauses([state], can_see_payload=can_see_payload).get(state.name)
     return {
@@ -161,6 +170,7 @@ def lane_row(lane: LaneSummary, *, can_see_payload: bool) -> dict[str, Any]:
         "started": "" if limit.starts is None else f"{lane.started} / {limit.starts}",
         "window": "" if limit.starts is None else format_duration(limit.per),
         "waiting": format_capped(lane.waiting),
+        "oldest": format_elapsed(lane.waiting_since, now) if lane.waiting_since else NO_VALUE,
         "is_queue": state.kind == QUEUE,
         "pause": pause,
         "decided_by": actor_names({state.decided_by})[state.decided_by] if state.is_decided else "",

@@ -27,7 +27,7 @@ from ..rules.lanes.templates import RESERVED, matcher
 from .database import database
 from .engines import engine_for
 from .reading import read_rows, unreadable_columns
-from .statistics.summaries import count_or_estimate, depths
+from .statistics.summaries import count_and_first, depths
 
 KEEP = timedelta(days=31)
 PAGE = 1000
@@ -204,6 +204,8 @@ class LaneSummary:
     opens_in: float
     trouble: str = ""
     """The reason why its limit cannot be read; then nothing starts."""
+    waiting_since: datetime | None = None
+    """When the oldest of the tasks that were counted became due."""
 
     @property
     def label(self) -> str:
@@ -258,7 +260,8 @@ def summary_of(state: FlowLimit, running: int, in_line: Q, moment: datetime, bac
     if limit.starts is not None and not trouble:
         started = sum(count for _, count in window.in_window(state.recent, limit.per, time))
         opens_in = window.opens_in(state.recent, limit.starts, limit.per, time)
-    return LaneSummary(state, limit, running, count_or_estimate(due), started, opens_in, trouble)
+    waiting, oldest = count_and_first(due, "eta")
+    return LaneSummary(state, limit, running, waiting, started, opens_in, trouble, oldest)
 
 
 def waiting_in_lane(lane: str, most: int, using: str) -> int:

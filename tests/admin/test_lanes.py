@@ -34,6 +34,16 @@ def test_it_tells_what_is_full_who_waits_and_who_paused_what(operator):
         assert f'<span aria-hidden="true">{shape}</span> {label}' in page
 
 
+@pytest.mark.usefixtures("full")
+def test_it_tells_how_long_the_oldest_task_of_a_lane_has_waited(operator, travel):
+    travel(240)
+    Task.objects.enqueue(tasks.sync, [7])
+    travel(60)
+    assert '"Oldest wait">5 min</td>' in shown(operator)
+    taskqueue.pause("stripe", kind="lane", by="ann", reason="API down")
+    assert '"Oldest wait">—</td>' in shown(operator)
+
+
 def test_a_lane_is_paused_limited_and_resumed_with_a_reason(operator):
     operator.post(f"{BASE}pause/", {"lane": "stripe", "reason": "API down"})
     operator.post(f"{BASE}limit/", {"lane": "stripe", "concurrency": "3", "starts": "", "per": "", "reason": "agreed"})

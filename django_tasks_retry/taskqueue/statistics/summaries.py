@@ -120,8 +120,14 @@ def id_after(limit: int, using: str, above: UUID | None = None) -> UUID | None:
 
 def count_or_estimate(tasks: QuerySet[Task]) -> int:
     """Count up to CAP; beyond it return an estimate, which is larger."""
-    count = len(tasks.values_list("pk", flat=True)[: CAP + 1])
-    return count if count <= CAP else max(count, engine_for(tasks.db).estimate_count(tasks))
+    return count_and_first(tasks, "pk")[0]
+
+
+def count_and_first(tasks: QuerySet[Task], column: str) -> tuple[int, Any]:
+    """Count as above, and return the smallest value of the column among the tasks that were read."""
+    found = list(tasks.values_list(column, flat=True)[: CAP + 1])
+    count = len(found) if len(found) <= CAP else max(len(found), engine_for(tasks.db).estimate_count(tasks))
+    return count, min(found, default=None)
 
 
 def expired_leases(using: str) -> int:

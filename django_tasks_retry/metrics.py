@@ -62,7 +62,6 @@ def scrape(backend: str = "default") -> str:
 
 
 def render(taken: Snapshot) -> str:
-    """A snapshot in the text format."""
     return "".join(f"{line}\n" for family in metrics_of(taken) if family.samples for line in lines_of(family))
 
 

@@ -111,7 +111,6 @@ def registered() -> list[AnyTask]:
 
 
 def size() -> int:
-    """Return the number of tasks that this process knows."""
     discover()
     return len(_tasks)
 

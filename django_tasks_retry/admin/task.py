@@ -71,8 +71,6 @@ KINDS: dict[str, str | Promise] = {
 
 
 class SingleActionAdmin(ConsoleAdmin):
-    """Act on one task."""
-
     def get_action_urls(self) -> list[Any]:
         return [
             self.post_url(f"<path:object_id>/{name}/", self.action_view(action), name, action.permission)
@@ -143,7 +141,6 @@ class SingleActionAdmin(ConsoleAdmin):
 
 
 def refusal(action: Action, task: Task) -> str:
-    """Say why nothing was changed."""
     if action is RETRY and task.backend not in configured_backends():
         return _("It cannot be retried: the backend %(backend)s is not in TASKS, so no worker would run it.") % {
             "backend": one_line(task.backend, 64)

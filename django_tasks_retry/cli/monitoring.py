@@ -19,7 +19,6 @@ from ..display.formatting import (
     format_decimal,
     format_duration,
     format_elapsed,
-    format_percentage,
     one_line,
 )
 from ..display.problems import Problem, find_problems
@@ -34,7 +33,7 @@ from ..taskqueue.statistics import COUNTS, Counts, QueueFigures, counts_since, d
 from ..worker.options import read_count, read_names
 from .failures import columns as failure_columns
 from .output import Column, aligned, rows_of
-from .queues import QUEUES
+from .queues import FAILING, QUEUES
 from .subcommand import Context, Exit, checked, command, option
 from .workers import NO_WORKER
 from .workers import columns as worker_columns
@@ -144,10 +143,7 @@ def stat_columns(span: timedelta) -> list[Column[Counts]]:
     return [
         Column("task", "TASK", value=lambda each: each.func_path),
         *(Column(name, name.upper()) for name in ("queue", "attempts", *COUNTS)),
-        Column(
-            "failing", "FAILING", lambda each: format_percentage(each.failures, each.attempts),
-            lambda each: each.failures / each.attempts if each.attempts else None,
-        ),
+        FAILING,
         Column(
             "per_minute", "PER MINUTE", lambda each: format_decimal(each.attempts / minutes),
             lambda each: each.attempts / minutes,

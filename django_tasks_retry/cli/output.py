@@ -59,7 +59,6 @@ class Column(Generic[T]):
 
 
 def cell(value: Any) -> str:
-    """Return a value as tables show it."""
     match value:
         case None:
             return ""

@@ -19,6 +19,10 @@ from ..taskqueue.statistics import QueueFigures
 from .output import Column, only_json
 from .subcommand import REASON, WHY_IT_WAITS, CliError, Context, Exit, checked, command, option
 
+FAILING: Column[Any] = Column(
+    "failing", "FAILING", lambda each: format_percentage(each.failures, each.attempts),
+    lambda each: each.failures / each.attempts if each.attempts else None,
+)  # fmt: skip
 QUEUES: Sequence[Column[QueueFigures]] = (
     Column("name", "QUEUE"),
     Column("state", "STATE", value=queue_state),
@@ -27,10 +31,7 @@ QUEUES: Sequence[Column[QueueFigures]] = (
     Column("running", "RUNNING"),
     Column("workers", "WORKERS"),
     Column("per_minute", "PER MINUTE", lambda queue: format_decimal(queue.per_minute)),
-    Column(
-        "failing", "FAILING", lambda queue: format_percentage(queue.failures, queue.attempts),
-        lambda queue: queue.failures / queue.attempts if queue.attempts else None,
-    ),
+    FAILING,
     *only_json("is_paused", "slots", "attempts", "failures"),
     Column("paused_at", value=lambda queue: queue.pause and queue.pause.paused_at),
     Column("paused_by", value=lambda queue: queue.pause.paused_by if queue.pause else ""),
@@ -48,11 +49,6 @@ def started_text(lane: LaneSummary) -> str:
     return "" if starts is None else f"{lane.started} of {starts} in {format_duration(per)}"
 
 
-def decider_of(lane: LaneSummary) -> str:
-    """Return who decided its limits; empty if the settings and the code do."""
-    return lane.state.decided_by if lane.state.is_decided else ""
-
-
 LANES: Sequence[Column[LaneSummary]] = (
     Column("lane", "LANE", value=lambda lane: lane.label),
     Column("state", "STATE", value=lane_state),
@@ -65,7 +61,7 @@ LANES: Sequence[Column[LaneSummary]] = (
     Column("weight", "WEIGHT", lambda lane: f"{lane.limit.weight:g}", lambda lane: lane.limit.weight),
     Column("paused_by", value=lambda lane: lane.state.paused_by),
     Column("reason", value=lambda lane: redact_text(lane.state.reason)),
-    Column("decided_by", "DECIDED BY", value=decider_of),
+    Column("decided_by", "DECIDED BY", value=lambda lane: lane.state.decided_by if lane.state.is_decided else ""),
     Column("decided_for", value=lambda lane: redact_text(lane.state.decided_for) if lane.state.is_decided else ""),
 )  # fmt: skip
 NUMBERS = ("concurrency", "rate", "weight")
@@ -108,7 +104,6 @@ def resume(context: Context) -> None:
 
 
 def switch(context: Context, verb: Callable[..., bool], kind: str, name: str) -> None:
-    """Pause or resume, and say so."""
     subject, action = f"{kind.capitalize()} {one_line(name, 128)}", verb.__name__
     if not verb(name, kind=kind, **context.decision):
         before = "was paused before" if action == "pause" else "was not paused"

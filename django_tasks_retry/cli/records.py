@@ -143,7 +143,6 @@ def shown(value: Any, *, raw: bool = False) -> Any:
 
 
 def payload_record(task: Task, *, raw: bool = False) -> dict[str, Any]:
-    """The call as it was made."""
     return {name: shown(getattr(task, name), raw=raw) for name in ("args", "kwargs", "metadata", "progress")}
 
 

@@ -56,8 +56,6 @@ class CliError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The given options and the output."""
-
     options: dict[str, Any]
     output: Output
     backend: str

@@ -52,7 +52,6 @@ class Pause(NamedTuple):
 
     @property
     def values(self) -> dict[str, str]:
-        """Return the values of a sentence."""
         return {"by": self.by, "time": format_moment(self.at), "reason": self.reason or NO_VALUE}
 
 
@@ -125,7 +124,6 @@ def event_summary(event: TaskEvent, error: dict[str, Any], *, can_see_payload: b
 
 
 def process_text(process: dict[str, Any]) -> str:
-    """Describe how the process of an attempt ended."""
     ended = process.get("signal") or _("exit code %(code)s") % {"code": process.get("exit_code")}
     size = int(process.get("peak_memory") or 0) // 1024**2
     return f"{ended}, " + _("peak memory %(size)s MiB") % {"size": size}

@@ -242,7 +242,6 @@ def explain_cancelled(events: Sequence[TaskEvent], *, can_see_payload: bool) -> 
 
 
 def explain_waiting(task: Task, now: datetime, using: str) -> str:
-    """Explain a task that waits for a batch or a signal."""
     key = task.waits_for or ""
     if (batch := batch_of(key)) is not None:
         counts = batch_counts(batch, using)

@@ -79,5 +79,4 @@ def first_of(milliseconds: int) -> uuid.UUID:
 
 
 def time_of(task_id: uuid.UUID) -> datetime:
-    """Return when an id was made."""
     return datetime.fromtimestamp(min(task_id.int >> 80, LATEST) / 1000, UTC)

@@ -59,7 +59,6 @@ def key_of(task: Task) -> tuple[str, str | None]:
 
 
 def has_end(task: Task) -> bool:
-    """Return whether it has an expiry or a deadline."""
     return not task.expires_in is task.expires_at is task.deadline_in is task.deadline_at is None
 
 

@@ -100,7 +100,6 @@ def shape(x: float, y: float, width: float, height: float, kind: str, label: str
 
 
 def chart_context(activity: Activity) -> dict[str, Any]:
-    """Return a chart of all attempts, and the scales to choose from."""
     buckets = activity.total
     counts = {name: format_number(sum(getattr(bucket, name) for bucket in buckets)) for name, _kind in KINDS}
     summary = _("%(completed)s completed, %(retried)s failed and will be retried, %(failed)s failed permanently.")

@@ -95,7 +95,6 @@ class Selection:
         return {"eta": datetime.fromisoformat(self.start) + (self.done + self.skipped) * step, "step": step}
 
     def advanced(self, reached: UUID | None, done: int, skipped: int, paused: Iterable[str] = ()) -> Selection:
-        """Return the selection after a batch."""
         after = self.after if reached is None else str(reached)
         queues = tuple(sorted({*self.paused, *paused}))
         return replace(self, after=after, done=self.done + done, skipped=self.skipped + skipped, paused=queues)
@@ -158,7 +157,6 @@ def dry_run(selection: Selection, statuses: tuple[Status, ...], using: str) -> D
 
 
 def paused_queues_of(ids: Sequence[UUID], using: str) -> set[str]:
-    """Return the paused queues of these tasks."""
     paused = paused_queues(using)
     tasks = Task.objects.using(using).filter(pk__in=ids, queue__in=list(paused))
     return set(tasks.values_list("queue", flat=True)) if paused and ids else set()

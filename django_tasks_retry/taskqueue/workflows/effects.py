@@ -43,7 +43,7 @@ def perform_effect(
     checked_name(name, "name", LONGEST_NAME)
     if steps.enter(name, StepKind.EFFECT):
         return
-    intents, because = count_intents(steps.recorded, name), ""
+    intents, because = sum(step.rpartition(INTENT)[0] == name for step in steps.recorded), ""
     key = key or f"{steps.lease.id}:{name}"
     if intents:
         answer = answer_to(steps, name, intents)
@@ -57,10 +57,6 @@ def perform_effect(
         because = str(answer["by"])
     steps.save(f"{name}{INTENT}{intents + 1}", StepKind.INTENT, {"key": key, "because": because})
     steps.save(name, StepKind.EFFECT, (yield call))
-
-
-def count_intents(recorded: Iterable[str], name: str) -> int:
-    return sum(step.rpartition(INTENT)[0] == name for step in recorded)
 
 
 def answer_by(unknown: str, steps: StepStore, name: str, intents: int) -> dict[str, Any]:

@@ -184,7 +184,6 @@ def run(attempt: Attempt, way: Way = call_function) -> Outcome:
 
 
 async def run_async(attempt: Attempt) -> Outcome:
-    """Run a coroutine function in this event loop."""
     call = await sync_to_async(begin)(attempt) if begins_with_database(attempt) else begin(attempt)
     if not isinstance(call, BoundCall):
         return call

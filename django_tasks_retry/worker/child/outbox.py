@@ -31,7 +31,6 @@ class Outbox:
 
     @property
     def next_try(self) -> float:
-        """Return the moment of the next write."""
         return self.database.try_after if self.pending else max(self.database.try_after, self.busy_until)
 
     def write(self) -> list[Attempt]:

@@ -70,7 +70,6 @@ class InFlightTable:
 
     @property
     def claims(self) -> int:
-        """Return how many tasks were claimed so far."""
         return int(COUNT.unpack_from(self.memory, CLAIMS_AT)[0])
 
     @property
@@ -136,7 +135,6 @@ class InFlightTable:
 
     @property
     def load(self) -> int:
-        """Return how many leases the child holds."""
         return self.claims - self.answered
 
     @property

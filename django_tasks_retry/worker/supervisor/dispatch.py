@@ -268,7 +268,6 @@ class Listener:
         logger.warning("wake-ups do not arrive (is there a pooler in transaction mode?): polling only")
 
     def messages(self) -> set[WakeUp]:
-        """Return the messages that have arrived."""
         try:
             self.connection.pgconn.consume_input()
             notes = iter(self.connection.pgconn.notifies, None)

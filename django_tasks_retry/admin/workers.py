@@ -40,8 +40,9 @@ class WorkerAdmin(ConsoleAdmin):
         running = running_by_worker(read_rows(tasks.only(*columns), columns), scope.now)
         rows, visible = self.rows(workers, running, scope.now), self.has_payload_permission(request)
         context = {
-            "workers": [row for row in rows if row["state"] in ("alive", "stopping")],
-            "stopped_workers": [row for row in rows if row["state"] in ("stopped", "lost")],
+            "workers": [row for state in ("lost", "alive", "stopping") for row in rows if row["state"] == state],
+            "stopped_workers": [row for row in rows if row["state"] == "stopped"],
+            "is_any_alive": any(row["state"] in ("alive", "stopping") for row in rows),
             "can_control": self.has_perm(request, "control_worker"),
             "operator_events": latest_operator_events(scope, "worker.", can_see_payload=visible),
             "now": scope.now,

@@ -287,13 +287,25 @@ def test_a_worker_that_stopped_is_listed_as_stopped(played, operator):
     assert [row["key"] for row in context["workers"]] == [scene.WORKERS[1]]
 
 
-def test_the_uptime_of_a_worker_ends_with_its_last_heartbeat(played, operator, travel):
+def test_a_worker_that_died_stands_first_and_in_red_with_what_it_holds(played, operator, travel):
     travel(3000)
-    [row] = [
-        row for row in operator.get(f"{BASE}/worker/").context["stopped_workers"] if row["key"] == scene.WORKERS[0]
-    ]
-    assert (row["state"], row["uptime"]) == ("lost", "2 h")
-    assert row["heartbeat"].startswith("50 min ")
+    taskqueue.heartbeat(scene.WORKERS[0], "default", running=2)
+    answer = operator.get(f"{BASE}/worker/")
+    dead, alive = answer.context["workers"]
+    assert (dead["key"], dead["state"], dead["uptime"]) == (scene.WORKERS[1], "lost", "2 h")
+    assert dead["heartbeat"].startswith("50 min ")
+    [row] = re.findall(r'<tr id="[^"]*" class="dtr-lost">.*?</tr>', answer.content.decode(), re.DOTALL)
+    assert scene.WORKERS[1] in row
+    assert "holds 1 task<" in row
+    assert alive["state"] == "alive"
+    assert "No running workers" not in answer.content.decode()
+
+
+def test_workers_that_all_died_are_listed_and_another_is_asked_for(played, operator, travel):
+    travel(3000)
+    page = operator.get(f"{BASE}/worker/").content.decode()
+    assert page.count('class="dtr-lost"') == 2
+    assert "No running workers. Start one:" in page
 
 
 def test_a_paused_queue_is_not_claimed_from(played, operator):

@@ -94,12 +94,8 @@ class TaskChangeList(ChangeList):
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> Any:
         self.active_filters = filters.filter_params(self)
         tasks: Any = super().get_queryset(request, exclude_parameters)
-        return matching(
-            tasks,
-            filters.filter_query(self.active_filters),
-            can_see_payload=False,
-            has_status="status" in self.active_filters,
-        )
+        query, has_status = filters.filter_query(self.active_filters), "status" in self.active_filters
+        return matching(tasks, query, can_see_payload=False, has_status=has_status)
 
     def get_results(self, request: HttpRequest) -> None:
         """Search the newest tasks, and more of them if none matches."""
@@ -209,8 +205,7 @@ class TaskChangeList(ChangeList):
         values = {"count": format_number(self.looked_at), "since": enqueued_time(self.floor)}
         if self.is_cut:
             return _("Searched tasks enqueued since %(since)s so far.") % values
-        below = filters.parse_uuid(self.active_filters.get("older", ""))
-        if below:
+        if below := filters.parse_uuid(self.active_filters.get("older", "")):
             text = _("Searched %(count)s tasks, enqueued from %(since)s to %(until)s.")
             return text % {**values, "until": enqueued_time(below)}
         return _("Searched the newest %(count)s tasks, enqueued since %(since)s.") % values

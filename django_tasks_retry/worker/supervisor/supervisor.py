@@ -1,8 +1,7 @@
 """The supervisor's loop: owns the children, their leases and deadlines. It runs no task, so no task can hold it up.
 
 It has one thread and never forks with an open connection. Its calls to the database are bounded in time, so that a
-network that swallows packets cannot keep it from looking after its children. An error in one step does not stop the
-others.
+network that swallows packets cannot keep it from looking after its children.
 """
 
 import logging
@@ -33,8 +32,7 @@ from .pool import ChildPool, Isolation, ended_processes
 from .send_task_finished import SignalProcess
 
 logger = logging.getLogger(__name__)
-TICK_SECONDS = 0.2
-REST_SECONDS = 0.5  # while nobody works, and nobody is to be started or ended
+TICK_SECONDS, REST_SECONDS = 0.2, 0.5  # at rest nobody works, and nobody is to be started or ended
 SHUTDOWN_SECONDS, COMPLAIN_SECONDS = 5.0, 10.0
 DRAINED_SECONDS = 30.0  # for statistics, if nobody waits for the end
 
@@ -221,12 +219,9 @@ class Supervisor:
         return is_staffed and not is_working and not self.orphans.is_urgent
 
     def read_messages(self, child: ChildProcess) -> None:
-        """Read what has arrived. A closed channel has nothing.
-
-        epoll may still tell of a closed socket, which a frozen child keeps open, by a number that is another child's
-        now: then that child is told of twice.
-        """
         if child.channel.socket.fileno() < 0:
+            # epoll may still tell of a closed socket, which a frozen child keeps open, by a number that is another
+            # child's now: then that child is told of twice.
             return
         for message in child.channel.receive():
             child.last_message_at = monotonic()

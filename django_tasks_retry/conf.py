@@ -1,6 +1,7 @@
 """The only reader of `TASKS`: each alias's OPTIONS become one frozen, validated QueueOptions."""
 
 import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -46,6 +47,7 @@ DAY = 86400.0
 MAX_RELEASE = 100
 SHORTEST_TOKEN = 16
 MOST_LINES = 1000
+RECEIVER = re.compile(r"https?://[\w.:-]+(?:[/?][!-~]*)?|[^\s@:/]+@[^\s@:/]+", re.ASCII)
 OURS = "django_tasks_retry.backend.RetryBackend"
 
 
@@ -75,6 +77,7 @@ class QueueOptions:
     admin_email_interval: float | None = 3600.0  # between two mails about one failure; None mails each
     task_modules: Sequence[str] = ()  # imported by workers beside the `tasks` module of each installed app
     middleware: Sequence[str] = ()  # paths of subclasses of Middleware, the outermost first
+    alerts: Sequence[str] = field(default=(), repr=False)  # addresses of mail and webhooks; see analysis.alerts
     attempt_log_lines: int = 50  # of a failed attempt, kept with its event; 0 keeps none
     metrics_token: str | None = field(default=None, repr=False)  # a request that sends it may read the metrics
     metrics_permission: str | None = None  # or a user with this permission
@@ -147,6 +150,13 @@ def check_token(value: object) -> None:
         raise ValueError(f"give an ASCII text of {SHORTEST_TOKEN} characters or more, or None.")
 
 
+def check_alerts(value: object) -> None:
+    """The message does not repeat it: the address of a webhook is a secret."""
+    receivers = value if isinstance(value, list | tuple) else [None]
+    if not all(isinstance(each, str) and RECEIVER.fullmatch(each) for each in receivers):
+        raise ValueError("give a list of mail addresses, and of webhooks that begin with https:// or http://.")
+
+
 def is_whole(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
@@ -210,6 +220,7 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     ),
     "MIDDLEWARE": check(is_list_of_texts, "a list of the paths of classes"),
     "METRICS_TOKEN": check_token,
+    "ALERTS": check_alerts,
     "ATTEMPT_LOG_LINES": check(
         lambda value: is_whole(value, 0, MOST_LINES), f"a number of lines, at most {MOST_LINES}; 0 for none"
     ),

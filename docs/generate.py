@@ -58,6 +58,8 @@ OPTIONS = {
     ":ref:`deploy-guard`.",
     "ADMIN_EMAIL_INTERVAL": "Seconds between two mails to ``ADMINS`` about the same failure, from one process. "
     "``None`` mails each failed task.",
+    "ALERTS": "Mail addresses and URLs of webhooks that are told of new failures, failing functions, stuck queues and "
+    "missed schedules; see :ref:`alerts`.",
     "TASK_MODULES": "Modules with tasks that workers import beside the ``tasks`` module of each installed app.",
     "METRICS_TOKEN": "A token of 16 characters or more. Requests with ``Authorization: Bearer …`` and this token may "
     "read the :doc:`metrics <../howto/prometheus>`.",

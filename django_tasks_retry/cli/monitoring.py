@@ -11,7 +11,9 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from ..analysis import doctor
+from ..analysis.alerts import send_alerts
 from ..analysis.preflight import Severity, preflight
+from ..conf import options
 from ..display.formatting import (
     NO_VALUE,
     counted,
@@ -34,7 +36,7 @@ from ..worker.options import read_count, read_names
 from .failures import columns as failure_columns
 from .output import Column, aligned, rows_of
 from .queues import FAILING, QUEUES
-from .subcommand import Context, Exit, checked, command, option
+from .subcommand import CliError, Context, Exit, checked, command, option
 from .workers import NO_WORKER
 from .workers import columns as worker_columns
 
@@ -67,9 +69,14 @@ def percentage(text: str) -> float:
     option("--workers", type=checked(read_count), default=1, metavar="N", help="how many must be alive (default: 1)"),
     option("--max-failing", type=percentage, metavar="20%", help="share of the latest attempts that may fail"),
     option("--queues", type=checked(read_names), default=("*",), metavar="a,b*", help="which to check (default: all)"),
+    option("--alert", action="store_true", help="also send what OPTIONS['ALERTS'] asks for, as a worker does"),
 )  # fmt: skip
 def check(context: Context) -> Exit:
     standing = read_standing(context.scope)
+    if context["alert"]:
+        if not options(context.backend).alerts:
+            raise CliError("OPTIONS['ALERTS'] names nobody to send to.")
+        send_alerts(standing)
     chosen = replace(standing, queues=[each for each in standing.queues if matches(each.name, context["queues"])])
     found = list(findings(context, chosen))
     workers, queues = len(chosen.workers), len(chosen.queues)

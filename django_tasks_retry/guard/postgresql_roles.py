@@ -57,7 +57,7 @@ DECIDED = " OR ".join(
 SIGNED = "NEW.decided_by <> '' OR NEW.decided_for <> '' OR NEW.paused_by <> ''"
 PAUSE = "paused_at, paused_by, reason, probe_at, probing_since"
 
-BY_RULE = conditions.is_one_of("OLD.kind", ("schedule.skipped", "schedule.missed"))
+BY_RULE = conditions.is_one_of("OLD.kind", ("schedule.skipped", "schedule.missed", "alert.sent"))
 OPERATORS_ONLY = conditions.is_one_of(
     "NEW.kind",
     (

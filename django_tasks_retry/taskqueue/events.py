@@ -97,7 +97,7 @@ def actor_of(by: Any) -> str:
 
 REASON_LENGTH = 200
 SUBJECT_LENGTH = 128
-BY_RULE = ("schedule.skipped", "schedule.missed")
+BY_RULE = ("schedule.skipped", "schedule.missed", "alert.sent")
 KEEP = timedelta(days=90)
 
 

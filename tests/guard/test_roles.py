@@ -6,16 +6,20 @@ from io import StringIO
 from uuid import uuid4
 
 import pytest
+from django.core import mail
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, ProgrammingError, connections, transaction
 
 from django_tasks_retry import call, clock, taskqueue
+from django_tasks_retry.analysis.alerts import send_alerts
 from django_tasks_retry.clock import Now
+from django_tasks_retry.display.scope import current_scope, read_standing
 from django_tasks_retry.management.commands.tasksql import ROLES
 from django_tasks_retry.models import FlowLimit, Schedule, Step, Task
 from django_tasks_retry.taskqueue.control import breaker
 from django_tasks_retry.taskqueue.renewal import report_progress
 from tests import tasks
+from tests.analysis.test_alerts import MAILERS
 from tests.cli.conftest import tasks_command
 from tests.guard.role_statements import OTHERS_ROWS, STATEMENTS, TABLE, task
 from tests.lanes.test_limits import with_lanes
@@ -77,6 +81,26 @@ def test_a_worker_can_do_everything_that_workers_do(become):
 
 
 EVERY_MINUTE = {"task": "tests.tasks.noop", "every": 60}
+
+
+@pytest.mark.parametrize("role", ["worker", "operator"])
+def test_workers_and_operators_can_send_alerts_and_workers_forget_them(become, configure, settings, role):
+    settings.MAILERS = MAILERS
+    configure(ALERTS=["ops@example.com"])
+    enqueue(tasks.noop, max_attempts=1)
+    [lease] = taskqueue.claim("w/1")
+    taskqueue.fail_task(lease, ValueError("no"))
+    become(role)
+    if role == "worker":
+        send_alerts(read_standing(current_scope()))
+    else:
+        assert tasks_command("check", "--alert").code == 1
+    assert len(mail.outbox) == 1
+    forget = f"DELETE FROM {TABLE}operatorevent WHERE kind = 'alert.sent'"
+    if role == "worker":
+        execute(forget)
+    else:
+        refused(forget)
 
 
 def test_a_worker_keeps_the_schedules_of_its_code_and_ticks_those_of_the_database(become, configure):

@@ -28,15 +28,41 @@ LONGEST_SECONDS = 30.0
 MOST_AT_ONCE = 1000
 
 
-class SignalProcess:
-    """A process that sends signals, at most one at a time; outcomes recorded meanwhile wait for the next."""
+class OwnProcess:
+    """A process for code that must not run in the supervisor, at most one at a time, and not for long."""
 
     def __init__(self, backend: str, close_in_child: Callable[[], None]) -> None:
         self.backend, self.close_in_child = backend, close_in_child
-        self.waiting: list[Receipt | UUID] = []
-        self.sending: list[Receipt | UUID] = []
         self.pid: int | None = None
         self.kill_at = 0.0
+
+    def fork(self, run: Callable[[], None]) -> bool:
+        """Return False if the system has no room for another process."""
+        connections.close_all()
+        supervisor_pid = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            return False
+        if pid == 0:
+            self.close_in_child()
+            run_child(run, SIGNAL_PROCESS, self.backend, supervisor_pid)
+        self.pid, self.kill_at = pid, monotonic() + LONGEST_SECONDS
+        return True
+
+    def kill_if_late(self) -> None:
+        if self.pid is not None and monotonic() > self.kill_at:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+class SignalProcess(OwnProcess):
+    """A process that sends signals; outcomes recorded meanwhile wait for the next."""
+
+    def __init__(self, backend: str, close_in_child: Callable[[], None]) -> None:
+        super().__init__(backend, close_in_child)
+        self.waiting: list[Receipt | UUID] = []
+        self.sending: list[Receipt | UUID] = []
 
     def send(self, receipt: Receipt) -> None:
         if is_finish_heard(receipt):
@@ -54,23 +80,13 @@ class SignalProcess:
     def tick(self) -> None:
         if self.pid is None and self.waiting:
             self.start()
-        elif self.pid is not None and monotonic() > self.kill_at:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+        else:
+            self.kill_if_late()
 
     def start(self) -> None:
         self.sending, self.waiting = self.waiting[:MOST_AT_ONCE], self.waiting[MOST_AT_ONCE:]
-        connections.close_all()
-        supervisor_pid = os.getpid()
-        try:
-            pid = os.fork()
-        except OSError:
+        if not self.fork(lambda: send_all(self.sending, self.backend)):
             self.sending, self.waiting = [], self.sending + self.waiting
-            return
-        if pid == 0:
-            self.close_in_child()
-            run_child(lambda: send_all(self.sending, self.backend), SIGNAL_PROCESS, self.backend, supervisor_pid)
-        self.pid, self.kill_at = pid, monotonic() + LONGEST_SECONDS
 
     def note_exit(self, status: int) -> None:
         if status != 0:

@@ -29,6 +29,7 @@ from .leases import LeaseRenewal, Watchdog
 from .maintenance.maintenance import Maintenance
 from .orphans import OrphanRecovery
 from .pool import ChildPool, Isolation, ended_processes
+from .send_alerts import AlertProcess
 from .send_task_finished import SignalProcess
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class Supervisor:
         self.listener = Listener(using, wanted=options.listen, seconds=self.database.deadline.seconds)
         self.stats = StatsWriter(options.backend, self.database)
         self.finished_signals = SignalProcess(options.backend, self.close_in_child)
+        self.alerts = AlertProcess(options.backend, self.close_in_child)
         publisher = OutcomePublisher(self.stats.note, lambda result: self.finished_signals.send(result.receipt))
         send_enqueued = self.finished_signals.send_enqueued
         self.maintenance = Maintenance(self.id, options.backend, self.database, publisher, send_enqueued)
@@ -101,6 +103,7 @@ class Supervisor:
             self.send_outage,
             self.stats.tick,
             self.finished_signals.tick,
+            self.alerts.tick,
             self.staff_or_stop,
         ):
             self.perform(step)
@@ -138,6 +141,7 @@ class Supervisor:
             self.dispatcher.learn(alive, listening=self.listener.is_ready)
             self.listen_if_elected(is_elected=self.dispatcher.ring.is_listener)
             self.maintenance.share_with(len(alive), is_elected=self.dispatcher.ring.is_first)
+            self.alerts.is_elected = self.dispatcher.ring.is_first
             self.isolation.share_with(len(alive))
             if any(peer.id == self.id and peer.stop_asked_at for peer in alive):
                 self.stop("asked by an operator")
@@ -286,8 +290,9 @@ class Supervisor:
     def reap_children(self) -> None:
         ended = ended_processes()
         statuses = {pid: each.status for pid, each in ended.items()}
-        if self.finished_signals.pid in statuses:
-            self.finished_signals.note_exit(statuses[self.finished_signals.pid])
+        for process in (self.finished_signals, self.alerts):
+            if process.pid in statuses:
+                process.note_exit(statuses[process.pid])
         if self.autoreloader.passed_trial(statuses):
             self.restart("SIGHUP")
         for child, cause in self.pool.reap(ended):

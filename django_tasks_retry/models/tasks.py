@@ -37,6 +37,10 @@ LEASED = Q(locked_by__isnull=False, lock_expires_at__isnull=False)
 UNLEASED = Q(locked_by__isnull=True, lock_expires_at__isnull=True)
 
 
+UNCHECKED: Any = {"on_delete": models.DO_NOTHING, "null": True, "db_constraint": False, "db_index": False}
+"""The settings of a reference that may outlive the row it names."""
+
+
 def check(name: str, condition: Q) -> models.CheckConstraint:
     return models.CheckConstraint(name=f"dtr_{name}", condition=condition)
 
@@ -71,15 +75,9 @@ class Task(models.Model):
     # What was asked for. The guard lets no statement change it.
     id = models.UUIDField(primary_key=True, editable=False)
     run_id = models.UUIDField(_("run"))
-    retry_of = models.ForeignKey(
-        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="retries"
-    )
-    parent = models.ForeignKey(
-        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="children"
-    )
-    schedule = models.ForeignKey(
-        "Schedule", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="runs"
-    )
+    retry_of = models.ForeignKey("self", related_name="retries", **UNCHECKED)
+    parent = models.ForeignKey("self", related_name="children", **UNCHECKED)
+    schedule = models.ForeignKey("Schedule", related_name="runs", **UNCHECKED)
     batch = models.UUIDField(_("batch"), null=True, help_text=_("What it is a member of, and ends with."))
     func_path = models.CharField(_("task"), max_length=MAX_LENGTHS["func_path"])
     args = models.JSONField(_("arguments"), default=list)
@@ -107,9 +105,7 @@ class Task(models.Model):
         _("unique until"), null=True, help_text=_("Its key is taken until then, also after it has succeeded.")
     )
     deadline_at = InstantField(_("deadline"), null=True, help_text=_("Cancelled if it has not finished by then."))
-    follows = models.ForeignKey(
-        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="followers"
-    )
+    follows = models.ForeignKey("self", related_name="followers", **UNCHECKED)
     on_failure = models.JSONField(
         _("on failure"), null=True, help_text=_("The call that is enqueued if it fails for good.")
     )

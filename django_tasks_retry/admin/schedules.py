@@ -1,6 +1,7 @@
 """The pages of schedules: the list, one schedule, its form; pause, resume, run now and delete."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -18,7 +19,7 @@ from django.utils.translation import gettext_lazy
 
 from .. import registry, taskqueue
 from ..display.events import latest_operator_events, operator_event_rows
-from ..display.explain_schedule import explain_schedule, missed_of, missed_slots
+from ..display.explain_schedule import Missed, explain_schedule, missed_of, missed_slots, slots_not_run
 from ..display.formatting import format_duration, one_line
 from ..display.redact import holds_secrets, redacted_arguments
 from ..display.scope import console_backend, console_database, current_scope
@@ -127,9 +128,13 @@ class ScheduleAdmin(ConsoleAdmin):
         page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
         shown: list[Schedule] = read_rows(cast("QuerySet[Schedule]", page.object_list))
         visible, missed = self.has_payload_permission(request), missed_slots(scope)
+        not_run: dict[str, list[Missed]] = defaultdict(list)
+        for slot in slots_not_run(scope, "schedule.missed", "schedule.skipped"):
+            not_run[slot.name].append(slot)
         context = {
             "schedules": [
-                (schedule_row(one, scope), self.url("change", one.name), missed.get(one.name)) for one in shown
+                (schedule_row(one, scope, not_run[one.name]), self.url("change", one.name), missed.get(one.name))
+                for one in shown
             ],
             "page": page,
             "series": interval_series(scope) if self.has_perm(request, "view_task") else [],
@@ -145,7 +150,7 @@ class ScheduleAdmin(ConsoleAdmin):
         runs = sorted([*runs_of(name, scope, "-slot"), *runs_of(name, scope, "-id")], key=lambda task: task.pk)[::-1]
         call = Task(func_path=schedule.func_path, args=schedule.args, kwargs=schedule.kwargs)
         context = {
-            "schedule": schedule_row(schedule, scope),
+            "schedule": schedule_row(schedule, scope, filter(None, map(missed_of, events))),
             "func_path": one_line(schedule.func_path, 255),
             "explanation": explain_schedule(schedule, scope, can_see_payload=visible),
             "actions": self.actions_for(request, schedule),

@@ -1,5 +1,6 @@
 """Explains a schedule's state: when it runs next, or why it does not; one sentence."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -35,13 +36,17 @@ class Missed:
 
 def missed_slots(scope: Scope) -> dict[str, Missed]:
     """Return the slots that no worker enqueued in time within a day, by schedule, the latest first."""
-    recent = OperatorEvent.objects.using(scope.using).filter(kind="schedule.missed").order_by("-id")[:MAX_EVENTS]
     found: dict[str, Missed] = {}
-    for each in filter(None, map(missed_of, read_rows(recent))):
+    for each in slots_not_run(scope, "schedule.missed"):
         if each.last > scope.now - timedelta(days=1):
             before = found.get(each.name, replace(each, count=0))
             found[each.name] = replace(before, count=before.count + each.count)
     return found
+
+
+def slots_not_run(scope: Scope, *kinds: str) -> Iterator[Missed]:
+    recent = OperatorEvent.objects.using(scope.using).filter(kind__in=kinds).order_by("-id")[:MAX_EVENTS]
+    return filter(None, map(missed_of, read_rows(recent)))
 
 
 def missed_of(event: OperatorEvent) -> Missed | None:

@@ -314,6 +314,11 @@ def test_missed_slots_stand_on_overview_list_and_page(database, operator, travel
     assert "2 slots missed in 24 hours" in operator.get(f"{BASE}/schedule/").content.decode()
     page = operator.get(f"{BASE}/schedule/{plan.name}/change/").content.decode()
     assert "2 slots · missed: no worker was there" in page
+    [strip] = re.findall(r'<svg class="dtr-spark dtr-strip".*?</svg>', page)
+    kinds = re.findall(r'class="dtr-bar-(\w+)"', strip)
+    assert kinds == ["missed", "waiting", *["next"] * 5], "slots in their order: past ones by outcome, then the next"
+    assert 'aria-label="1 2 slots · missed: no worker was there, 1 Ready, 5 Scheduled"' in strip
+    assert strip in operator.get(f"{BASE}/schedule/").content.decode()
     travel(300)
     taskqueue.claim("w-2/1")
     page = operator.get(f"{BASE}/schedule/{plan.name}/change/").content.decode()

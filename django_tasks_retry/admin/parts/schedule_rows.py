@@ -1,6 +1,7 @@
 """Schedules as their pages show them: timing in words, the next instants, and the outcomes of the last runs."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,15 +11,15 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext as _
 
 from ...display.explain_schedule import Missed, schedule_state
-from ...display.formatting import format_duration, format_elapsed, format_relative, one_line
+from ...display.formatting import format_duration, format_elapsed, format_moment, format_relative, one_line
 from ...display.scope import Scope
-from ...display.states import State, badge, colour_of, task_state
+from ...display.states import SCHEDULED, State, badge, colour_of, task_state
 from ...models import Schedule, Task
 from ...rules.names import short_name
 from ...rules.schedules.timing import zone_of
 from ...taskqueue.database import UNREADABLE
 from ...taskqueue.reading import read_rows
-from .charts import SPARK_HEIGHT, Shape, shape
+from .charts import SPARK_HEIGHT, shape
 
 RUNS = 30
 LATE = 60.0
@@ -32,8 +33,9 @@ RUN_COLUMNS = (
 REPEATING = RawSQL("interval > 0.0", [], BooleanField())
 
 
-def schedule_row(schedule: Schedule, scope: Scope) -> dict[str, Any]:
+def schedule_row(schedule: Schedule, scope: Scope, missed: Iterable[Missed]) -> dict[str, Any]:
     tasks = runs_of(schedule.name, scope, "-slot")
+    upcoming = next_instants(schedule, scope.now)
     description = one_line(schedule.timing.description, 200)
     return {
         "key": schedule.name,
@@ -45,9 +47,9 @@ def schedule_row(schedule: Schedule, scope: Scope) -> dict[str, Any]:
         "timezone": one_line(schedule.timezone, 64) if schedule.cron else "",
         "badge": badge(schedule_state(schedule, scope.now)),
         "next_in": format_relative(schedule.next_at, scope.now) if schedule.next_at else "",
-        "instants": next_instants(schedule, scope.now),
+        "instants": upcoming,
         "last_run": run_of(tasks[0], scope.now) if tasks else None,
-        "spark": spark_of(tasks, scope.now),
+        "strip": strip_of(tasks, missed, upcoming, scope.now),
     }
 
 
@@ -95,26 +97,31 @@ def run_of(task: Task, now: datetime) -> dict[str, Any]:
 
 def slot_of(missed: Missed) -> dict[str, Any]:
     """Return slots that did not run, as a row among the runs."""
+    return {"slot": missed.last, "badge": badge(State("missed", "failed", "!", slot_text(missed)))}
+
+
+def slot_text(missed: Missed) -> str:
     text = _("skipped: the previous run had not finished") if missed.is_skipped else _("missed: no worker was there")
     if missed.count > 1:
         text = ngettext("%(count)s slot", "%(count)s slots", missed.count) % {"count": missed.count} + f" · {text}"
-    return {"slot": missed.last, "badge": badge(State("missed", "failed", "!", text))}
+    return text
 
 
-def spark_of(tasks: Sequence[Task], now: datetime) -> list[Shape]:
-    """Draw a bar for each run, oldest first. Its height is the run's duration, its colour the outcome."""
-    lasted = [seconds_of(task, now) for task in reversed(tasks)]
-    longest, width = max(lasted, default=0.0) or 1.0, 100 / RUNS
-    heights = [max(3.0, seconds / longest * SPARK_HEIGHT) for seconds in lasted]
-    return [
-        shape(n * width, SPARK_HEIGHT - height, width * 0.8, height, colour_of(task))
-        for n, (task, height) in enumerate(zip(reversed(tasks), heights, strict=True))
+def strip_of(
+    tasks: Sequence[Task], missed: Iterable[Missed], upcoming: Sequence[dict[str, Any]], now: datetime
+) -> dict[str, Any]:
+    """Draw a cell for each slot: the last ones by their outcome, and the next ones, with the counts in words."""
+    states = [(task.slot, colour_of(task), str(task_state(task, now).label)) for task in tasks if task.slot]
+    states += [(each.last, "missed", slot_text(each)) for each in missed]
+    past = sorted(states)[-RUNS:]
+    cells = [*past, *((each["moment"], "next", str(SCHEDULED.label)) for each in upcoming)]
+    first, width = RUNS - len(past), 100 / (RUNS + INSTANTS)
+    shapes = [
+        shape((first + n) * width, 1, width * 0.7, SPARK_HEIGHT - 2, kind, f"{format_moment(moment)} {label}")
+        for n, (moment, kind, label) in enumerate(cells)
     ]
-
-
-def seconds_of(task: Task, now: datetime) -> float:
-    began = task.last_attempt_at
-    return max(0.0, ((task.finished_at or now) - began).total_seconds()) if began else 0.0
+    counts = Counter(label for _moment, _kind, label in cells)
+    return {"shapes": shapes, "text": ", ".join(f"{count} {label}" for label, count in counts.items())}
 
 
 def interval_series(scope: Scope, limit: int = 50) -> list[dict[str, Any]]:

@@ -77,6 +77,14 @@ def test_translations_keep_the_placeholders(language):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+def test_every_plural_has_as_many_forms_as_the_language(language):
+    forms = re.search(r"nplurals=(\d)", catalogue(language).metadata["Plural-Forms"])
+    assert forms is not None
+    counts = {entry.msgid: len(entry.msgstr_plural) for entry in catalogue(language) if entry.msgid_plural}
+    assert {text: count for text, count in counts.items() if count != int(forms[1])} == {}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_what_is_shipped_is_what_was_translated(language):
     compiled = PACKAGE / "locale" / language / "LC_MESSAGES" / "django.mo"
     with compiled.open("rb") as file:

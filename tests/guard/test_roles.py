@@ -25,7 +25,7 @@ from tests.guard.role_statements import OTHERS_ROWS, STATEMENTS, TABLE, task
 from tests.lanes.test_limits import with_lanes
 from tests.router import CurrentDatabase
 from tests.schedules.steps import decisions, plan
-from tests.steps import enqueue, now_of
+from tests.steps import begin, enqueue, now_of
 from tests.workflows import tasks as workflows
 
 PG = "postgresql"
@@ -101,6 +101,16 @@ def test_workers_and_operators_can_send_alerts_and_workers_forget_them(become, c
         execute(forget)
     else:
         refused(forget)
+
+
+@pytest.mark.parametrize("command", ["check", "doctor", "events", "queues", "workers", "late"])
+@pytest.mark.parametrize("role", ["worker", "operator"])
+def test_the_shell_answers_workers_and_operators(become, role, command):
+    _task, lease = begin()
+    taskqueue.fail_task(lease, ValueError("no"))
+    become(role)
+    answer = tasks_command(command)
+    assert answer.code in (0, 1, 4), answer.err
 
 
 def test_a_worker_keeps_the_schedules_of_its_code_and_ticks_those_of_the_database(become, configure):

@@ -100,8 +100,8 @@ def rights_sql(name: str, grants: Grants, schema: str) -> Iterator[str]:
     yield f"GRANT SELECT ON {schema}.django_migrations TO {{role}}"
     for model, rights in grants.items():
         yield f"GRANT {', '.join(rights)} ON {schema}.{model._meta.db_table} TO {{role}}"
-    if name == "operator":
-        # `tasks events` asks which number the newest event has.
+    if name != "producer":
+        # `tasks events` and `tasks check` ask which number the newest event has.
         yield f"GRANT SELECT ON SEQUENCE {schema}.{models.TaskEvent._meta.db_table}_id_seq TO {{role}}"
 
 

@@ -214,3 +214,12 @@ def test_a_large_batch_of_mixed_outcomes(database):
     assert [str(receipt.lost or receipt.status) for receipt in receipts] == expected
     assert [now_of(Task(pk=lease.id)).status for lease in held[:12]] == expected[:12]
     assert TaskEvent.objects.filter(kind="task.completed").count() == 300
+
+
+@pytest.mark.parametrize("actor", [None, "w-1-a"])
+def test_the_event_of_a_report_names_who_reported(database, actor):
+    """A supervisor speaks for a child that died."""
+    task, lease = begin("w-1-a/1")
+    taskqueue.finish([Released(lease, "shutdown", None, actor)])
+    [released] = TaskEvent.objects.filter(task_id=task.pk, kind="task.released")
+    assert released.actor == (actor or lease.locked_by)

@@ -31,7 +31,7 @@ from ..rules.queues import serves
 from ..rules.transitions import EventKind
 from ..taskqueue import statistics
 from ..taskqueue.lanes import decided_limit, labels_of, limit_of, tasks_of
-from ..taskqueue.reading import read_rows
+from ..taskqueue.reading import read_rows, read_values
 from ..taskqueue.workers import KEEP, sound_workers
 from ..utc import as_instant
 
@@ -276,7 +276,7 @@ class Backdrop:
         found, open_ones = [], dict[UUID, datetime]()
         for n in range(0, len(ids), 500):
             events = TaskEvent.objects.using(self.scope.using).filter(task_id__in=ids[n : n + 500]).order_by("id")
-            for task, kind_of, ts in events.values_list("task_id", "kind", "ts"):
+            for task, kind_of, ts in read_values(events, "task_id", "kind", "ts"):
                 if (began := open_ones.pop(task, None)) is not None:
                     found.append((began, ts))
                 if kind_of == EventKind.RUNNING:
@@ -338,9 +338,9 @@ def overall(scope: Scope, since: timedelta, **chosen: str) -> list[Overall]:
 
 def summed(func_path: str, queue: str, waits_of: Sequence[Late]) -> Overall:
     seconds = sorted(late.wait.total_seconds() for late in waits_of)
-    causes: dict[str, float] = defaultdict(float)
+    causes, whole = defaultdict[str, float](float), sum(seconds) or 1.0
     for part in (part for late in waits_of for part in late.parts):
-        causes[part.cause] += part.time.total_seconds() / (sum(seconds) or 1.0)
+        causes[part.cause] += part.time.total_seconds() / whole
     largest = dict(sorted(causes.items(), key=lambda each: -each[1]))
     median, p95 = seconds[len(seconds) // 2], seconds[len(seconds) * 19 // 20]
     return Overall(func_path, queue, len(seconds), median, p95, largest)

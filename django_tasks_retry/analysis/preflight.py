@@ -129,8 +129,9 @@ def misfit(path: str, call: Task | Schedule) -> str:
     task = registry.find(path)
     if task is None:
         return ""
-    if columns := unreadable_columns(call):
-        return f"{', '.join(columns)} cannot be read."
+    odd = [name for name, kind in (("args", list), ("kwargs", dict)) if not isinstance(getattr(call, name), kind)]
+    if columns := (*unreadable_columns(call), *odd):
+        return f"{', '.join(dict.fromkeys(columns))} cannot be read."
     try:
         callee_of(task.func, takes_context=task.takes_context).check(call.args, call.kwargs)
     except WrongArguments as wrong:

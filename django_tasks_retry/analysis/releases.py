@@ -13,8 +13,6 @@ from datetime import timedelta
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from django.db.models import Min
-
 from ..clock import now
 from ..conf import options
 from ..models import OperatorEvent, TaskEvent, Worker
@@ -23,6 +21,7 @@ from ..rules.transitions import EventKind
 from ..taskqueue import database, pause
 from ..taskqueue.engines import engine_for
 from ..taskqueue.events import write_operator_event
+from ..taskqueue.workers import sound_workers
 from .contrast import chance_of
 
 logger = logging.getLogger("django_tasks_retry")
@@ -61,12 +60,14 @@ def guard_release(backend: str) -> list[Suspect]:
 
 
 def suspects(backend: str, using: str) -> Iterator[Suspect]:
-    known = Worker.objects.using(using).filter(backend=backend, release__gt="").order_by()
-    latest = list(known.values_list("release").annotate(begun=Min("started_at")).order_by("-begun")[:2])
-    if len(latest) < 2 or latest[0][1] < now(using) - WATCHED:
+    known = Worker.objects.using(using).filter(backend=backend, release__gt="").order_by("-started_at", "pk")
+    workers = sound_workers(known)
+    begun = {worker.release: worker.started_at for worker in workers}  # by its first worker, the last release first
+    latest = sorted(begun, key=lambda release: begun[release], reverse=True)[:2]
+    if len(latest) < 2 or begun[latest[0]] < now(using) - WATCHED:
         return
-    after, before = (release for release, _begun in latest)
-    counts = count_tasks(dict(known.values_list("pk", "release")), using)
+    after, before = latest
+    counts = count_tasks({worker.pk: worker.release for worker in workers}, using)
     for path in sorted({path for path, _release in counts}):
         new, old = counts.get((path, after), Counter()), counts.get((path, before), Counter())
         if fails_more(new, old):

@@ -12,6 +12,9 @@ from django.db import transaction
 from django.test import Client
 
 from django_tasks_retry import clock, registry, signal, taskqueue
+from django_tasks_retry.analysis.alerts import causes as alert_causes
+from django_tasks_retry.analysis.releases import suspects
+from django_tasks_retry.display.scope import current_scope, read_standing
 from django_tasks_retry.metrics import scrape
 from django_tasks_retry.models import Task
 from django_tasks_retry.taskqueue import ClaimMemory, Stat, Sweep
@@ -29,7 +32,7 @@ PAGES = (
 )  # fmt: skip
 COMMANDS = (
     ("queues",), ("workers",), ("lanes",), ("schedules",), ("failures",), ("list",), ("stats",), ("check",),
-    ("events",), ("verify",),
+    ("events",), ("verify",), ("doctor",), ("late",), ("effects",), ("preflight",),
 )  # fmt: skip
 FACTS = {"host": "h", "pid": 1, "version": "1", "processes": 1, "slots": 3, "queues": ["*"], "schedules": []}
 WORKER = "sound"
@@ -49,7 +52,7 @@ class Innocents:
 
     def failures(self) -> list[str]:
         lives = (
-            self.supervisor, self.run_tasks, self.cancelled, self.expired, self.recovered, *self.pages(),
+            self.supervisor, self.run_tasks, self.cancelled, self.expired, self.recovered, self.watched, *self.pages(),
             *self.commands(), self.metrics, self.pruned,
         )  # fmt: skip
         return [error for life in lives if (error := self.error_of(life))]
@@ -130,14 +133,21 @@ class Innocents:
         taskqueue.recover()
         assert now_of(lost).status == "PENDING"
 
+    def watched(self) -> None:
+        """Look for causes of alerts, and for functions that fail since a release."""
+        list(alert_causes(read_standing(current_scope())))
+        list(suspects("default", self.using))
+
     def pages(self) -> list[Callable[[], None]]:
-        return [partial(self.page, page) for page in (*PAGES, f"task/{self.old.pk}/change/", "schedule/sound/change/")]
+        task = f"task/{self.old.pk}/change/"
+        return [partial(self.page, page) for page in (*PAGES, task, f"{task}?late=1", "schedule/sound/change/")]
 
     def page(self, page: str) -> None:
         assert self.client.get(BASE + page).status_code == 200
 
     def commands(self) -> list[Callable[[], None]]:
-        return [partial(self.command, *words) for words in (*COMMANDS, ("show", str(self.old.pk)))]
+        old = str(self.old.pk)
+        return [partial(self.command, *words) for words in (*COMMANDS, ("show", old), ("late", old))]
 
     def command(self, *words: str) -> None:
         answer = tasks_command(*words)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from ...rules.backoff import MAX_DELAY
 from ...rules.payload import checked_name
 from ..database import database
 from ..events import actor_of, write_operator_event
+from ..reading import read_rows
 from .members import signal_key
 from .steps import StepKind, StepStore
 from .wake import received, signal
@@ -100,17 +102,18 @@ def unknown_effects(using: str, tasks: Iterable[Task] | None = None) -> list[Unk
         of, unread = Task.objects.using(using), ("args", "kwargs", "metadata", "last_error")
         asking = of.suspended().filter(waits_for__startswith=signal_key(ASKED)).defer(*unread)
         others = (of.failed().order_by("-pk"), of.retrying().filter(waits_for=None).order_by("-pk"))
-        tasks = [*asking.order_by("pk"), *(task for some in others for task in some.defer(*unread)[:MOST])]
+        some = [read_rows(rows.defer(*unread)[:MOST]) for rows in others]
+        tasks = [*read_rows(asking.order_by("pk")), *chain.from_iterable(some)]
     by_id = {task.pk: task for task in tasks}
-    steps = (
-        Step.objects.using(using).filter(task_id__in=by_id, kind__in=(StepKind.INTENT, StepKind.EFFECT)).order_by("pk")
-    )
+    steps = Step.objects.using(using).filter(task_id__in=by_id, kind__in=(StepKind.INTENT, StepKind.EFFECT))
     found: dict[tuple[UUID, str], UnknownEffect] = {}
-    for step in steps:
+    for step in read_rows(steps.order_by("pk")):
         if step.kind == StepKind.EFFECT:
             found.pop((step.task_id, step.name), None)
             continue
         name, _, number = step.name.rpartition(INTENT)
+        if not (number.isascii() and number.isdigit()):
+            continue  # none that a task of ours wrote
         task, result = by_id[step.task_id], step.result if isinstance(step.result, dict) else {}
         is_asked = task.waits_for == signal_key(question(task.pk, name, int(number)))
         found[task.pk, name] = UnknownEffect(task, name, int(number), str(result.get("key", "")), step.ts, is_asked)

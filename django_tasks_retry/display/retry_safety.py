@@ -35,7 +35,7 @@ def safety_of_retry(facts: RetryFacts) -> tuple[State, list[str]]:
     if not facts.attempts:
         return SAFE, [_("It never ran.")]
     if facts.is_atomic:
-        text = _("It is atomic: its failed attempts left nothing in the database. What they sent elsewhere stays.")
+        text = _("It is atomic: failed attempts changed nothing in the database. Mails and other calls are not undone.")
         return SAFE, [text]
     reasons = [_("It is not atomic: what its attempts did is done again, unless its code prevents it.")]
     if facts.lost:

@@ -248,22 +248,22 @@ class Task(models.Model):
                 name="dtr_deadlines", fields=["deadline_at"],
                 condition=Q(deadline_at__isnull=False, finished_at__isnull=True),
             ),
-            # Of keys that are taken for a time.
+            # Unique keys that stay taken after the task has ended.
             models.Index(
                 name="dtr_throttled", fields=["queue", "unique_key"], condition=Q(unique_until__isnull=False)
             ),
             models.Index(name="dtr_runs", fields=["run_id", "id"], condition=~Q(run_id=F("id"))),
             models.Index(name="dtr_retries", fields=["retry_of"], condition=Q(retry_of__isnull=False)),
-            # Of workflows. A task that is no member of a batch, and waits for none, enters none of them.
+            # Workflows. Only members of a batch, and tasks that wait for one, enter these indexes.
             models.Index(name="dtr_members", fields=["batch", "id"], condition=Q(batch__isnull=False)),
-            # Which are unfinished, which have ended lately, for the sweep; and which have failed.
+            # Members that are unfinished or ended lately, for the sweep; and members that failed.
             models.Index(name="dtr_ends", fields=["finished_at", "batch", "id"], condition=Q(batch__isnull=False)),
             models.Index(
                 name="dtr_failed_members", fields=["batch", "id"],
                 condition=Q(status__in=["FAILED", "CANCELLED"], batch__isnull=False),
             ),
-            # What waits for a batch or a signal; and poison tasks, which wait for neither, since an attempt that begins
-            # to wait has ended by itself.
+            # Tasks that wait for a batch or a signal, and poison tasks. No task is both: an attempt that begins to wait
+            # has ended by itself.
             models.Index(
                 name="dtr_waiting", fields=["waits_for", "id"],
                 condition=Q(finished_at__isnull=True, locked_by__isnull=True)

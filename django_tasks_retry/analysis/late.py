@@ -5,6 +5,7 @@ Each instant between the enqueue and the end, at which no attempt ran, has one c
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -108,16 +110,20 @@ def causes_of(task: Task, timeline: Timeline, backdrop: Backdrop) -> Iterator[Sp
             continue
         free: Spans = [(span.start, span.end)]
         for known in backdrop.spans(task, span.start, span.end):
-            taken, free = cut(free, known.start, known.end)
-            yield from (Span(start, end, known.cause, known.subject) for start, end in taken)
+            yield from (Span(*taken, known.cause, known.subject) for taken in cut(free, known.start, known.end))
         yield from (Span(start, end, "behind", task.queue) for start, end in free)
 
 
-def cut(free: Spans, start: datetime, end: datetime) -> tuple[Spans, Spans]:
-    """Return what lies between the two, and the rest."""
-    taken = [(max(first, start), min(last, end)) for first, last in free]
-    rest = [part for first, last in free for part in ((first, min(last, start)), (max(first, end), last))]
-    return [part for part in taken if part[0] < part[1]], [part for part in rest if part[0] < part[1]]
+def cut(free: Spans, start: datetime, end: datetime) -> Spans:
+    """Take the time between the two out of `free`, which is in order, and return what was there of it."""
+    if end <= start:
+        return []
+    first, last = bisect_right(free, start, key=itemgetter(1)), bisect_left(free, end, key=itemgetter(0))
+    taken = [(max(began, start), min(ended, end)) for began, ended in free[first:last]]
+    if taken:
+        left = [(free[first][0], start), (end, free[last - 1][1])]
+        free[first:last] = [(began, ended) for began, ended in left if began < ended]
+    return taken
 
 
 @dataclass(slots=True)

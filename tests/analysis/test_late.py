@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connections
@@ -242,6 +242,44 @@ def time_in_attempts(task: Task, scope: Scope) -> timedelta:
         elif began is not None:
             total, began = total + (event.ts - began), None
     return total if began is None else total + (scope.now - began)
+
+
+def test_workers_that_lived_side_by_side_do_not_multiply_the_time(database, serve, travel):
+    for n in range(40):
+        serve(f"w-{n}")
+    travel(60)
+    task = Task.objects.enqueue(tasks.noop)
+    travel(30)
+    alive(database)
+    assert causes(task, database) == {"behind default": 30}
+
+
+def test_a_worker_that_ended_before_it_began_hides_no_other(database, serve, travel):
+    for name in ("w-1", "w-2", "w-3"):
+        serve(name)
+    travel(60)
+    Worker.objects.using(database).filter(pk="w-2").update(started_at=clock.Now(), stopped_at=F("started_at"))
+    task = Task.objects.enqueue(tasks.noop)
+    travel(30)
+    alive(database)
+    assert causes(task, database) == {"behind default": 30}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_time_is_taken_once(seed):
+    chance, zero = random.Random(seed), datetime(2026, 1, 1, tzinfo=UTC)
+    free, minutes = [(zero, zero + timedelta(minutes=60))], set(range(60))
+    for _ in range(40):
+        start, end = chance.randrange(-5, 65), chance.randrange(-5, 65)
+        taken = late.cut(free, zero + timedelta(minutes=start), zero + timedelta(minutes=end))
+        assert minutes_of(taken, zero) == minutes & set(range(start, end))
+        minutes -= set(range(start, end))
+        assert minutes_of(free, zero) == minutes
+        assert free == sorted(free)
+
+
+def minutes_of(spans: late.Spans, zero: datetime) -> set[int]:
+    return {n for n in range(60) for start, end in spans if start <= zero + timedelta(minutes=n) < end}
 
 
 def test_the_shell_answers_for_one_task_and_for_functions(database, serve, travel):

@@ -34,8 +34,7 @@ class Hooks:
 
     present_lease: Callable[[Any, BaseException], Any] = lambda lease, _: lease
     """Converts a lease to what a user's backoff function receives."""
-    send_enqueued: Callable[[Any], None] = lambda _: None
-    """Send `task_enqueued` for a task."""
+    send_enqueued: Callable[[Any], None] = lambda _: None  # send `task_enqueued` for a task
 
 
 hooks = Hooks()

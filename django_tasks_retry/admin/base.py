@@ -45,8 +45,7 @@ MAX_PARAMETER = 2000
 View = Callable[..., HttpResponse]
 Verb = Callable[..., Any]
 MESSAGE_LIMIT = 500
-MAX_ENTRIES = 100
-"""Up to this many objects get an entry each; more share one entry."""
+MAX_ENTRIES = 100  # up to this many objects get an entry each; more share one entry
 
 
 class ConsoleAdmin(ModelAdmin):

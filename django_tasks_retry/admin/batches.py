@@ -21,8 +21,7 @@ from .parts.selection import select_all
 from .parts.waterfall import chain_names, related_task, waterfall
 
 MAX_RELATED = 10
-BEHIND = 1000
-"""Tasks of a run behind one, among which its children are looked for."""
+BEHIND = 1000  # tasks of a run behind one, among which its children are looked for
 RELATED = ("pk", "func_path", "status", "retry_of_id")
 
 

@@ -37,14 +37,11 @@ from .parts.selection import (
 
 BATCH = 1000
 SECONDS = 5.0
-BATCH_SECONDS = 20.0
-"""The time limit of one batch."""
+BATCH_SECONDS = 20.0  # the time limit of one batch
 
-REASON_REQUIRED_ABOVE = 100
-"""Changing more tasks than this needs a reason."""
+REASON_REQUIRED_ABOVE = 100  # changing more tasks than this needs a reason
 
-MAX_SPREAD = 7 * 24 * 60
-"""Minutes that retries can be spread over."""
+MAX_SPREAD = 7 * 24 * 60  # minutes that retries can be spread over
 
 
 def run_action(

@@ -37,8 +37,7 @@ SPAN = timedelta(hours=24)
 SAMPLE = 1000
 SHARES = (0.5, 0.95, 0.99)
 MAX_FUNCTIONS = 500
-OWN = "django_tasks_retry."
-"""Functions of the package, which run the workflows of the project: they are not listed."""
+OWN = "django_tasks_retry."  # functions of the package, which run the workflows of the project: they are not listed
 
 MAX_GROUPS = 10
 MINUTES = SPAN.total_seconds() / 60
@@ -53,8 +52,7 @@ class Times:
     run: tuple[float, ...]
     is_estimate: bool = False
     waited: Sequence[int] = ()
-    ran: Sequence[int] = ()
-    """Attempts of a day in the buckets of the workers' histograms."""
+    ran: Sequence[int] = ()  # attempts of a day in the buckets of the workers' histograms
 
 
 def counts_of_a_day(scope: Scope, func_path: str = "") -> list[Counts]:

@@ -25,11 +25,9 @@ from .parts.charts import chart_context, chosen_scale, read_activity
 from .queues import queue_rows
 
 MAX_GROUPS = 5
-SUMMED_GROUPS = 200
-"""The number of newest groups whose failures are counted."""
+SUMMED_GROUPS = 200  # the number of newest groups whose failures are counted
 
-Card = tuple[str, ...]
-"""Name, value, note, address and colour."""
+Card = tuple[str, ...]  # name, value, note, address and colour
 
 
 @admin.register(Overview)

@@ -33,11 +33,9 @@ from .base import ConsoleAdmin, Verb
 from .parts.charts import SCALES, Activity, read_activity, sparkline
 
 MAX_LABEL = 264
-SHORTEST_BACKLOG = 60
-"""Seconds; a backlog that is worked off sooner needs no forecast."""
+SHORTEST_BACKLOG = 60  # seconds; a backlog that is worked off sooner needs no forecast
 
-SEARCH_WORDS = {QUEUE: "queue", FUNCTION: "task", LANE: "lane"}
-"""The search word of the task list for each kind."""
+SEARCH_WORDS = {QUEUE: "queue", FUNCTION: "task", LANE: "lane"}  # the search word of the task list for each kind
 
 
 @admin.register(Queue)

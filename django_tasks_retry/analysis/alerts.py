@@ -40,8 +40,7 @@ from .doctor import Usual, starts
 logger = logging.getLogger(__name__)
 SENT = "alert.sent"
 HOUR = timedelta(hours=1)
-SECONDS = 5.0
-"""How long a receiver may keep silent."""
+SECONDS = 5.0  # how long a receiver may keep silent
 
 MOST_GROUPS = 20
 

@@ -51,8 +51,7 @@ CAUSES: dict[str, Any] = {
     "unknown": gettext_lazy("so long ago that workers of then are forgotten"),
     "behind": gettext_lazy("others were ahead, or a worker was about to take it"),
 }
-MOST = 5000
-"""Tasks of one lane that are read."""
+MOST = 5000  # tasks of one lane that are read
 
 SAMPLE = 500
 LOOK_BACK = timedelta(days=1)

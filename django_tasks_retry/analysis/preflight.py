@@ -37,11 +37,9 @@ from ..taskqueue.schedules import definition_in_code, is_behind, listed_schedule
 from ..taskqueue.workflows import CALLBACK, HIDDEN, UNTIL, StepKind
 
 Plan: TypeAlias = Sequence[tuple[Migration, bool]]
-SAMPLE = 1000
-"""Unfinished tasks of each function whose arguments and steps are compared."""
+SAMPLE = 1000  # unfinished tasks of each function whose arguments and steps are compared
 RECENT = timedelta(days=7)
-LARGE = 10_000
-"""Rows from which a lock on a table is felt."""
+LARGE = 10_000  # rows from which a lock on a table is felt
 
 
 class Severity(StrEnum):

@@ -29,8 +29,7 @@ ACTOR = "deploy guard"
 WATCHED = timedelta(days=1)
 MOST_EVENTS = 20_000
 FEWEST_TASKS, FEWEST_FAILURES, SURE = 20, 5, 0.001
-Counts: TypeAlias = Counter[tuple[str, bool]]
-"""Tasks by lane, and whether they failed."""
+Counts: TypeAlias = Counter[tuple[str, bool]]  # tasks by lane, and whether they failed
 
 
 class Suspect(NamedTuple):

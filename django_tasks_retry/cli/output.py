@@ -40,10 +40,8 @@ class Column(Generic[T]):
 
     name: str
     heading: str = ""
-    text: Callable[[T], str] | None = None
-    """By default the value, as any value of its type is shown."""
-    value: Callable[[T], Any] | None = None
-    """By default the attribute or key of that name."""
+    text: Callable[[T], str] | None = None  # by default the value, as any value of its type is shown
+    value: Callable[[T], Any] | None = None  # by default the attribute or key of that name
 
     def value_of(self, item: T) -> Any:
         if self.value is not None:

@@ -21,8 +21,7 @@ from ..taskqueue.reading import read_row, read_rows, unreadable_columns
 from .output import cell
 from .subcommand import CliError, Context, Exit, option
 
-MAX_CANDIDATES = 5
-"""The number of tasks that an error names if the digits of an id fit several."""
+MAX_CANDIDATES = 5  # the number of tasks that an error names if the digits of an id fit several
 
 PLAIN = (
     "queue", "priority", "backend", "attempts", "refunds", "max_attempts", "eta", "expires_at", "deadline_at",

@@ -22,8 +22,7 @@ from .output import Output
 
 T = TypeVar("T")
 Argument: TypeAlias = Callable[[argparse.ArgumentParser], object]
-Run: TypeAlias = "Callable[[Context], Exit | None]"
-"""None stands for Exit.OK."""
+Run: TypeAlias = "Callable[[Context], Exit | None]"  # None stands for Exit.OK
 
 
 class Exit(IntEnum):
@@ -102,8 +101,7 @@ class Subcommand:
     help: str
     run: Run
     arguments: tuple[Argument, ...]
-    also: tuple[str, ...]
-    """Words that people may type instead of the name. They are answered with the name."""
+    also: tuple[str, ...]  # Words that people may type instead of the name. They are answered with the name.
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         for add in self.arguments:

@@ -36,8 +36,7 @@ SECTIONS = {
 EXPORT_PAGE = 200
 POLL_SECONDS = 1.0
 FOLLOW_PAGE = 500
-LATE = 1000
-"""Events that may commit after others with a higher number, and are read again."""
+LATE = 1000  # events that may commit after others with a higher number, and are read again
 
 
 @command(

@@ -34,14 +34,12 @@ from .formatting import (
 from .scope import Scope, Standing
 
 MEANS_SOMETHING = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
-MAX_UNKNOWN = 5
-"""The number of unknown functions that are named."""
+MAX_UNKNOWN = 5  # the number of unknown functions that are named
 
 MAX_LATE = 5
 MAX_LANES = 20
 MAX_LOST = 5
-STUCK = timedelta(minutes=10)
-"""A task that has run for longer than this may keep its lane from going on."""
+STUCK = timedelta(minutes=10)  # a task that has run for longer than this may keep its lane from going on
 
 BEFORE_FAILING, AFTER_FAILING = timedelta(minutes=15), timedelta(minutes=2)
 """How long before and after the first failing minute a release may have begun that is named as the cause."""
@@ -58,8 +56,7 @@ class Problem:
     params: Mapping[str, str] = field(default_factory=dict)
     queue: str = ""
     resume: str = ""
-    subject: str = ""
-    """The schedule, worker, lane or function that it is about."""
+    subject: str = ""  # the schedule, worker, lane or function that it is about
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -25,8 +25,7 @@ DECISION = models.OperatorEvent._meta.db_table
 QUEUE = models.Queue._meta.db_table
 SCHEDULE = models.Schedule._meta.db_table
 WORKER = models.Worker._meta.db_table
-PARTITIONED = (RESULT, EVENT, STEP)
-"""Tables that can be partitioned, by the id of their task."""
+PARTITIONED = (RESULT, EVENT, STEP)  # tables that can be partitioned, by the id of their task
 
 
 def guarded() -> list[type[Model]]:
@@ -110,8 +109,7 @@ SOUND_EXPIRY = (
 
 HAS_CALL_ON_FAILURE = "(NEW.on_failure IS NULL OR {}(NEW.on_failure) = 'object')"
 
-LARGEST = 64 * 1024 * 1024
-"""Characters of what a task was asked with: four times what MAX_ARGS_SIZE may be."""
+LARGEST = 64 * 1024 * 1024  # characters of what a task was asked with: four times what MAX_ARGS_SIZE may be
 
 SHAPES = {"args": "array", "kwargs": "object", "metadata": "object"}
 EXPONENTIAL = ("base", "factor", "cap", "jitter")

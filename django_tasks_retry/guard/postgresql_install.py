@@ -12,8 +12,7 @@ from .conditions import PARTITIONED, TASK
 from .postgresql import ARCHIVED, CONTRACT_ROWS, KNOWN, contract_functions
 from .postgresql_roles import ROLE_ROWS, role_functions
 
-ROWS = ROLE_ROWS | CONTRACT_ROWS
-"""Name of a trigger → its table, when it fires, and its function."""
+ROWS = ROLE_ROWS | CONTRACT_ROWS  # name of a trigger → its table, when it fires, and its function
 
 CHILDREN = """
 SELECT parent.relname, child.relname, child.relispartition

@@ -138,8 +138,7 @@ def innermost_project_frame(frames: list[Frame]) -> Frame | None:
     return (ours or frames)[-1] if frames else None
 
 
-LOOKED_AT = 400
-"""Characters of a message that tell failures apart; what differs further on is detail."""
+LOOKED_AT = 400  # characters of a message that tell failures apart; what differs further on is detail
 
 QUOTED = re.compile(r"'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"|`[^`\n]{0,200}`")
 NAMES_OF_CODE = re.compile(

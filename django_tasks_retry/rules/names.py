@@ -7,8 +7,7 @@ from typing import Any
 from uuid import UUID
 
 SHORT_ID_LENGTH = 18
-CHAIN = "django_tasks_retry.tasks.run_chain"
-"""The task of this package that runs a chain."""
+CHAIN = "django_tasks_retry.tasks.run_chain"  # the task of this package that runs a chain
 
 
 def path_of(function: Callable[..., Any]) -> str:
@@ -47,11 +46,9 @@ NAME = type.__dict__["__name__"]
 
 # Ids. Time and chance are arguments.
 
-NIL = UUID(int=0)
-"""Sorts before every other id."""
+NIL = UUID(int=0)  # sorts before every other id
 
-LATEST = 253_402_300_799_000
-"""The last millisecond that a datetime can hold; ids of other kinds may claim a later one."""
+LATEST = 253_402_300_799_000  # the last millisecond that a datetime can hold; ids of other kinds may claim a later one
 
 VERSION_AND_VARIANT = 0x7 << 76 | 0b10 << 62
 LOW = 2**62 - 1

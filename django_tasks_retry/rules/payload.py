@@ -17,12 +17,10 @@ from .names import name_of
 from .redact import redact_text
 
 MAX_DEPTH = 64
-MOST_BYTES = 16 * 1024 * 1024
-"""The limit of any value; the options set lower ones."""
+MOST_BYTES = 16 * 1024 * 1024  # the limit of any value; the options set lower ones
 EVERYTHING = slice(None)
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-MOST_GROWTH = 10
-"""The factor by which JSON may take more bytes than a budget has counted, with room for brackets."""
+MOST_GROWTH = 10  # the factor by which JSON may take more bytes than a budget has counted, with room for brackets
 
 
 class Budget:

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-LANE = "lane:"
-"""Begins a pattern of lanes; all others are of queues."""
+LANE = "lane:"  # begins a pattern of lanes; all others are of queues
 
 
 def matches(queue: str, patterns: Sequence[str]) -> bool:

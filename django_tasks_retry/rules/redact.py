@@ -19,8 +19,7 @@ DESCRIBES_SECRET = re.compile(r"(?i)password|passwd|passphrase|secret|token|cred
 LINKS = {"is", "was", "has", "been", "set", "reset", "changed", "to"}
 """Words between the two: the password was set to hunter2."""
 
-MAX_TEXT = 200_000
-"""Characters that are read; the rest is left out, not shown unread."""
+MAX_TEXT = 200_000  # characters that are read; the rest is left out, not shown unread
 
 MAX_DEPTH = 30
 MAX_ITEMS = 1000
@@ -48,8 +47,7 @@ WORD_CHARACTER = re.compile(r"[\w-]")
 BYTES_PREFIX = re.compile(r"(?i)[bruf]{1,2}")
 SCHEME = re.compile(r"(?i)bearer|basic")
 ESCAPED_BLANKS = {"n", "r", "t"}
-BLOCK = {"|", ">", "-"}
-"""Signs before a value in YAML."""
+BLOCK = {"|", ">", "-"}  # signs before a value in YAML
 
 BLANK, BLANK_OR_LINE, QUOTING = {"space"}, {"space", "line"}, {"quote", "backslashes"}
 ENDS_PLAIN = {"stop", "close", "quote"}

@@ -3,11 +3,9 @@
 import re
 from html import unescape
 
-HIDDEN = "*" * 20
-"""The stand-in for secrets, as Django's own filter writes it."""
+HIDDEN = "*" * 20  # the stand-in for secrets, as Django's own filter writes it
 
-MAX_NAME = 80
-"""Longer words are not names."""
+MAX_NAME = 80  # longer words are not names
 
 SECRET_NAME = re.compile(
     r"(?i)(?<![a-z])api|api(?![a-z])|auth(?!or(?!i))|token|(?<!mon)(?<!tur)key(?!word|board|note|frame)|secret"

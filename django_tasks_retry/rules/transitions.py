@@ -43,8 +43,7 @@ class Move:
     refunds: int = 0
     budget: bool | None = None
     note: str = ""
-    writes: tuple[str, ...] = ()
-    """The columns of HISTORY that it may change."""
+    writes: tuple[str, ...] = ()  # the columns of HISTORY that it may change
 
     def __str__(self) -> str:
         return f"{self.name}: {self.source or '—'} → {self.target}"
@@ -59,8 +58,7 @@ Once or twice in turn, so that every renewal changes `moved_by`, and an UPDATE t
 HISTORY = ("started_at", "last_attempt_at", "last_error", "fingerprint", "progress", "crashes")
 """Columns about the attempts so far. A move changes those that it is about, and leaves the rest."""
 
-POISON_AFTER = 2
-"""Consecutive attempts that died with their process after which a task runs alone in one."""
+POISON_AFTER = 2  # consecutive attempts that died with their process after which a task runs alone in one
 
 WAIT = "waits_for"
 """The event that wakes a pending task before its time. The release sets it; other moves may only clear it."""

@@ -78,10 +78,8 @@ class Action:
     name: str
     participle: str
     permission: str
-    statuses: tuple[Status, ...]
-    """The action skips tasks in any other status."""
-    call: Callable[..., list[UUID]]
-    """The call into the service layer; returns the tasks that it applied to."""
+    statuses: tuple[Status, ...]  # the action skips tasks in any other status
+    call: Callable[..., list[UUID]]  # the call into the service layer; returns the tasks that it applied to
     label: str | Promise
     title: str | Promise
     skip_reason: str | Promise

@@ -58,11 +58,9 @@ class Query:
     metas: list[PayloadTerm] = field(default_factory=list)
     since: list[timedelta | datetime] = field(default_factory=list)
     until: list[timedelta | datetime] = field(default_factory=list)
-    below: UUID | None = None
-    """Only tasks with a lower id: a list goes on from there."""
+    below: UUID | None = None  # only tasks with a lower id: a list goes on from there
     is_not_retried: bool = False
-    retries_since: list[UUID] = field(default_factory=list)
-    """Only retries, with a higher id."""
+    retries_since: list[UUID] = field(default_factory=list)  # only retries, with a higher id
     problems: list[str] = field(default_factory=list)
     words: int = 0
 

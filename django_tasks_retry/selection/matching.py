@@ -22,15 +22,12 @@ from ..taskqueue.statistics import GroupText, group_heads, group_texts
 from .grammar import Query
 from .payload import holds_texts, matching_ids
 
-MAX_MESSAGE = 4000
-"""Characters of an error's message that are searched."""
+MAX_MESSAGE = 4000  # characters of an error's message that are searched
 
 PAGE = 1000
-STRIDE = 50_000
-"""The number of tasks scanned at a time if no index serves the query and matches may be rare."""
+STRIDE = 50_000  # the number of tasks scanned at a time if no index serves the query and matches may be rare
 
-NOT_INDEXED = {"success", "cancelled"}
-"""Most tasks end so: an index of them would cost every one of them."""
+NOT_INDEXED = {"success", "cancelled"}  # most tasks end so: an index of them would cost every one of them
 
 
 def has_index(query: Query) -> bool:

@@ -21,8 +21,7 @@ from ..models.querysets import TaskQuerySet
 from ..taskqueue.reading import read_rows
 from .grammar import PayloadTerm, Query
 
-PAGE = 200
-"""Rows whose payload is held at a time."""
+PAGE = 200  # rows whose payload is held at a time
 
 PLAIN = re.compile(r"[ !#-\[\]-~]+")
 """Characters that stand in JSON as they are, whoever wrote it."""

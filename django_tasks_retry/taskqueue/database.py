@@ -20,8 +20,7 @@ from ..models import Task
 from ..rules.schedules.timing import NO_EXPRESSION
 from ..utc import instant_loader, read
 
-SHUT_AGAIN_SECONDS = 0.5
-"""The error may lead to a ROLLBACK, or to a new connection, that is not answered either."""
+SHUT_AGAIN_SECONDS = 0.5  # the error may lead to a ROLLBACK, or to a new connection, that is not answered either
 
 
 source: ContextVar[str] = ContextVar("source", default="")

@@ -31,8 +31,7 @@ from .statistics.summaries import count_and_first, depths
 
 KEEP = timedelta(days=31)
 PAGE = 1000
-COLUMNS = {LANE: "lane", QUEUE: "queue", FUNCTION: "func_path"}
-"""The task's column for each kind of limit."""
+COLUMNS = {LANE: "lane", QUEUE: "queue", FUNCTION: "func_path"}  # the task's column for each kind of limit
 
 MOST_SHOWN = 50
 MOST_RUNNING = 10
@@ -202,10 +201,8 @@ class LaneSummary:
     waiting: int
     started: int
     opens_in: float
-    trouble: str = ""
-    """The reason why its limit cannot be read; then nothing starts."""
-    waiting_since: datetime | None = None
-    """When the oldest of the tasks that were counted became due."""
+    trouble: str = ""  # the reason why its limit cannot be read; then nothing starts
+    waiting_since: datetime | None = None  # when the oldest of the tasks that were counted became due
 
     @property
     def label(self) -> str:

@@ -196,8 +196,7 @@ class Claimed:
 
     leases: list[Lease] = field(default_factory=list)
     unreadable: list[tuple[Lease, str]] = field(default_factory=list)
-    turned_away: bool = False
-    """Whether too many others were claiming: there may be as much to claim as before."""
+    turned_away: bool = False  # whether too many others were claiming: there may be as much to claim as before
 
     def __len__(self) -> int:
         return len(self.leases) + len(self.unreadable)

@@ -18,11 +18,9 @@ from ..models import CALL_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, Task
 from ..rules.names import uuid7
 from ..rules.status import Status
 
-FIRST_YEAR, LAST_YEAR = 1900, 9000
-"""Years that every time zone and both databases can store."""
+FIRST_YEAR, LAST_YEAR = 1900, 9000  # years that every time zone and both databases can store
 
-CHUNK = 2000
-"""Tasks that are written at once."""
+CHUNK = 2000  # tasks that are written at once
 
 GIVEN = (*ORIGIN_COLUMNS, *CALL_COLUMNS, *PLACE_COLUMNS, "waits_for")
 NEW_COLUMNS = tuple(name for name in GIVEN if name != "created_at")
@@ -97,8 +95,7 @@ STEP_BACK_MS = 10_000
 MOST_AT_ONCE = 256
 
 _lock = threading.Lock()
-_last = (0, 0)
-"""The millisecond and the counter of the next id, unless the clock has gone on."""
+_last = (0, 0)  # the millisecond and the counter of the next id, unless the clock has gone on
 
 
 def new_id() -> UUID:

@@ -201,8 +201,7 @@ def receipt_of(event: TaskEvent, lease: Lease) -> Receipt:
 
 EXPIRED = "expired: it was not started in time"
 LATE = "its deadline has passed"
-EXPIRED_AT_ONCE = 500
-"""Tasks at once: on SQLite others wait for it, and a supervisor has other work."""
+EXPIRED_AT_ONCE = 500  # tasks at once: on SQLite others wait for it, and a supervisor has other work
 
 
 def recover(
@@ -246,14 +245,10 @@ def expire(*, backend: str = "default", actor: str = "queue", limit: int = EXPIR
 
 
 class PendingMaintenance(NamedTuple):
-    lost: bool = False
-    """Leases have expired."""
-    expired: bool = False
-    """Tasks have expired before their first attempt began."""
-    waiting: bool = False
-    """Tasks wait for a batch or a signal."""
-    scheduled: bool = False
-    """There are schedules, due or not."""
+    lost: bool = False  # leases have expired
+    expired: bool = False  # tasks have expired before their first attempt began
+    waiting: bool = False  # tasks wait for a batch or a signal
+    scheduled: bool = False  # there are schedules, due or not
 
 
 def find_pending_maintenance(*, backend: str = "default") -> PendingMaintenance:

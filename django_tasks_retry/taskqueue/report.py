@@ -38,8 +38,7 @@ class Failed(NamedTuple):
     lease: Lease
     error: BaseException | Failure
     actor: str | None = None
-    facts: Mapping[str, Any] | None = None
-    """Further facts for its event."""
+    facts: Mapping[str, Any] | None = None  # further facts for its event
 
 
 class Released(NamedTuple):
@@ -49,10 +48,8 @@ class Released(NamedTuple):
     reason: str
     delay: float | None = None
     actor: str | None = None
-    waits_for: str | None = None
-    """The key that wakes it before the delay is over."""
-    by_task: bool = False
-    """Whether the task itself asked for it, by a snooze or to wait."""
+    waits_for: str | None = None  # the key that wakes it before the delay is over
+    by_task: bool = False  # whether the task itself asked for it, by a snooze or to wait
     is_suspect: bool = False
     """Whether it, or a neighbour, damaged the process. After two such attempts in a row it runs alone."""
 
@@ -65,16 +62,13 @@ class Report(NamedTuple):
     move: Move
     moved_by: str
     actor: str
-    delay: float | None = None
-    """Seconds until the next attempt; None if the task keeps its eta."""
+    delay: float | None = None  # seconds until the next attempt; None if the task keeps its eta
     error: dict[str, Any] | None = None
     result: str | None = None
-    data: tuple[dict[str, Any], ...] = ({},)
-    """The data of the move's events, in their order."""
+    data: tuple[dict[str, Any], ...] = ({},)  # the data of the move's events, in their order
     next_id: UUID | None = None
     waits_for: str | None = None
-    crash: int | None = None
-    """The number to add to the task's crashes; None if the attempt ended by itself."""
+    crash: int | None = None  # the number to add to the task's crashes; None if the attempt ended by itself
 
     @property
     def events(self) -> Iterator[tuple[EventKind, dict[str, Any]]]:
@@ -105,14 +99,10 @@ class Receipt(NamedTuple):
     ts: datetime | None = None
     error: dict[str, Any] | None = None
     lost: LostReason | None = None
-    cause: str = ""
-    """The reason of a recovery without a report: the lease expired, or the worker died."""
-    is_busy: bool = False
-    """Somebody else keeps the row locked: nothing was recorded, and the lease still holds."""
-    next_id: UUID | None = None
-    """The next occurrence that was enqueued with it, of a repeating task."""
-    releases: int = 0
-    """The number of consecutive releases, if a warning is due."""
+    cause: str = ""  # the reason of a recovery without a report: the lease expired, or the worker died
+    is_busy: bool = False  # somebody else keeps the row locked: nothing was recorded, and the lease still holds
+    next_id: UUID | None = None  # the next occurrence that was enqueued with it, of a repeating task
+    releases: int = 0  # the number of consecutive releases, if a warning is due
 
     @property
     def accepted(self) -> bool:

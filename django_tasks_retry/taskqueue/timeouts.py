@@ -14,11 +14,9 @@ from .database import is_transient
 from .engines import engine_for
 
 LOCK_SECONDS = 5.0
-STATEMENT_SECONDS = 3.0
-"""The limit of a single statement that a web request sends."""
+STATEMENT_SECONDS = 3.0  # the limit of a single statement that a web request sends
 
-REQUEST_SECONDS = 10.0
-"""All statements of a request together: after that no further one is begun."""
+REQUEST_SECONDS = 10.0  # all statements of a request together: after that no further one is begun
 
 QUERY_CANCELED = "57014"
 

@@ -21,8 +21,7 @@ from .relations import as_batch, as_count, broken_relations, broken_slots
 from .rules import breaches_of
 
 PAGE = 500
-MOST_LISTED = 1000
-"""Breaches that are kept in full; beyond that they are only counted."""
+MOST_LISTED = 1000  # breaches that are kept in full; beyond that they are only counted
 
 TRIES = 5
 PLAIN = (
@@ -32,8 +31,7 @@ PLAIN = (
 TIMES = ("created_at", "eta", "expires_at", "deadline_at")
 EVENT_COLUMNS = ("task_id", "ts", "kind", "attempt", "actor", "data")
 STEP_COLUMNS = ("task_id", "pk", "name", "kind", "attempt", "actor", "ts")
-KEPT = 90 * 86400.0
-"""Seconds for which the events of skipped and missed slots are kept."""
+KEPT = 90 * 86400.0  # seconds for which the events of skipped and missed slots are kept
 
 
 @dataclass(slots=True)

@@ -30,8 +30,7 @@ class StepRow:
     at: float
     batch: UUID | None = None
     count: int = 0
-    because: str = ""
-    """Why an effect is tried once more, of an intent that is not its first."""
+    because: str = ""  # why an effect is tried once more, of an intent that is not its first
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,7 @@ class TaskHistory:
     row: Row
     events: list[Event] = field(default_factory=list)
     steps: list[StepRow] = field(default_factory=list)
-    read_at: float = OPEN
-    """The time of reading. An attempt without an end lasted at least until then."""
+    read_at: float = OPEN  # The time of reading. An attempt without an end lasted at least until then.
 
     def first(self, *kinds: str) -> Event | None:
         return next((event for event in self.events if event.kind in kinds), None)

@@ -17,8 +17,7 @@ from .history import OPEN, Breach, Event, TaskHistory
 
 ENDS = {"completed", "failed", "released", "lease_lost", "cancelled"}
 MOMENT = 1e-6
-SKEW_SECONDS = 600.0
-"""Seconds by which the clock of a producer, which ids are made by, may be ahead of the queue's."""
+SKEW_SECONDS = 600.0  # seconds by which the clock of a producer, which ids are made by, may be ahead of the queue's
 
 
 class Allowed(NamedTuple):

@@ -113,8 +113,7 @@ def as_batch(text: object) -> UUID | None:
 
 MOMENT = timedelta(microseconds=1)
 NOBODY = UUID(int=0)
-MOST_SLOTS = 1000
-"""Missing slots of one gap that are looked at."""
+MOST_SLOTS = 1000  # missing slots of one gap that are looked at
 
 REPORTED = ("schedule.missed", "schedule.skipped")
 STOPPED = ("schedule.vanished", "schedule.changed")

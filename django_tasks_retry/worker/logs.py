@@ -169,8 +169,7 @@ def takes_infos(handler: logging.Handler) -> bool:
 # Mails to ADMINS: the first of each failure, and no other for a while. Fifty thousand alike would hide the next.
 
 MOST_REMEMBERED = 1000
-LOOKED_AT = 100
-"""Characters of a message: our own line has not many more."""
+LOOKED_AT = 100  # characters of a message: our own line has not many more
 
 
 class FirstOfEachFailure(logging.Filter):

@@ -9,12 +9,9 @@ import socket
 from dataclasses import dataclass, replace
 from typing import Any
 
-OF_SUPERVISOR = 3
-"""Connections: its own, the one that listens, and one for receivers of the signals that it sends."""
-OF_CHILD = 4
-"""Beside its threads: its own, one for coroutines, one for receivers of signals, one that wakes others."""
-MOST_ALONE = 4
-"""Children beside the others, each of which runs one task alone."""
+OF_SUPERVISOR = 3  # connections: its own, the one that listens, and one for receivers of the signals that it sends
+OF_CHILD = 4  # beside its threads: its own, one for coroutines, one for receivers of signals, one that wakes others
+MOST_ALONE = 4  # children beside the others, each of which runs one task alone
 SIZES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -39,8 +36,7 @@ class WorkerOptions:
     max_connections: int | None = None
     heartbeat_file: str | None = None
     name: str = ""
-    only: Any = None
-    """The one task of a child that runs it alone; not an option of the command line."""
+    only: Any = None  # the one task of a child that runs it alone; not an option of the command line
 
     @property
     def slots(self) -> int:

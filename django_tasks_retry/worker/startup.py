@@ -31,8 +31,7 @@ POSTGRESQL_TIMEOUTS = {"tcp_user_timeout": 15_000, "keepalives_idle": 30}
 SHORTEST_CONNECT, LONGEST_CONNECT = 2, 10
 NOTICE_SECONDS, PHASE_SECONDS = 1.0, 30.0
 """Seconds until the log says what the start waits for, and until a silent server is given up."""
-PATIENCE_SECONDS = 60.0
-"""Seconds to wait for a database at the start: it fails over, or starts with the same machine."""
+PATIENCE_SECONDS = 60.0  # seconds to wait for a database at the start: it fails over, or starts with the same machine
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 4.0
 
 

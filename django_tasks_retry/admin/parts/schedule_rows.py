@@ -22,8 +22,7 @@ from ...taskqueue.reading import read_rows
 from .charts import SPARK_HEIGHT, shape
 
 RUNS = 30
-LATE = 60.0
-"""Seconds after its slot from which a run is shown as late."""
+LATE = 60.0  # seconds after its slot from which a run is shown as late
 
 INSTANTS = 5
 RUN_COLUMNS = (

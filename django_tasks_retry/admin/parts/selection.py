@@ -45,16 +45,13 @@ class Selection:
     until: str
     since: str | None = None
     params: Mapping[str, str] = field(default_factory=dict)
-    sees_payload: bool = False
-    """Whether a search for an error may look at messages, as it did in the list."""
+    sees_payload: bool = False  # whether a search for an error may look at messages, as it did in the list
     ids: tuple[str, ...] | None = None
     after: str | None = None
     done: int = 0
     skipped: int = 0
-    paused: tuple[str, ...] = ()
-    """Paused queues that tasks were changed in: they will not run yet."""
-    begun: str = ""
-    """An id from before the first task was changed: that of each new task is higher."""
+    paused: tuple[str, ...] = ()  # paused queues that tasks were changed in: they will not run yet
+    begun: str = ""  # an id from before the first task was changed: that of each new task is higher
 
     start: str = ""
     step: float = 0.0
@@ -127,8 +124,7 @@ class DryRun:
     is_partial: bool
     succeeded: int = 0
     retried: int = 0
-    paused: frozenset[str] = frozenset()
-    """The paused queues of these tasks."""
+    paused: frozenset[str] = frozenset()  # the paused queues of these tasks
 
     @property
     def is_exact(self) -> bool:

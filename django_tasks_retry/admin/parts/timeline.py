@@ -20,8 +20,7 @@ from ...rules.status import Status
 from ...rules.transitions import EventKind
 
 WIDTH = 1000.0
-MIN_WIDTH = 5.0
-"""The least width of an attempt, so that short ones can be seen."""
+MIN_WIDTH = 5.0  # the least width of an attempt, so that short ones can be seen
 
 OUTCOMES: dict[str, tuple[str, str | Promise]] = {
     EventKind.COMPLETED: ("success", gettext_lazy("completed")),
@@ -38,8 +37,7 @@ KINDS: dict[str, str | Promise] = {
     "folded": gettext_lazy("several tasks"),
 }
 MAX_STEPS = 10
-MAX_ATTEMPTS = 1000
-"""The end of the retries is not computed for tasks with more attempts than this."""
+MAX_ATTEMPTS = 1000  # the end of the retries is not computed for tasks with more attempts than this
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,19 +23,15 @@ from ...taskqueue.reading import read_rows
 from ...taskqueue.workflows import StepKind, ancestry
 from .timeline import OUTCOMES, Drawing, Span, spans_of
 
-MAX_TASKS = 300
-"""Tasks of a run that are read: around the task whose page it is, or from the first."""
+MAX_TASKS = 300  # tasks of a run that are read: around the task whose page it is, or from the first
 
 MAX_ROWS = 50
-ALIKE = 8
-"""Tasks of one function below one task that are drawn; the others are one row."""
+ALIKE = 8  # tasks of one function below one task that are drawn; the others are one row
 
-MAX_ATTEMPTS = 20
-"""Attempts of a task that are drawn."""
+MAX_ATTEMPTS = 20  # attempts of a task that are drawn
 
 MAX_LABELS = 6
-MAX_DEPTH = 6
-"""The indentation grows up to here."""
+MAX_DEPTH = 6  # the indentation grows up to here
 
 COLUMNS = (
     "id", "func_path", "status", "parent_id", "retry_of_id", "created_at", "eta", "attempts", "refunds", "started_at",

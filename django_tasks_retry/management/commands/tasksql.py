@@ -11,19 +11,16 @@ from django_tasks_retry.guard.sql_enqueue import NAME as ENQUEUE
 from django_tasks_retry.taskqueue.database import database
 from django_tasks_retry.taskqueue.engines import engine_for
 
-POSITION = ("queue", "priority")
-"""A task's position in the queue: operators may change it, workers may not."""
+POSITION = ("queue", "priority")  # a task's position in the queue: operators may change it, workers may not
 
-MOVED = ("eta", *models.STATE_COLUMNS)
-"""The columns of a task that moves write."""
+MOVED = ("eta", *models.STATE_COLUMNS)  # the columns of a task that moves write
 
 COUNTED = (
     "recent", "paused_at", "paused_by", "reason", "probe_at", "probing_since", "probe_from", "counts_from",
 )  # fmt: skip
 """The columns of a limit that claims and circuit breakers write. Limits themselves are for operators."""
 
-PAUSED = ("paused_at", "paused_by", "reason")
-"""The columns of a schedule that operators write, and workers do not."""
+PAUSED = ("paused_at", "paused_by", "reason")  # the columns of a schedule that operators write, and workers do not
 
 Grants = dict[type[Model], tuple[str, ...]]
 

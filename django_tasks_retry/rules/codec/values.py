@@ -24,8 +24,7 @@ from ..payload import Place, path_text, short
 VERSION = 1
 CHOICE = "$type"
 JSON_TYPES = (str, int, float, bool, list, tuple, dict)
-Load: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""Returns the instance that a reference names."""
+Load: TypeAlias = Callable[[Mapping[str, Any]], Any]  # returns the instance that a reference names
 
 
 def no_instances(_reference: Mapping[str, Any]) -> Any:

@@ -11,8 +11,7 @@ from ...errors import InvalidCall
 from ..payload import checked_name
 
 MAX_LANE = 100
-RESERVED = ("queue:", "function:")
-"""Begins the name of what is limited as a whole: a queue, a function."""
+RESERVED = ("queue:", "function:")  # begins the name of what is limited as a whole: a queue, a function
 
 
 @cache

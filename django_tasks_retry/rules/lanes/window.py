@@ -15,8 +15,7 @@ from .limits import MOST
 
 Buckets: TypeAlias = list[tuple[float, int]]
 BUCKETS, FINE = 64, 4096
-LATEST = 1e12
-"""No bucket ends later, in seconds of the queue's clock."""
+LATEST = 1e12  # no bucket ends later, in seconds of the queue's clock
 
 
 def check_buckets(recent: Any) -> None:

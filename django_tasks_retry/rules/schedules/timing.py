@@ -40,8 +40,7 @@ MOST_COUNTED = 20
 NO_EXPRESSION = (CronSimError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
 """Exceptions that cronsim raises for a text that is no expression."""
 
-LATEST = datetime(9100, 1, 1, tzinfo=UTC)
-"""Columns hold times before it."""
+LATEST = datetime(9100, 1, 1, tzinfo=UTC)  # columns hold times before it
 
 MICROSECOND, SECOND = timedelta(microseconds=1), timedelta(seconds=1)
 A_DAY = timedelta(hours=25)

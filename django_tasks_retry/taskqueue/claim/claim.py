@@ -259,8 +259,7 @@ class PoisonPage(NamedTuple):
     """
 
     tasks: list[Task]
-    next_page: int
-    """The number of the page that follows; 0 after the last one."""
+    next_page: int  # the number of the page that follows; 0 after the last one
 
 
 def find_poison(serves: Callable[[str], bool], page: int = 0, *, backend: str = "default") -> PoisonPage:

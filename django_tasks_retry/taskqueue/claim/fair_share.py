@@ -27,8 +27,7 @@ class Part(NamedTuple):
 
     ranges: list[ClaimRange]
     is_limited: bool
-    function: str | None = None
-    """The one limited function that is claimed for."""
+    function: str | None = None  # the one limited function that is claimed for
 
     def quota(self, limit: int) -> int:
         return min(limit, sum(limit if each.quota is None else each.quota for each in self.ranges))

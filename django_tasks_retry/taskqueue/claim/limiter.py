@@ -156,8 +156,7 @@ class Limiter:
     rows: KnownRows
     terms: ClaimRequest
     engine: Engine
-    at_once: int
-    """How many more tasks the claimer would start at once."""
+    at_once: int  # how many more tasks the claimer would start at once
     tuning: ClaimTuning = TUNING
     locked_at: float = 0.0
     limited_queues: dict[str, bool] = field(default_factory=dict)

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
-Clock: TypeAlias = Callable[[], float]
-"""Seconds that only grow. Tests pass a clock of their own."""
+Clock: TypeAlias = Callable[[], float]  # Seconds that only grow. Tests pass a clock of their own.
 
 
 def tuned(value: T, reason: str) -> T:

@@ -20,8 +20,7 @@ from .decisions import set_paused, set_resumed, write_decision
 ACTOR = "breaker"
 WINDOW = timedelta(minutes=2)
 REST = timedelta(seconds=60)
-FEWEST = 20
-"""Attempts before anything is concluded from them."""
+FEWEST = 20  # attempts before anything is concluded from them
 
 
 def tick_breakers(backend: str = "default") -> int:

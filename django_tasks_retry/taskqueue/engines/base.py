@@ -38,10 +38,8 @@ class ClaimRequest:
     seconds: float
     known: Sequence[str]
     held: Sequence[str] = ()
-    only: UUID | None = None
-    """The one task to claim, even if it must run in a process of its own."""
-    places: int = 0
-    """The number of claimers at the head of the first range at once; 0 means any number."""
+    only: UUID | None = None  # the one task to claim, even if it must run in a process of its own
+    places: int = 0  # the number of claimers at the head of the first range at once; 0 means any number
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +49,8 @@ class RecoverRequest:
     actor: str
     dead: str | None
     cause: str
-    crashed: bool = False
-    """Whether the process died by itself, so that any of its tasks may be the cause."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """Facts about the end of the process, for the event."""
+    crashed: bool = False  # whether the process died by itself, so that any of its tasks may be the cause
+    facts: Mapping[str, Any] = field(default_factory=dict)  # facts about the end of the process, for the event
 
 
 class Written(NamedTuple):
@@ -74,12 +70,10 @@ class Suspended(NamedTuple):
 
 class Engine(Protocol):
     using: str
-    sql: Mapping[str, str]
-    """The statements of `sql/` that run here, by name."""
+    sql: Mapping[str, str]  # the statements of `sql/` that run here, by name
     can_notify: bool
     can_partition: bool
-    has_server: bool
-    """Whether a server counts the connections."""
+    has_server: bool  # whether a server counts the connections
 
     # The same on both databases
 

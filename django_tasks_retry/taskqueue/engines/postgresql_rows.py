@@ -74,8 +74,7 @@ LOCK_KEY = "SELECT pg_advisory_xact_lock(hashtextextended(%(key)s, 0))"
 values_of = itemgetter(*ASKED)
 enqueued_of = itemgetter(*ENQUEUED)
 JSON_PLACES = [place for place, name in enumerate(ENQUEUED) if TYPE[name] == "jsonb"]
-NOTHING = "null"
-"""The result of most functions: SQL's NULL, as the ORM writes it."""
+NOTHING = "null"  # the result of most functions: SQL's NULL, as the ORM writes it
 
 
 class PostgreSQLInsert(Engine):
@@ -161,8 +160,7 @@ class Shape(NamedTuple):
     usual: tuple[str, ...]
     common: tuple[str, ...]
     each: tuple[str, ...]
-    begin_runs: bool
-    """Each is the first task of its own run."""
+    begin_runs: bool  # each is the first task of its own run
     repeat: bool
 
     def has(self, *names: str) -> bool:

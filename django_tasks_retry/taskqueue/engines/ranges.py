@@ -14,8 +14,7 @@ from ..lease import EARLIEST
 
 TRUE = (True, "t")  # the driver returns the server's text if it could not read the row
 FIRST_RANGE = ("", 0)  # which sorts before all: no queue is without a name
-Cursors: TypeAlias = Mapping[tuple[str, int], str]
-"""The last lane that was seen, by queue and priority."""
+Cursors: TypeAlias = Mapping[tuple[str, int], str]  # the last lane that was seen, by queue and priority
 
 
 @dataclass(slots=True)

@@ -30,8 +30,7 @@ from .sqlite_rows import SQLiteRows, among, write_rows
 
 HAS_KEYED = "SELECT EXISTS (SELECT 1 FROM django_tasks_retry_task WHERE status = 'PENDING' AND length(lane) > 0)"
 AGES = timedelta(days=36524)
-DATED = {EventKind.REQUEUED, EventKind.RELEASED}
-"""Events that tell when the task is due again."""
+DATED = {EventKind.REQUEUED, EventKind.RELEASED}  # events that tell when the task is due again
 
 
 class SQLiteLeases(SQLiteRows):

@@ -68,8 +68,7 @@ def among(ids: Iterable[str]) -> RawSQL:
 
 class Insertion(NamedTuple):
     sql: str
-    writers: list[tuple[str, Callable[[Any], Any] | None]]
-    """Each column, and its conversion if it needs one."""
+    writers: list[tuple[str, Callable[[Any], Any] | None]]  # each column, and its conversion if it needs one
 
 
 def write_rows(rows: Sequence[Model], using: str) -> None:

@@ -72,8 +72,7 @@ ARE_THERE = """
 SELECT bool_and(COALESCE(has_function_privilege(to_regproc(name)::oid, 'EXECUTE'), FALSE))
 FROM unnest(%(names)s::text[]) AS name
 """
-STATEMENTS: dict[str, StoredStatement] = {}
-"""Stored statements by the name of their function."""
+STATEMENTS: dict[str, StoredStatement] = {}  # stored statements by the name of their function
 
 
 def read_sql(name: str) -> str:

@@ -21,8 +21,7 @@ from ...models import Task
 from ..database import SHUT_AGAIN_SECONDS, shut_socket
 from ..engines import engine_for
 
-SHORTEST_CONNECT = 2
-"""Seconds that the driver gives each host at least."""
+SHORTEST_CONNECT = 2  # seconds that the driver gives each host at least
 
 logger = logging.getLogger("django_tasks_retry")
 

@@ -141,17 +141,14 @@ def database_of(tasks: Sequence[Task]) -> str:
 class SharedChecks(NamedTuple):
     """Checks of the options that calls of one function share: made once for all of them."""
 
-    first: EnqueueOptions
-    """Kept, so that no other object takes the identity of one of its options."""
+    first: EnqueueOptions  # kept, so that no other object takes the identity of one of its options
     callee: Callee
     typed: TypedCall | None
     run_after: Any
     backend: str
-    columns: dict[str, Any]
-    """All columns of a new task."""
+    columns: dict[str, Any]  # all columns of a new task
     lane: LaneDeclaration | None
-    task_options: dict[str, Any]
-    """Optional ones, of `@task(…)` and `using(…)`."""
+    task_options: dict[str, Any]  # optional ones, of `@task(…)` and `using(…)`
 
 
 SHARED = ("func", "queue", "priority", "max_attempts", "timeout", "interval", "backend")

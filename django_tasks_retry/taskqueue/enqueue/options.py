@@ -16,8 +16,7 @@ from ...rules.calls import Call
 NO_ARGUMENTS: tuple[Any, ...] = ()
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
-ALIASES = {"run_after": "eta", "queue_name": "queue"}
-"""Names of `django.tasks` that are accepted, too."""
+ALIASES = {"run_after": "eta", "queue_name": "queue"}  # names of `django.tasks` that are accepted, too
 
 OPTIONS_ELSEWHERE = {
     **ALIASES,
@@ -89,8 +88,7 @@ class EnqueueOptions(NamedTuple):
 
 
 FIRST_OPTIONAL = EnqueueOptions._fields.index("expires")
-OPTIONAL = EnqueueOptions._fields[FIRST_OPTIONAL:]
-"""Options that few calls have."""
+OPTIONAL = EnqueueOptions._fields[FIRST_OPTIONAL:]  # options that few calls have
 NONE_OPTIONAL = (None,) * len(OPTIONAL)
 
 

@@ -20,8 +20,7 @@ from .layout import Partition, read_partitions
 from .maintain import end_of_page
 from .premake import bounds, copy_grants, create_bare, current_schema, short_locks
 
-CARRIED_AT_ONCE = 5_000
-"""Tasks whose history is copied while nobody can write: 0.3 s on two busy cores."""
+CARRIED_AT_ONCE = 5_000  # tasks whose history is copied while nobody can write: 0.3 s on two busy cores
 
 PAGE = 1000
 UNARCHIVED = f"""
@@ -54,11 +53,9 @@ class Copy:
     """The history of a period's unarchived tasks, in tables of its own that are not attached yet."""
 
     partition: Partition
-    since: str
-    """The oldest transaction whose changes it may lack."""
+    since: str  # the oldest transaction whose changes it may lack
 
-    oid: int
-    """The table of results. It tells whether somebody else has dropped this copy and begun another."""
+    oid: int  # The table of results. It tells whether somebody else has dropped this copy and begun another.
 
 
 def kept_name(table: str, partition: Partition) -> str:

@@ -23,8 +23,7 @@ from ..engines import engine_for
 from .layout import Layout, Partition, Period, read_layout
 from .premake import FEED, KEYS, bounds, copy_grants, create_like, create_tables, current_schema, premake, short_locks
 
-MARGIN = timedelta(days=1)
-"""The bound admits rows at least for so long: validating it takes less."""
+MARGIN = timedelta(days=1)  # the bound admits rows at least for so long: validating it takes less
 
 TRIES = 60
 PAUSE_SECONDS = 1.0

@@ -52,8 +52,7 @@ class PeriodExport:
     starts: list[tuple[str, int]] = field(default_factory=list)
     """The first id of each page, and where the page begins: each is compressed by itself."""
 
-    is_over: bool = False
-    """Whether no task of the period could end after it was written."""
+    is_over: bool = False  # whether no task of the period could end after it was written
 
     def pages(self) -> Iterator[int]:
         """Write the file, and yield the size of each page. An empty partition leaves no file."""

@@ -84,8 +84,7 @@ def partition_named(name: str) -> Partition | None:
     return Partition(start, Period.DAY if hour is None else Period.HOUR)
 
 
-MARK = "django_tasks_retry:"
-"""Prefix of the comment on the table of results, which states the period and the backends."""
+MARK = "django_tasks_retry:"  # prefix of the comment on the table of results, which states the period and the backends
 
 PARENT_COMMENT = """
 SELECT obj_description(c.oid, 'pg_class')
@@ -104,8 +103,7 @@ WHERE i.inhparent = to_regclass(%(table)s)
 class Layout:
     period: Period
     backends: tuple[str, ...]
-    partitions: tuple[Partition, ...] = ()
-    """Partitions that have tables, the oldest first."""
+    partitions: tuple[Partition, ...] = ()  # partitions that have tables, the oldest first
 
     @property
     def mark(self) -> str:

@@ -23,8 +23,7 @@ from .edit import checked_schedule_name, define_schedule, locked_schedule, plann
 logger = logging.getLogger("django_tasks_retry")
 ACTOR = "code"
 LONG_AGO = timedelta(days=3660)
-PAGE = 500
-"""Schedules that are read, checked and created at a time: within the time that a worker gives a call."""
+PAGE = 500  # schedules that are read, checked and created at a time: within the time that a worker gives a call
 
 
 class Listed(NamedTuple):

@@ -32,8 +32,7 @@ from ..reading import read_rows
 from .edit import check_readable, locked_schedule, registered_task
 
 DUE_NOW = timedelta(0)
-BATCH = 500
-"""Schedules of one transaction: on SQLite others wait for it."""
+BATCH = 500  # schedules of one transaction: on SQLite others wait for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,7 @@ class Ticked:
     enqueued: int = 0
     is_full: bool = False
     troubles: dict[str, str] = field(default_factory=dict)
-    ids: tuple[UUID, ...] = ()
-    """The ids of the tasks that it enqueued."""
+    ids: tuple[UUID, ...] = ()  # the ids of the tasks that it enqueued
 
 
 @dataclass(slots=True)

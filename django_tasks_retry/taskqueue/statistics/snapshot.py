@@ -36,8 +36,7 @@ MOST_NAMED = 400
 """Queues that metrics name, and pairs of queue and function: with these a scrape has at most 22,500 lines."""
 
 STATEMENT_SECONDS = 3.0
-SNAPSHOT_SECONDS = 6.0
-"""All statements together: Prometheus waits for ten seconds. 20,000 queues take one to two."""
+SNAPSHOT_SECONDS = 6.0  # All statements together: Prometheus waits for ten seconds. 20,000 queues take one to two.
 
 LATE = timedelta(seconds=60)
 LITERALS = re.compile(r"'(?:[^'\\]|''|\\.)*(?:'|$)|\$(\w*)\$.*?(?:\$\1\$|$)|\b\d+(?:\.\d+)?\b", re.DOTALL)
@@ -52,8 +51,7 @@ class Holder:
     seconds: float
     application: str
     state: str
-    query: str
-    """The statement without its literals."""
+    query: str  # the statement without its literals
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +63,9 @@ class Snapshot:
     retrying: int = 0
     expired: int = 0
     holder: Holder | None = None
-    late_schedules: int | None = None
-    """None if there are no schedules."""
-    replica_lag: float | None = None
-    """None if the primary was asked, or it is not known."""
-    unanswered: frozenset[str] = frozenset()
-    """Fields above that the database did not answer in time."""
+    late_schedules: int | None = None  # None if there are no schedules
+    replica_lag: float | None = None  # None if the primary was asked, or it is not known
+    unanswered: frozenset[str] = frozenset()  # fields above that the database did not answer in time
 
 
 def take_snapshot(backend: str = "default") -> Snapshot:

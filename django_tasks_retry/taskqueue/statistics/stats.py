@@ -29,18 +29,15 @@ WAITED = tuple(f"waited_{name}" for name in BUCKETS)
 """The columns that hold how many attempts ran, or waited, for so long; each counts its own bucket alone."""
 
 KEEP, KEEP_LANES = timedelta(days=8), timedelta(hours=1)
-RECENT = timedelta(minutes=10)
-"""The time whose attempts say how a queue or a function does now."""
+RECENT = timedelta(minutes=10)  # the time whose attempts say how a queue or a function does now
 
-FEWEST_FAILURES = 5
-"""A function with fewer failures within RECENT is not called failing."""
+FEWEST_FAILURES = 5  # a function with fewer failures within RECENT is not called failing
 
 KEY = ("queue", "func_path")
 ADDED = ("completed", "retried", "failed", "seconds", "wait_seconds", *RAN, *WAITED)
 ADDED_TO_LANE = ("completed", "failed")
 COUNTS = ("completed", "retried", "failed")
-MOST_FAILING = 5
-"""Failing functions whose beginning is looked for."""
+MOST_FAILING = 5  # failing functions whose beginning is looked for
 
 OUTCOMES = (*COUNTS, "released", "cancelled", "lost", "dropped")
 ENDED = frozenset({*COUNTS, "lost"})
@@ -65,8 +62,7 @@ class Stat:
     seconds: float = 0.0
     wait_seconds: float = 0.0
     ran: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
-    waited: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
-    """How many fell into each bucket."""
+    waited: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))  # how many fell into each bucket
     lane: str = ""
     lost: int = 0
     released: int = 0

@@ -22,11 +22,9 @@ from ..reading import read_rows
 from .stats import RECENT
 
 CAP = 1000
-LOOK_BACK = 25_000
-"""The number of newest tasks that are scanned for a query that no index serves."""
+LOOK_BACK = 25_000  # the number of newest tasks that are scanned for a query that no index serves
 
-MAX_PATHS = 20
-"""Functions that are named for a queue at one priority."""
+MAX_PATHS = 20  # functions that are named for a queue at one priority
 
 MOST_RUNNING = 10_000
 OTHERS = "(other)"
@@ -40,8 +38,7 @@ class Depth:
     queue: str
     priority: int
     oldest_eta: datetime
-    func_paths: tuple[str, ...]
-    """The functions that the first of its due tasks call."""
+    func_paths: tuple[str, ...]  # the functions that the first of its due tasks call
     backend: str
     due: int
 
@@ -162,15 +159,12 @@ class QueueFigures:
     due: int = 0
     oldest_seconds: float = 0.0
     running: int = 0
-    pause: Queue | None = None
-    """Its row, if an operator has paused it."""
+    pause: Queue | None = None  # its row, if an operator has paused it
     workers: int = 0
     slots: int = 0
     attempts: int = 0
-    failures: int = 0
-    """Attempts that ended within RECENT, and those of them that failed."""
-    full_at: int = 0
-    """The backlog limit, if it is reached."""
+    failures: int = 0  # attempts that ended within RECENT, and those of them that failed
+    full_at: int = 0  # the backlog limit, if it is reached
 
     @property
     def is_paused(self) -> bool:

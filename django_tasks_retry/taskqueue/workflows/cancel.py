@@ -29,11 +29,9 @@ from .members import ancestry, members_of, open_members, retries_of, unfinished_
 from .steps import StepKind
 from .wake import wake_waiters
 
-PAGE = 200
-"""Batches that one sweep looks at."""
+PAGE = 200  # batches that one sweep looks at
 
-MOST = 500
-"""Members of one batch that one sweep cancels: on SQLite others wait for it, and a supervisor has other work."""
+MOST = 500  # members of one batch that one sweep cancels: on SQLite others wait for it, and a supervisor has other work
 
 
 CHUNK = 1000
@@ -118,8 +116,7 @@ class CancelSweep:
 
     backend: str = "default"
     after: UUID = NIL
-    is_behind: bool = False
-    """Whether the page may hold more to cancel, which the next call goes on with."""
+    is_behind: bool = False  # whether the page may hold more to cancel, which the next call goes on with
 
     def __call__(self) -> list[UUID]:
         using = database(self.backend)
@@ -168,8 +165,7 @@ class Lineage(NamedTuple):
 
     batch: UUID | None
     above: UUID | None
-    retried_at: datetime | None
-    """The time at which a person or code retried the task above it."""
+    retried_at: datetime | None  # the time at which a person or code retried the task above it
 
 
 def read_lineage(ids: Iterable[UUID], using: str) -> dict[UUID, Lineage]:

@@ -32,8 +32,7 @@ INTENT = ":intent-"
 """Stands between the name of an effect and the number of its intent, which are the name of the intent's step."""
 
 ASKED = "effect:"
-MOST = 200
-"""Failed and retrying tasks that are searched for unknown effects; of those that wait for an answer, all are."""
+MOST = 200  # failed and retrying tasks that are searched for unknown effects; of those that wait for an answer, all are
 
 
 def perform_effect(
@@ -92,8 +91,7 @@ class UnknownEffect(NamedTuple):
     intents: int
     key: str
     since: datetime
-    is_asked: bool
-    """Whether the task waits for the answer of a person."""
+    is_asked: bool  # whether the task waits for the answer of a person
 
 
 def unknown_effects(using: str, tasks: Iterable[Task] | None = None) -> list[UnknownEffect]:

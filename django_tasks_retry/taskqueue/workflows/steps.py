@@ -22,11 +22,9 @@ from ..lease import Lease
 from ..renewal import open_transactions, outlasts, raise_lost
 from ..typed import read_returned, write_returned
 
-CALLBACK = "then"
-"""The step that names the batch of a callback."""
+CALLBACK = "then"  # the step that names the batch of a callback
 
-UNTIL = ":until"
-"""Suffix of the step that holds the deadline of a wait for a signal."""
+UNTIL = ":until"  # suffix of the step that holds the deadline of a wait for a signal
 
 
 class StepKind(StrEnum):
@@ -40,8 +38,7 @@ class StepKind(StrEnum):
     EFFECT = "effect"
 
 
-HIDDEN = (StepKind.WAIT, StepKind.INTENT)
-"""Steps that stand beside another, which has the name that the code gives."""
+HIDDEN = (StepKind.WAIT, StepKind.INTENT)  # steps that stand beside another, which has the name that the code gives
 
 
 @dataclass(slots=True)
@@ -49,8 +46,7 @@ class StepStore:
     """The recorded steps of a task, and those that this attempt has entered."""
 
     lease: Lease
-    transactions: int = 0
-    """Atomic blocks that were open when the attempt began."""
+    transactions: int = 0  # atomic blocks that were open when the attempt began
     entered: set[str] = field(default_factory=set)
     loaded: dict[str, tuple[str, Any]] | None = None
 

@@ -32,15 +32,13 @@ from .members import FAIL_FAST, SIGNAL, batch_of, keys_of, signal_key, without_s
 
 logger = logging.getLogger("django_tasks_retry")
 ACTOR = "queue"
-MOST = 1000
-"""Tasks that one call of wake() makes due."""
+MOST = 1000  # tasks that one call of wake() makes due
 PAGE = 1000
 FIRST = Suspended(UUID(int=0), "", is_ready=False)
 RECENT = timedelta(seconds=60)
 """The period that the first sweep reads. Later ones read since the sweep before, and MARGIN more."""
 
-MARGIN = timedelta(seconds=2)
-"""An end is dated before its commit."""
+MARGIN = timedelta(seconds=2)  # an end is dated before its commit
 
 
 def wake_after(reports: Sequence[Report], receipts: Sequence[Receipt], using: str) -> None:
@@ -141,10 +139,8 @@ class Sweep:
     backend: str = "default"
     after: tuple[str, UUID] = field(default_factory=lambda: (f"batch:{secrets.token_hex(4)}", FIRST.id))
     polled_at: float | None = None
-    is_behind: bool = False
-    """Whether it found so many that there may be more."""
-    logged: set[UUID] = field(default_factory=set)
-    """Tasks that nothing can wake, which the log has named."""
+    is_behind: bool = False  # whether it found so many that there may be more
+    logged: set[UUID] = field(default_factory=set)  # tasks that nothing can wake, which the log has named
 
     def __call__(self) -> list[UUID]:
         found = [self.recent(), self.page()]

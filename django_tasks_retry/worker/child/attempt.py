@@ -53,8 +53,7 @@ class Attempt:
 
     lease: Lease
     claimed: float
-    place: int | None = None
-    """The index of its entry in the in-flight table."""
+    place: int | None = None  # the index of its entry in the in-flight table
     is_async: bool = field(init=False)
     started: float = 0.0
     ended: float = 0.0
@@ -63,8 +62,7 @@ class Attempt:
     interruption: BaseException | None = None
     is_committing: bool = False
     is_revoked: bool = False
-    is_suspect: bool = False
-    """Whether it ran beside others while their process was damaged."""
+    is_suspect: bool = False  # whether it ran beside others while their process was damaged
     traceback: TracebackType | None = None
     """The traceback of its failure, for receivers of signals: lines of code only, without local variables."""
     result: bridge.AnyResult | None = None

@@ -11,8 +11,7 @@ from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.inflight import Room
 from .attempt import Attempt
 
-OWN_POLLS = 60
-"""A child polls by itself this many times less often than its supervisor."""
+OWN_POLLS = 60  # a child polls by itself this many times less often than its supervisor
 SHORTEST_WAIT = 0.02
 OPEN_SPREAD = 0.02
 

@@ -210,8 +210,7 @@ def close(session: Any) -> None:
 
 # Processes that a task forks
 
-sessions: WeakSet[Any] = WeakSet()
-"""All open sessions of this process that have a socket, whichever thread uses them."""
+sessions: WeakSet[Any] = WeakSet()  # all open sessions of this process that have a socket, whichever thread uses them
 inherited: list[Any] = []
 """Sessions that a forked process inherits, kept so that it does not close them in its parent's name."""
 

@@ -37,10 +37,8 @@ PROVIDERS = {
     "opentelemetry.metrics": "get_meter_provider",
     "opentelemetry._logs": "get_logger_provider",
 }
-leave = os._exit
-"""Ends the process at once, whatever waits to be sent."""
-is_leaving = threading.Event()
-"""A task called `os._exit()`: nothing more is claimed."""
+leave = os._exit  # ends the process at once, whatever waits to be sent
+is_leaving = threading.Event()  # a task called `os._exit()`: nothing more is claimed
 GARBAGE_THRESHOLD = 10_000
 SWITCH_SECONDS = 0.001
 """Longest wait of a thread that wakes up. With Python's 5 ms, slots stood idle while the main thread computed."""

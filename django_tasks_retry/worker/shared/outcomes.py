@@ -22,8 +22,7 @@ from ..logs import ATTEMPTS, indented, printable
 from .database import DatabaseCaller, Rejected, Unavailable
 from .interval import Interval
 
-logger = logging.getLogger(ATTEMPTS)
-"""Logs one line for each attempt that was recorded, by a child or by a supervisor."""
+logger = logging.getLogger(ATTEMPTS)  # logs one line for each attempt that was recorded, by a child or by a supervisor
 MOST_ERROR_TEXT = 200
 
 
@@ -31,11 +30,9 @@ class AttemptResult(NamedTuple):
     """The queue's answer about one attempt, with what else is known of it."""
 
     receipt: Receipt
-    reason: str = ""
-    """The reason of its release or loss."""
+    reason: str = ""  # the reason of its release or loss
     run_seconds: float = 0.0
-    attempt: Any = None
-    """The attempt itself, in the process that ran it."""
+    attempt: Any = None  # the attempt itself, in the process that ran it
 
     @property
     def lease(self) -> Lease:
@@ -62,8 +59,7 @@ class OutcomePublisher:
             self.send_finished(result)
 
 
-COUNTED = {"done": "completed", "retry": "retried"}
-"""The counts of Stat whose names differ from the word of the log."""
+COUNTED = {"done": "completed", "retry": "retried"}  # the counts of Stat whose names differ from the word of the log
 
 
 def describe(result: AttemptResult) -> tuple[str, int, dict[str, Any]]:

@@ -72,8 +72,7 @@ class ChildProcess:
     has_drained: bool = False
     stop_reason: StopReason | None = None
     is_killed: bool = False
-    is_hung: bool = False
-    """Killed since its main thread made no progress."""
+    is_hung: bool = False  # killed since its main thread made no progress
     overdue: set[tuple[UUID, int]] = field(default_factory=set)
     """Attempts past their timeout, by task and attempt, whose failure is yet to be recorded."""
     released: set[tuple[UUID, int]] = field(default_factory=set)
@@ -82,10 +81,8 @@ class ChildProcess:
     """Tasks whose attempt here counts no more, whatever still runs of it."""
     share: int | None = None
     woken_at: float = 0.0
-    is_alone: bool = False
-    """It runs one task whose process died before, and ends."""
-    death: Exit | None = None
-    """How its process ended by itself."""
+    is_alone: bool = False  # it runs one task whose process died before, and ends
+    death: Exit | None = None  # how its process ended by itself
 
     def entries(self, *states: State) -> list[Entry]:
         return list(self.inflight.entries(*states))

@@ -41,14 +41,12 @@ from .pool import ChildPool
 logger = logging.getLogger(__name__)
 WORKERS_ASKED = 2
 CHILDREN_MORE = 2
-BACKUP_SECONDS = 0.05
-"""Seconds that the first worker has to claim what the second would find."""
+BACKUP_SECONDS = 0.05  # seconds that the first worker has to claim what the second would find
 FORWARD_SECONDS, LONGEST_FORWARD = 0.2, 3.2
 MOST_POLLS = 4
 MOST_LISTENERS = 8
 """Workers that listen for one set of queues. A lone task took 20 ms of the server's CPU when 100 listened, 5 of 8."""
-POLLS_A_SECOND = 8
-"""Polls by all workers of one set of queues."""
+POLLS_A_SECOND = 8  # polls by all workers of one set of queues
 
 
 class Asked(NamedTuple):

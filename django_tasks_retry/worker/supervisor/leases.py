@@ -26,11 +26,9 @@ from .orphans import OrphanRecovery
 logger = logging.getLogger(__name__)
 START_SECONDS = 10.0
 """A claimed attempt must have begun by then; the child gives it back after one second, we after ten."""
-RECORD_SECONDS = 120.0
-"""The outcome of an attempt that is over must be recorded by then."""
+RECORD_SECONDS = 120.0  # the outcome of an attempt that is over must be recorded by then
 
-SETTLE_SECONDS = 0.3
-"""Between renewals after a wait, until each lease is either renewed or in somebody else's hands."""
+SETTLE_SECONDS = 0.3  # between renewals after a wait, until each lease is either renewed or in somebody else's hands
 
 
 class LeaseRenewal:
@@ -134,8 +132,7 @@ class LeaseRenewal:
             child.send(LeasesLost(tuple(map(str, ids)), tuple(map(str, cancelled))))
 
 
-HANG_SECONDS = 10.0
-"""A child's main thread may be this much later than it promised."""
+HANG_SECONDS = 10.0  # a child's main thread may be this much later than it promised
 ANSWER_SECONDS = 2.0
 REVOKE_SECONDS = 0.5
 

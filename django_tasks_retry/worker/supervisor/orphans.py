@@ -31,8 +31,7 @@ class OrphanRecovery:
     def __init__(self, supervisor_id: str, backend: str, database: DatabaseCaller, publisher: OutcomePublisher) -> None:
         self.actor, self.backend, self.database, self.publisher = supervisor_id, backend, database, publisher
         self.dead: list[DeadChild] = []
-        self.has_crashed = False
-        """A process has died since somebody last asked, so there may be a task to run alone."""
+        self.has_crashed = False  # a process has died since somebody last asked, so there may be a task to run alone
 
     def add(self, child: ChildProcess, cause: str) -> None:
         self.dead.append(DeadChild(child, cause))

@@ -167,8 +167,7 @@ LOOK_SECONDS = 10.0
 """Between polls for poison tasks that other supervisors left behind. A crash of an own child polls at once."""
 
 POLLS_A_SECOND = 2
-AGAIN_SECONDS = 1.0
-"""Seconds until the next try, if no process could be forked or the task could not be claimed."""
+AGAIN_SECONDS = 1.0  # seconds until the next try, if no process could be forked or the task could not be claimed
 
 Kind = tuple[str, str, str]
 

@@ -16,8 +16,7 @@ from .send_task_finished import LONGEST_SECONDS, OwnProcess
 
 logger = logging.getLogger(__name__)
 SECONDS = 60.0
-PAUSE_FACTOR = 10
-"""It rests for so many times as long as the last look took."""
+PAUSE_FACTOR = 10  # it rests for so many times as long as the last look took
 
 
 class AlertProcess(OwnProcess):

@@ -14,11 +14,9 @@ from ...shared.interval import Interval
 
 logger = logging.getLogger(__name__)
 SECONDS = 60.0
-AGAIN_SECONDS = 3600.0
-"""A problem that lasts is logged again after this time."""
+AGAIN_SECONDS = 3600.0  # a problem that lasts is logged again after this time
 
-PAUSE_FACTOR = 50
-"""It rests for so many times as long as the last look took, which with very many queues is seconds."""
+PAUSE_FACTOR = 50  # it rests for so many times as long as the last look took, which with very many queues is seconds
 
 LOGGED = {"unserved", "unknown_function", "failing_function"}
 

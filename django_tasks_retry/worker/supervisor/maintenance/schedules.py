@@ -14,8 +14,7 @@ from .services import Pending
 logger = logging.getLogger(__name__)
 SECONDS = 1.0
 STOP_SECONDS = 5.0
-RUN_SECONDS = 1.0
-"""Seconds for which a storm may keep the supervisor from its other work."""
+RUN_SECONDS = 1.0  # seconds for which a storm may keep the supervisor from its other work
 TROUBLE_SECONDS = 60.0
 
 

@@ -147,8 +147,7 @@ class Recover:
         self.actor, self.backend, self.database = worker_id, backend, database
         self.pending, self.publisher = pending, publisher
         self.patience = min(OWNER_SECONDS, options(backend).lease / 2)
-        self.writable_since: float | None = None
-        """Since when leases have expired and everybody could write."""
+        self.writable_since: float | None = None  # since when leases have expired and everybody could write
 
     def is_due(self) -> bool:
         if not self.pending.found.lost:
@@ -174,11 +173,9 @@ class Recover:
 
 PRUNE_SECONDS = 3600.0
 AGAIN_SECONDS = 30.0
-RUN_SECONDS = 0.2
-"""Seconds for which one run prunes pages."""
+RUN_SECONDS = 0.2  # seconds for which one run prunes pages
 ARCHIVE_SECONDS = 20.0
-PAUSE_FACTOR = 20
-"""It pauses for so many times as long as it read pages in vain."""
+PAUSE_FACTOR = 20  # it pauses for so many times as long as it read pages in vain
 
 
 class Paged:
@@ -190,8 +187,7 @@ class Paged:
         self.backend, self.database = backend, database
         self.interval, self.is_elected = Interval(self.seconds), False
         self.pages: Iterator[int] | None = None
-        self.empty_seconds = 0.0
-        """Time spent on pages with nothing to do."""
+        self.empty_seconds = 0.0  # time spent on pages with nothing to do
 
     @property
     def is_open(self) -> bool:

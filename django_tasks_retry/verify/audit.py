@@ -29,7 +29,7 @@ PLAIN = (
     "unique_key", "run_id", "batch", "follows_id",
 )  # fmt: skip
 TIMES = ("created_at", "eta", "expires_at", "deadline_at")
-EVENT_COLUMNS = ("task_id", "ts", "kind", "attempt", "actor", "data")
+EVENT_COLUMNS = ("task_id", "ts", "kind", "attempt", "actor", "data", "pk")
 STEP_COLUMNS = ("task_id", "pk", "name", "kind", "attempt", "actor", "ts")
 KEPT = 90 * 86400.0  # seconds for which the events of skipped and missed slots are kept
 
@@ -137,9 +137,9 @@ def read_steps(ids: Sequence[UUID], using: str) -> defaultdict[UUID, list[StepRo
 def read_events(ids: Sequence[UUID], using: str) -> defaultdict[UUID, list[Event]]:
     events: defaultdict[UUID, list[Event]] = defaultdict(list)
     found = TaskEvent.objects.using(using).filter(task_id__in=ids).order_by("id")
-    for task, ts, kind, attempt, actor, data in read_values(found, *EVENT_COLUMNS):
+    for task, ts, kind, attempt, actor, data, pk in read_values(found, *EVENT_COLUMNS):
         details = data if isinstance(data, dict) else {}
-        events[task].append(Event(ts.timestamp(), kind.removeprefix("task."), attempt, actor, details))
+        events[task].append(Event(ts.timestamp(), kind.removeprefix("task."), attempt, actor, details, pk))
     return events
 
 

@@ -9,13 +9,18 @@ OPEN = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a task; `kind` is without its prefix `task.`."""
+    """One event of a task; `kind` is without its prefix `task.`.
+
+    `number` grows in the order in which changes took place, also between tasks if one change saw the other. Times do
+    not tell that order: a change is dated by the arrival of its statement, which may have waited.
+    """
 
     at: float
     kind: str
     attempt: int
     actor: str
     data: dict[str, Any]
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

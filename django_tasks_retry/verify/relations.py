@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, Max, OuterRef, Q
 from django.db.models.fields.json import KeyTextTransform
 
 from ..models import OperatorEvent, Schedule, Step, Task
@@ -27,14 +27,16 @@ def broken_relations(lives: Sequence[TaskHistory], using: str, kept_since: float
                 yield from wrong_count(life, step, using, may_be_pruned=step.at < kept_since)
 
 
+PRUNED = (datetime.min, 0)
+
+
 def early_followers(lives: Sequence[TaskHistory], using: str) -> Iterator[Breach]:
     followers = [life for life in lives if life.row.follows and life.first("running")]
     ahead = Task.objects.using(using).filter(pk__in={life.row.follows for life in followers})
-    ends = dict(ahead.values_list("pk", "finished_at")) if followers else {}
+    ends = {pk: (at, last) for pk, at, last in ahead.values_list("pk", "finished_at", Max("events")) if followers}
     for life in followers:
-        claim, pruned = life.first("running"), life.row.follows not in ends
-        ended = ends.get(life.row.follows)
-        if claim and not pruned and (ended is None or claim.at < ended.timestamp() - ARRIVAL_SECONDS):
+        claim, (at, last) = life.first("running"), ends.get(life.row.follows, PRUNED)
+        if claim and (at is None or claim.number < last):
             yield Breach("follows", life.task, f"began before {life.row.follows} had ended, which it follows")
 
 

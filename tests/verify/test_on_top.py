@@ -136,6 +136,17 @@ def test_a_broken_promise_of_what_stands_on_top_is_found_out(doctored, database,
     assert (code, rules) == (1, {rule})
 
 
+def test_a_claim_that_a_frozen_server_ran_after_an_end_that_arrived_later_is_no_breach(database, travel):
+    """It is dated by its arrival; the order of events tells what it saw."""
+    first = Task.objects.enqueue(tasks.noop)
+    second = Task.objects.enqueue(tasks.noop, eta=timedelta(hours=-1))
+    Tasks().run_due()
+    with unguarded(database):
+        change(second, follows_id=first.pk)
+        change_event(second, "running", ts=event(first, "completed").ts - timedelta(seconds=30))
+        assert found_rules() == (0, set(), set())
+
+
 def test_every_rule_has_a_doctored_history():
     assert {rule for rule, _doctor in (*DOCTORED.values(), *ON_TOP.values())} == set(RULES)
 

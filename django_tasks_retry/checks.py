@@ -90,6 +90,10 @@ def check_guard(alias: str) -> Found:
         text = f"Database {alias!r} does not enforce the task contract ({', '.join(sorted(absent))} missing)."
         hint = "Run manage.py migrate, which installs the guard. Was a trigger disabled by hand?"
         yield message("E001", text, hint)
+    elif rules := guard.unenforced(alias):
+        text = f"Database {alias!r} cannot enforce by itself that {'; or that '.join(rules)}."
+        hint = "Change these tables through the package only. See 'Other servers' in the how-to on databases."
+        yield message("W015", text, hint)
 
 
 def check_partitions(alias: str) -> list[CheckMessage]:

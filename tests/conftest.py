@@ -90,6 +90,8 @@ LONG = (
 """Files of the long tier, beside single tests that are marked so."""
 LAYOUT = os.environ.get("LAYOUT", "")
 """`LAYOUT=partitioned pytest tests/contract` runs it on PostgreSQL with history in partitions."""
+PLAIN = os.environ.get("ABILITIES") == "plain"
+"""`ABILITIES=plain pytest tests/contract` runs it on PostgreSQL with the least that the package needs of a server."""
 ALIASES = {"sqlite": "default", "postgresql": "postgresql"}
 # No verdict of ours is about time: a busy machine makes any example slow.
 hypothesis_settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -136,6 +138,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.long)
         if LAYOUT and item.get_closest_marker("plain_layout"):
             item.add_marker(pytest.mark.skip(reason="about tables that are not partitioned"))
+        if PLAIN and (needs := item.get_closest_marker("needs")) and "sqlite" not in item.name:
+            item.add_marker(pytest.mark.skip(reason=f"ABILITIES=plain: no {needs.args[0].replace('_', ' ')}"))
         fixtures = getattr(item, "fixturenames", ())
         if "committed" in fixtures:
             item.add_marker(pytest.mark.django_db(transaction=True, databases=list(ALIASES.values())))

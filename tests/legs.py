@@ -81,6 +81,7 @@ LONG = Leg("long tier", ("pytest", "-q", "-m", "long"))
 ON_POSTGRESQL = ("pytest", "-q", *IN_PARALLEL, "-k", "postgresql", *CORE)
 ON_18 = {"TEST_POSTGRESQL_VERSION": "18"}
 PARTITIONS = {"LAYOUT": "partitioned"}
+PLAIN = {"ABILITIES": "plain"}
 POOLER = {"ROUTE": "pgbouncer"}
 BROWSER = Leg(
     "Django 6.1: conformance, Chromium",
@@ -115,6 +116,7 @@ FULL = [
     BROWSER,
     Leg("partitions", ON_POSTGRESQL, variables=PARTITIONS),
     Leg("pooler", ON_POSTGRESQL, variables=POOLER),
+    Leg("plain server", (*ON_POSTGRESQL, "tests/model", "tests/races", "-m", ""), variables=PLAIN),
     Leg("ASCII locale", ON_POSTGRESQL, variables=ASCII),
     *OTHER_PLANS,
     Leg("lowest versions", ("pytest", "-q"), LOWEST),

@@ -13,6 +13,7 @@ from django.db.models import Model
 from .. import migrations
 from ..errors import GuardMissing, IllegalMove, NotMigrated
 from ..models import Task
+from .abilities import abilities_of_tables
 from .conditions import RESULT, TASK, exists, guarded, unfinished
 from .constraints import dropped, restore
 from .postgresql_install import install_on_postgresql, missing_on_postgresql, remove_from_postgresql, remove_functions
@@ -48,6 +49,11 @@ def missing(using: str) -> set[str]:
     if connection.vendor == "sqlite":
         return checks | missing_on_sqlite(connection)
     return checks | missing_on_postgresql(connection)
+
+
+def unenforced(using: str) -> list[str]:
+    """Return the rules that this database cannot enforce by itself, and the queue's own code keeps."""
+    return [] if connections[using].vendor == "sqlite" else abilities_of_tables(using).unenforced()
 
 
 def ensure(using: str) -> None:

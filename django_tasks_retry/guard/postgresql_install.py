@@ -1,6 +1,7 @@
 """Install the guard on PostgreSQL, seal its triggers, and find those that are missing or changed."""
 
 import hashlib
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -8,8 +9,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..clock import FUNCTION, create_clock, known_clocks
 from . import sql_enqueue
+from .abilities import ALL, Abilities, abilities_of_tables
 from .conditions import PARTITIONED, TASK
-from .postgresql import ARCHIVED, CONTRACT_ROWS, KNOWN, contract_functions
+from .postgresql import ARCHIVED, BEFORE_THE_END, CONTRACT_ROWS, KNOWN, ONCE_TRUNCATED, contract_functions
 from .postgresql_roles import ROLE_ROWS, role_functions
 
 ROWS = ROLE_ROWS | CONTRACT_ROWS  # name of a trigger → its table, when it fires, and its function
@@ -56,15 +58,41 @@ WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname
 """
 
 
-def postgresql_functions() -> list[str]:
-    return [*contract_functions(), *role_functions(), sql_enqueue.CREATE]
+BY_ROW = {
+    "FROM moved AS ": "FROM (SELECT NEW.*) AS ",
+    "FROM added AS ": "FROM (SELECT NEW.*) AS ",
+    "FROM gone ": "FROM (SELECT OLD.*) AS gone ",
+}
+"""The table of a statement's rows → the one row."""
+OF_STATEMENT = re.compile(r"REFERENCING (?:NEW|OLD) TABLE AS \w+ FOR EACH STATEMENT")
 
 
-def postgresql_triggers() -> dict[str, tuple[str, str]]:
+def rows_for(abilities: Abilities = ALL) -> dict[str, tuple[str, str, str]]:
+    """Return the triggers that this server can have. Looking at row after row, they see whole statements, too."""
+    rows = ROWS
+    if not abilities.deferrable_triggers:
+        rows = {name: row for name, row in rows.items() if row[1] != BEFORE_THE_END}
+    if not abilities.transition_tables:
+        rows = {
+            name: (table, OF_STATEMENT.sub("FOR EACH ROW", when), function)
+            for name, (table, when, function) in rows.items()
+            if when != ONCE_TRUNCATED
+        }
+    return rows
+
+
+def postgresql_functions(abilities: Abilities = ALL) -> list[str]:
+    functions = [*contract_functions(), *role_functions(), sql_enqueue.CREATE]
+    for rows, row in {} if abilities.transition_tables else BY_ROW.items():
+        functions = [sql.replace(rows, row) for sql in functions]
+    return functions
+
+
+def postgresql_triggers(abilities: Abilities = ALL) -> dict[str, tuple[str, str]]:
     """Name → (table, definition)."""
     return {
         name: (table, f"CREATE {kind_of(when)} {name} {when} EXECUTE FUNCTION {{schema}}.{function}()")
-        for name, (table, when, function) in ROWS.items()
+        for name, (table, when, function) in rows_for(abilities).items()
     }
 
 
@@ -90,27 +118,29 @@ def kind_of(when: str) -> str:
     return "CONSTRAINT TRIGGER" if "DEFERRABLE" in when else "TRIGGER"
 
 
-def guard_version() -> str:
+def guard_version(abilities: Abilities = ALL) -> str:
     """Changes whenever the guard's text does, so that an old guard is recognised."""
-    triggers = [sql for _, sql in postgresql_triggers().values()] + list(definitions(ARCHIVED | KNOWN).values())
-    text = "\n".join([*postgresql_functions(), *triggers])
+    triggers = [sql for _, sql in postgresql_triggers(abilities).values()]
+    triggers += definitions(ARCHIVED | KNOWN).values()
+    text = "\n".join([*postgresql_functions(abilities), *triggers])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def install_on_postgresql(connection: BaseDatabaseWrapper) -> None:
+    abilities = abilities_of_tables(connection.alias)
     with connection.cursor() as cursor:
         cursor.execute("SELECT quote_ident(current_schema()), current_setting('search_path')")
         schema, search_path = cursor.fetchone()
-        children = read_children(cursor)
+        children = read_children(cursor) if abilities.inheritance else []
         # Whoever may create operators in a schema of the path must not lend them to the conditions.
         cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
-        create(cursor, schema)
+        create(cursor, schema, abilities)
         for parent, child in children:
             create_triggers(cursor, schema, child, triggers_of(parent))
         if TASK in dict(children):
             create_triggers(cursor, schema, TASK, definitions(KNOWN))
         cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
-        seal(cursor, schema)
+        seal(cursor, schema, abilities=abilities)
 
 
 def guard_parent(cursor: Any, table: str) -> None:
@@ -136,9 +166,9 @@ def guard_table(cursor: Any, table: str, triggers: Mapping[str, str]) -> None:
     cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
 
 
-def seal(cursor: Any, schema: str, tables: Collection[str] = ()) -> None:
+def seal(cursor: Any, schema: str, tables: Collection[str] = (), abilities: Abilities = ALL) -> None:
     """Write on each trigger what it must be; on those of some tables, or on all."""
-    for table, name, text, comment in postgresql_seals(cursor):
+    for table, name, text, comment in postgresql_seals(cursor, abilities):
         if name in {*ROWS, *ARCHIVED, *KNOWN} and text != comment and (not tables or table in tables):
             cursor.execute(f"COMMENT ON TRIGGER {name} ON {schema}.\"{table}\" IS '{text}'")
 
@@ -159,11 +189,11 @@ def remove_functions(connection: BaseDatabaseWrapper) -> None:
             cursor.execute(f"DROP FUNCTION {name}")
 
 
-def create(cursor: Any, schema: str) -> None:
+def create(cursor: Any, schema: str, abilities: Abilities) -> None:
     cursor.execute(create_clock(f"{schema}."))
-    for sql in postgresql_functions():
+    for sql in postgresql_functions(abilities):
         cursor.execute(sql.format(schema=schema))
-    for name, (table, sql) in postgresql_triggers().items():
+    for name, (table, sql) in postgresql_triggers(abilities).items():
         create_triggers(cursor, schema, table, {name: sql})
 
 
@@ -175,11 +205,14 @@ def create_triggers(cursor: Any, schema: str, table: str, triggers: Mapping[str,
 
 
 def missing_on_postgresql(connection: BaseDatabaseWrapper) -> set[str]:
+    abilities = abilities_of_tables(connection.alias)
     with connection.cursor() as cursor:
-        sealed = {(table, name) for table, name, seal, comment in postgresql_seals(cursor) if seal == comment}
+        sealed = {
+            (table, name) for table, name, seal, comment in postgresql_seals(cursor, abilities) if seal == comment
+        }
         clock = set() if clock_is_whole(cursor) else {FUNCTION}
-        children = read_children(cursor)
-    absent = {name for name, (table, *_) in ROWS.items() if (table, name) not in sealed}
+        children = read_children(cursor) if abilities.inheritance else []
+    absent = {name for name, (table, *_) in rows_for(abilities).items() if (table, name) not in sealed}
     return clock | absent | {f"{name} on {child}" for child, name in required(children) - sealed}
 
 
@@ -192,9 +225,9 @@ def required(children: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
     return needed | ({(TASK, name) for name in KNOWN} if TASK in dict(children) else set())
 
 
-def postgresql_seals(cursor: Any) -> list[tuple[str, str, str, str | None]]:
+def postgresql_seals(cursor: Any, abilities: Abilities = ALL) -> list[tuple[str, str, str, str | None]]:
     """Return table and name of each enabled trigger, the seal it should bear, and its comment, which holds the seal."""
-    cursor.execute(SEALS, [guard_version()])
+    cursor.execute(SEALS, [guard_version(abilities)])
     return list(cursor.fetchall())
 
 

@@ -46,6 +46,7 @@ def test_a_flush_empties_everything(committed):
     assert not any(model.objects.exists() for model in (Task, TaskResult, TaskEvent))
 
 
+@pytest.mark.needs("transition_tables")
 @pytest.mark.fault("deleted_replaced_truncated")
 @on_postgresql
 @pytest.mark.parametrize("tables", [TABLES[:1], TABLES[1:2], TABLES[2:], TABLES[1:], TABLES[:2]], ids=str)

@@ -70,6 +70,7 @@ def test_an_end_that_contradicts_its_result(database):
         write(task, status="SUCCESS", finished_at=now(database), moved_by=lease.signature, **UNLEASED)
 
 
+@pytest.mark.needs("deferrable_triggers")
 @pytest.mark.fault("result_that_contradicts_its_task")
 @pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 def test_a_result_that_is_left_beside_an_unfinished_task_is_refused_with_the_transaction(committed):

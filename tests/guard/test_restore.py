@@ -12,7 +12,7 @@ from django_tasks_retry import clock, guard, taskqueue
 from django_tasks_retry.errors import IllegalMove
 from django_tasks_retry.models import Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.status import FINISHED, Status
-from tests.guard.test_installation import execute, is_missed, is_whole
+from tests.guard.test_installation import ABILITIES, execute, is_missed, is_whole
 from tests.steps import everything, kinds, now_of, task_in
 
 LIVES = (*FINISHED, Status.RUNNING, Status.PENDING)
@@ -33,7 +33,7 @@ def test_a_guard_that_was_printed_and_read_again_is_whole(database, search_path)
         cursor.execute("SELECT set_config('search_path', %s, true)", [search_path])
         cursor.execute(PRINTED)
         printed = cursor.fetchall()
-        assert {name for name, *_ in printed} == set(guard.postgresql_triggers())
+        assert {name for name, *_ in printed} == set(guard.postgresql_triggers(ABILITIES))
         for name, table, trigger, seal, function in printed:
             cursor.execute(f"DROP TRIGGER {name} ON public.{table}")
             cursor.execute(function)

@@ -70,10 +70,19 @@ class Suspended(NamedTuple):
 
 class Engine(Protocol):
     using: str
-    sql: Mapping[str, str]  # the statements of `sql/` that run here, by name
-    can_notify: bool
-    can_partition: bool
     has_server: bool  # whether a server counts the connections
+
+    @property
+    def sql(self) -> Mapping[str, str]:
+        """The statements of `sql/` that run here, by name."""
+
+    @property
+    def can_notify(self) -> bool:
+        """Whether workers hear wake-ups."""
+
+    @property
+    def can_partition(self) -> bool:
+        """Whether history can be in partitions."""
 
     # The same on both databases
 
@@ -177,11 +186,11 @@ class Engine(Protocol):
     def insert_each(self, chunks: Iterable[Sequence[Task]]) -> Iterator[list[Task]]:
         """Insert chunk after chunk, in one transaction, each asked for while the one before is written."""
 
-    def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
-        """Return the unfinished tasks that hold the unique keys of these."""
+    def holders(self, tasks: Sequence[Task], *, settles: bool = False) -> Iterable[Task]:
+        """Return the unfinished tasks that hold the unique keys of these; locked if it `settles` and no key can be."""
 
     def lock_key(self, queue: str, key: str) -> None:
-        """Wait for others that settle the same key, and keep them waiting until the transaction ends."""
+        """Wait for others that settle the same key, and keep them waiting until the transaction ends, if it can."""
 
     # Leases
 

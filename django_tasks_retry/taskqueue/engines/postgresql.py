@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ from django.db.models import QuerySet
 from django.db.models.base import ModelState
 
 from ...conf import message
+from ...guard.abilities import abilities_of, abilities_of_tables
 from ...models import FlowLimit, Task, TaskEvent, TaskResult
 from ...models.limits import label_of, split
 from ...rules.failure import LOST
@@ -82,13 +83,23 @@ WHERE c.oid = to_regclass(%(table)s)
 
 
 class PostgreSQL(PostgreSQLInsert):
-    can_notify = can_partition = has_server = True
-
-    sql = SQL["postgresql"]
+    has_server = True
 
     def __init__(self, using: str) -> None:
         self.using, self.functions = using, Functions(using)
         self.call = self.functions.run
+
+    @property
+    def sql(self) -> Mapping[str, str]:
+        return SQL["postgresql" if abilities_of(self.using).row_place else "without places"]
+
+    @property
+    def can_notify(self) -> bool:
+        return abilities_of(self.using).listen
+
+    @property
+    def can_partition(self) -> bool:
+        return abilities_of_tables(self.using).guards_partitions
 
     def past_strays(self, statement: Callable[[], list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
         """Run a statement; if a result was left beside a running task, clear it and run again for the whole batch."""
@@ -172,7 +183,7 @@ class PostgreSQL(PostgreSQLInsert):
             "worker": terms.worker_id,
             "lease": terms.seconds,
             "only": terms.only,
-            "places": terms.places,
+            "places": terms.places if abilities_of(self.using).advisory_locks else 0,
             "head": head_of(ranges[0]),
         }
         keyed = bool(ranges[0].lane)

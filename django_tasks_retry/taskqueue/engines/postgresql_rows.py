@@ -17,7 +17,9 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from django.db import connections
+from django.db.models import QuerySet
 
+from ...guard.abilities import abilities_of
 from ...models import OWN_COLUMNS, Task
 from ...rules.payload import dump
 from ...rules.status import Status
@@ -112,14 +114,17 @@ class PostgreSQLInsert(Engine):
         by_id = {row[0]: dict(zip((*RETURNED, *RETURNED_ALSO), row, strict=False)) for row in rows}
         return [as_stored(task, by_id[task.id], self.using) for task in tasks if task.id in by_id]
 
-    def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
+    def holders(self, tasks: Sequence[Task], *, settles: bool = False) -> Iterable[Task]:
         keys = {"queue": [task.queue for task in tasks], "unique_key": [task.unique_key for task in tasks]}
         ids = [row[0] for row in self.fetch("holders", keys)]
-        holders: Iterable[Task] = Task.objects.using(self.using).unfinished().filter(pk__in=ids)
+        holders: QuerySet[Task] = Task.objects.using(self.using).unfinished().filter(pk__in=ids)
+        if settles and not abilities_of(self.using).advisory_locks:
+            return holders.order_by("pk").select_for_update(no_key=True)
         return holders
 
     def lock_key(self, queue: str, key: str) -> None:
-        fetch(LOCK_KEY, {"key": f"django_tasks_retry {queue} {key}"}, self.using)
+        if abilities_of(self.using).advisory_locks:
+            fetch(LOCK_KEY, {"key": f"django_tasks_retry {queue} {key}"}, self.using)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ class SQLiteRows(Engine):
     def insert_each(self, chunks: Iterable[Sequence[Task]]) -> Iterator[list[Task]]:
         return map(self.insert, chunks)
 
-    def holders(self, tasks: Sequence[Task]) -> Iterable[Task]:
+    def holders(self, tasks: Sequence[Task], *, settles: bool = False) -> Iterable[Task]:
         queues, keys = {task.queue for task in tasks}, {task.unique_key for task in tasks}
         return self.tasks.filter(IS_UNFINISHED, queue__in=queues, unique_key__in=keys)
 

@@ -20,6 +20,7 @@ from django.db.models import Model
 
 from ... import guard
 from ...clock import now
+from ...guard.abilities import abilities_of
 from ...models import Task
 from ..database import fetch, fetch_any, is_postgresql
 
@@ -103,6 +104,14 @@ def named(text: str) -> str:
 SQL = {vendor: {name: named(text) for name, text in files_of(vendor).items()} for vendor in ("postgresql", "sqlite")}
 
 
+def by_id(text: str) -> str:
+    """The statement for servers whose rows have no place."""
+    return text.replace("t.ctid", "t.id")
+
+
+SQL["without places"] = {name: by_id(text) for name, text in SQL["postgresql"].items()}
+
+
 def heading_of(sql: str) -> str:
     """The line that tells its name."""
     return sql.partition(" ")[2].partition("\n")[0]
@@ -151,9 +160,9 @@ class Functions:
 
     def run(self, statement: StoredStatement, parameters: Any) -> list[tuple[Any, ...]]:
         if self.are_there is None:
-            [[self.are_there]] = fetch(ARE_THERE, {"names": list(STATEMENTS)}, self.using)
+            self.are_there = abilities_of(self.using).kept_plans and self.find()
         if not self.are_there:
-            return fetch_any(statement.text, parameters, self.using)
+            return fetch_any(self.text_of(statement), parameters, self.using)
         try:
             return fetch_any(statement.call, parameters, self.using)
         except ProgrammingError as error:
@@ -162,12 +171,18 @@ class Functions:
             self.are_there = None  # dropped since, so the next statement asks anew
             if connections[self.using].in_atomic_block:
                 raise
-        return fetch_any(statement.text, parameters, self.using)
+        return fetch_any(self.text_of(statement), parameters, self.using)
+
+    def find(self) -> bool:
+        return bool(fetch(ARE_THERE, {"names": list(STATEMENTS)}, self.using)[0][0])
+
+    def text_of(self, statement: StoredStatement) -> str:
+        return statement.text if abilities_of(self.using).row_place else by_id(statement.text)
 
 
 def install_after_migrate(using: str, **_: Any) -> None:
     """Receiver of `post_migrate`. The newest other function of each kind stays, for workers that still call it."""
-    if not is_postgresql(using) or not guard.is_migrated(using):
+    if not is_postgresql(using) or not guard.is_migrated(using) or not abilities_of(using).kept_plans:
         return
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         cursor.execute(OF_OURS)

@@ -191,7 +191,7 @@ def find_past_holder(task: Task, engine: Engine) -> Task | None:
 
 def find_holders(task: Task, engine: Engine) -> Holders:
     places = [new_task(queue=task.queue, unique_key=key) for key in places_of(task.conflict.key)]
-    holders = list(engine.holders(places))
+    holders = list(engine.holders(places, settles=True))
     waiting = (holder for holder in holders if holder.status == Status.PENDING)
     running = (holder for holder in holders if holder.status == Status.RUNNING)
     return Holders(next(waiting, None), next(running, None))

@@ -8,20 +8,23 @@ from datetime import UTC, datetime
 
 import psycopg
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 
 from django_tasks_retry import call, guard, taskqueue
 from django_tasks_retry.checks import check_partitions
 from django_tasks_retry.cli.history import shortest_retention
 from django_tasks_retry.display.problems import setup_problems
+from django_tasks_retry.errors import Abort
 from django_tasks_retry.models import Step, Task, TaskEvent, TaskResult
 from django_tasks_retry.rules.status import Status
+from django_tasks_retry.taskqueue.new_tasks import new_id
 from django_tasks_retry.taskqueue.retention import drop as retention
 from django_tasks_retry.taskqueue.retention import premake
 from django_tasks_retry.taskqueue.retention.layout import Partition, Period, partition_named, read_layout
 from django_tasks_retry.verify.audit import verify
 from tests import tasks
 from tests.partitions.scene import archive_all, done, failed, history_of, partitions, places, today
+from tests.rows.plant import unguarded
 from tests.steps import enqueue
 
 DAY = 86_400
@@ -134,6 +137,52 @@ def test_a_member_that_somebody_still_waits_for_keeps_its_period(parted, travel)
     list(taskqueue.prune())
     assert history_of(members)[0] == 1, "the one that has ended late is within its retention"
     assert is_kept(parted)
+
+
+@pytest.mark.fault("task_needed_after_its_period")
+def test_members_keep_their_period_while_their_callback_runs_or_is_retried(parted, travel):
+    members = Task.objects.enqueue_many([tasks.noop] * 2, then=call(tasks.noop))
+    for lease in taskqueue.claim("worker", limit=2):
+        taskqueue.complete_task(lease)
+    travel(60)
+    assert archive_all(parted) == 2
+    [running] = taskqueue.claim("worker", limit=1)
+    travel(40 * DAY)
+    list(taskqueue.prune())
+    assert history_of(members)[0] == 2
+    callback = Task.objects.get(pk=running.id)
+    callback.cancel()
+    again = callback.retry()
+    list(taskqueue.prune())
+    assert history_of(members)[0] == 2
+    again.cancel()
+    list(taskqueue.prune())
+    assert history_of(members)[0] == 0
+    assert is_kept(parted)
+
+
+@pytest.mark.fault("task_needed_after_its_period")
+def test_a_retried_member_keeps_its_period_while_its_run_is_unfinished(parted, travel):
+    """It names no parent, and the task that waits for it may have been woken, or be asleep."""
+    root, failed, again, parent = (enqueue() for _ in range(4))
+    with transaction.atomic(using=parted), unguarded(parted):
+        Task.objects.filter(pk__in=[failed.pk, again.pk, parent.pk]).update(run_id=root.pk)
+        Task.objects.filter(pk__in=[failed.pk, again.pk]).update(batch=new_id())
+        Task.objects.filter(pk=failed.pk).update(parent=parent.pk)
+        Task.objects.filter(pk=again.pk).update(retry_of=failed.pk)
+    for lease in taskqueue.claim("worker", limit=3):
+        if lease.id == failed.pk:
+            taskqueue.fail_task(lease, Abort("for good"))
+        else:
+            taskqueue.complete_task(lease)
+    travel(60)
+    archive_all(parted)
+    travel(40 * DAY)
+    list(taskqueue.prune())
+    assert history_of([again])[0] == 1
+    parent.cancel()
+    list(taskqueue.prune())
+    assert history_of([again])[0] == 0
 
 
 def test_a_longer_retention_of_another_backend_keeps_the_period(parted, travel, settings):

@@ -343,7 +343,8 @@ class Fire:
 
         named = [f"django_tasks_retry_{table}" for table in TABLES]
         with connection.cursor() as cursor:
-            cursor.execute("SET statement_timeout = 0")
+            # The server's own vacuum may hold a table for longer than a worker would wait.
+            cursor.execute("SET statement_timeout = 0; SET lock_timeout = 0")
             cursor.execute(f"VACUUM {', '.join(named)}")
             cursor.execute("SELECT sum(n_dead_tup) FROM pg_stat_user_tables WHERE relname = ANY (%s)", [named])
             return int(cursor.fetchone()[0])

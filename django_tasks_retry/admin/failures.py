@@ -1,7 +1,5 @@
 """The pages of failures, grouped by error: the list and one group; retry or cancel a whole group."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from itertools import islice

@@ -1,7 +1,5 @@
 """The pages of functions: how often each runs and fails, how long it waits and runs, what fails and what changed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta

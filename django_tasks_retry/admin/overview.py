@@ -1,7 +1,5 @@
 """The overview: the state of the whole queue and its problems, at a cost that does not grow with the stored tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any

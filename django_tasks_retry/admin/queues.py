@@ -12,16 +12,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from .. import taskqueue
+from ..display import formatting
 from ..display.events import actor_names, describe_pauses, latest_operator_events
-from ..display.formatting import (
-    NO_VALUE,
-    format_capped,
-    format_decimal,
-    format_duration,
-    format_elapsed,
-    format_percentage,
-    one_line,
-)
 from ..display.redact import visible_reason
 from ..display.scope import Standing, current_scope, queue_names, read_standing
 from ..display.states import badge, lane_state, queue_state
@@ -62,11 +54,11 @@ class QueueAdmin(ConsoleAdmin):
         scope = current_scope()
         if name not in queue_names(scope):
             raise Http404
-        done = _("Queue %(queue)s is paused.") % {"queue": one_line(name, 64)}
+        done = _("Queue %(queue)s is paused.") % {"queue": formatting.one_line(name, 64)}
         return self.decide(request, name, "pause", partial(taskqueue.pause, name), done)
 
     def resume_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        values = {"queue": one_line(name, 64)}
+        values = {"queue": formatting.one_line(name, 64)}
         done, refused = _("Queue %(queue)s is resumed.") % values, _("Queue %(queue)s was not paused.") % values
         return self.decide(request, name, "resume", partial(taskqueue.resume, name), done, refused=refused)
 
@@ -77,15 +69,17 @@ def queue_rows(standing: Standing, activity: Activity, *, can_see_payload: bool)
     return [
         {
             "key": queue.name,
-            "name": one_line(queue.name, 64),
+            "name": formatting.one_line(queue.name, 64),
             "pause": pauses.get(queue.name),
             "badge": badge(queue_state(queue)),
-            "due": format_capped(queue.due),
-            "empty_in": format_duration(queue.seconds_to_empty) if queue.seconds_to_empty > SHORTEST_BACKLOG else "",
-            "oldest": format_duration(queue.oldest_seconds) if queue.oldest_seconds else NO_VALUE,
+            "due": formatting.format_capped(queue.due),
+            "empty_in": formatting.format_duration(queue.seconds_to_empty)
+            if queue.seconds_to_empty > SHORTEST_BACKLOG
+            else "",
+            "oldest": formatting.format_duration(queue.oldest_seconds) if queue.oldest_seconds else formatting.NO_VALUE,
             "workers": queue.workers,
-            "rate": format_decimal(queue.per_minute),
-            "failing": format_percentage(queue.failures, queue.attempts),
+            "rate": formatting.format_decimal(queue.per_minute),
+            "failing": formatting.format_percentage(queue.failures, queue.attempts),
             "spark": sparkline(activity.for_queue(queue.name)),
         }
         for queue in standing.queues
@@ -121,7 +115,7 @@ class LaneAdmin(ConsoleAdmin):
         context = {
             "lanes": [lane_row(lane, scope.now, can_see_payload=visible) for lane in lanes],
             "is_cut": len(lanes) == MOST_SHOWN,
-            "search": one_line(search, 100),
+            "search": formatting.one_line(search, 100),
             "can_control": self.has_perm(request, "control_lane"),
             "form": LimitForm(auto_id=False),
             "urls": {name: self.url(name) for name in ("pause", "resume", "limit")},
@@ -151,8 +145,8 @@ class LaneAdmin(ConsoleAdmin):
         is_pause_of_queue = action != "limit" and split(label)[0] == QUEUE
         if not self.has_perm(request, "pause_queue" if is_pause_of_queue else "control_lane"):
             raise PermissionDenied
-        done = _("Lane %(lane)s was changed.") % {"lane": one_line(label, 100)}
-        refused = _("Lane %(lane)s was not paused.") % {"lane": one_line(label, 100)}
+        done = _("Lane %(lane)s was changed.") % {"lane": formatting.one_line(label, 100)}
+        refused = _("Lane %(lane)s was not paused.") % {"lane": formatting.one_line(label, 100)}
         return self.decide(request, label, action, partial(verb, label), done, refused=refused)
 
 
@@ -161,14 +155,14 @@ def lane_row(lane: LaneSummary, now: datetime, *, can_see_payload: bool) -> dict
     pause = describe_pauses([state], can_see_payload=can_see_payload).get(state.name)
     return {
         "label": lane.label,
-        "name": one_line(lane.label, 100),
+        "name": formatting.one_line(lane.label, 100),
         "search": f"{SEARCH_WORDS[state.kind]}:{state.name}",
         "badge": badge(lane_state(lane)),
         "running": str(lane.running) if limit.most_running is None else f"{lane.running} / {limit.most_running}",
         "started": "" if limit.starts is None else f"{lane.started} / {limit.starts}",
-        "window": "" if limit.starts is None else format_duration(limit.per),
-        "waiting": format_capped(lane.waiting),
-        "oldest": format_elapsed(lane.waiting_since, now) if lane.waiting_since else NO_VALUE,
+        "window": "" if limit.starts is None else formatting.format_duration(limit.per),
+        "waiting": formatting.format_capped(lane.waiting),
+        "oldest": formatting.format_elapsed(lane.waiting_since, now) if lane.waiting_since else formatting.NO_VALUE,
         "is_queue": state.kind == QUEUE,
         "pause": pause,
         "decided_by": actor_names({state.decided_by})[state.decided_by] if state.is_decided else "",

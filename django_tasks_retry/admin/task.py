@@ -1,7 +1,5 @@
 """The page of one task: its facts, steps and events; retry, cancel or run it now."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -38,15 +36,7 @@ from ..rules.status import Status
 from ..rules.transitions import EventKind
 from ..selection.actions import ACTIONS, CANCEL, RETRY, Action
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
-from ..taskqueue.workflows import (
-    ASKED,
-    SIGNAL,
-    StepKind,
-    answer_effect,
-    as_batch,
-    batch_counts,
-    unknown_effects,
-)  # fmt: skip
+from ..taskqueue.workflows import ASKED, SIGNAL, StepKind, answer_effect, as_batch, batch_counts, unknown_effects
 from .base import ConsoleAdmin, reason_of
 from .batches import related_tasks, retries_of
 from .bulk import paused_warning, run_action

@@ -1,7 +1,5 @@
 """The page of workers: which are alive and what they run; ask one to finish and stop."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime

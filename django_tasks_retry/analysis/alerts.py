@@ -1,7 +1,5 @@
 """Alerts: mails and webhooks about what keeps work from running, once per cause and hour for all processes."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

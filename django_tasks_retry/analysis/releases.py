@@ -4,8 +4,6 @@ Tasks are compared, each by its first attempt that ended under a release: retrie
 also hold without the lane that fails most, so that one tenant does not stop all.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterator

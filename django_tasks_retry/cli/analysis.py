@@ -1,7 +1,5 @@
 """Answers from the history: what is wrong now, and why a task was late."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -19,21 +19,9 @@ from ..durations import read_duration
 from ..rules.names import first_of
 from ..selection.grammar import read_moment
 from ..selection.matching import first_id_at
-from ..taskqueue import database
+from ..taskqueue import database, retention
 from ..taskqueue.events import write_operator_event
 from ..taskqueue.lanes import largest_limit
-from ..taskqueue.retention import (
-    Archive,
-    Period,
-    PeriodExport,
-    archive_of,
-    find_exported,
-    partition_history,
-    partition_named,
-    partition_summaries,
-    read_layout,
-    undo_partitioning,
-)
 from ..verify.audit import MOST_LISTED, Audit, verify
 from ..verify.lanes import Allowed, Limits
 from ..verify.rules import RULES
@@ -60,7 +48,7 @@ Counts = Counter[tuple[str, str, str]]
 
 @command("partitions", "The periods of a partitioned history, and when each will be dropped.")
 def partitions(context: Context) -> None:
-    found = partition_summaries(context.using)
+    found = retention.partition_summaries(context.using)
     context.output.listing(found, PARTITIONS, "History is not partitioned. See: tasks partitions create --help")
 
 
@@ -70,10 +58,10 @@ def partitions(context: Context) -> None:
 )  # fmt: skip
 def create_partitions(context: Context) -> None:
     using = context.using
-    if read_layout(using) is None:
+    if retention.read_layout(using) is None:
         context.confirm("The tables of results, events and steps will be partitioned. Workers keep running.")
     backends = [backend for backend in configured_backends() if database(backend) == using]
-    layout = partition_history(using, Period.DAY, backends, context.output.say)
+    layout = retention.partition_history(using, retention.Period.DAY, backends, context.output.say)
     write_operator_event("history.partitioned", using, actor(), layout.period.value, using)
     first = f"{layout.partitions[0].start:%Y-%m-%d}"
     context.output.say(f"History is partitioned by {layout.period.value}, from {first} on.")
@@ -85,7 +73,7 @@ def create_partitions(context: Context) -> None:
 )  # fmt: skip
 def undo_partitions(context: Context) -> None:
     context.confirm("Everybody waits while the whole history is copied.")
-    undone = undo_partitioning(context.using, context.output.say)
+    undone = retention.undo_partitioning(context.using, context.output.say)
     if undone:
         write_operator_event("history.unpartitioned", context.using, actor(), "", context.using)
     context.output.say("History is in whole tables again." if undone else "History is not partitioned.")
@@ -98,10 +86,10 @@ def undo_partitions(context: Context) -> None:
     also=("export-partition",),
 )  # fmt: skip
 def export_partition(context: Context) -> None:
-    layout, partition = read_layout(context.using), partition_named(context["name"])
+    layout, partition = retention.read_layout(context.using), retention.partition_named(context["name"])
     if layout is None or partition not in layout.partitions or partition is None:
         raise CliError(f"History has no partition {context['name']!r}. See: tasks partitions", Exit.NOT_FOUND)
-    export = PeriodExport(partition, Archive(context["folder"]), context.using)
+    export = retention.PeriodExport(partition, retention.Archive(context["folder"]), context.using)
     try:
         done = context.output.count(export.pages(), "exported")
     except OSError as error:
@@ -112,8 +100,8 @@ def export_partition(context: Context) -> None:
     )
 
 
-def exported_to(context: Context) -> Archive:
-    archive = Archive(context["folder"]) if context["folder"] else archive_of(context.backend)
+def exported_to(context: Context) -> retention.Archive:
+    archive = retention.Archive(context["folder"]) if context["folder"] else retention.archive_of(context.backend)
     if archive is None:
         raise CliError("OPTIONS['EXPORT_TO'] names no folder. Name one: --from FOLDER")
     try:
@@ -139,7 +127,7 @@ def archive(context: Context) -> None:
     option("--raw", action="store_true", help="as it is stored: secrets are not hidden"),
 )  # fmt: skip
 def read_archive(context: Context) -> None:
-    found = find_exported(context["id"], exported_to(context))
+    found = retention.find_exported(context["id"], exported_to(context))
     if found is None:
         raise CliError(f"No file holds task {context['id']}.", Exit.NOT_FOUND)
     record = shown(found, raw=context["raw"])

@@ -14,15 +14,7 @@ from ..analysis import doctor
 from ..analysis.alerts import send_alerts
 from ..analysis.preflight import Severity, preflight
 from ..conf import options
-from ..display.formatting import (
-    NO_VALUE,
-    counted,
-    format_capped,
-    format_decimal,
-    format_duration,
-    format_elapsed,
-    one_line,
-)
+from ..display import formatting
 from ..display.problems import Problem, find_problems
 from ..display.scope import Scope, Standing, read_standing
 from ..durations import read_duration
@@ -80,7 +72,7 @@ def check(context: Context) -> Exit:
     chosen = replace(standing, queues=[each for each in standing.queues if matches(each.name, context["queues"])])
     found = list(findings(context, chosen))
     workers, queues = len(chosen.workers), len(chosen.queues)
-    well = f"OK: {counted(workers, 'worker')} alive, {counted(queues, 'queue')} checked."
+    well = f"OK: {formatting.counted(workers, 'worker')} alive, {formatting.counted(queues, 'queue')} checked."
     text = "\n".join(context.output.paint(f"{each.text} {each.command}".rstrip(), "bad") for each in found) or well
     records = [{"what": each.kind, "queue": each.queue, "text": each.text} for each in found]
     verdict = doctor.diagnose(standing, can_see_payload=True).sentence
@@ -93,7 +85,7 @@ def findings(context: Context, standing: Standing) -> Iterator[Problem]:
     """Return what the console warns of, except states that operators chose or that have an option here."""
     alive, wanted = len(standing.workers), context["workers"]
     if alive < wanted:
-        yield Problem("workers", f"{counted(alive, 'worker')} alive, {wanted} wanted.")
+        yield Problem("workers", f"{formatting.counted(alive, 'worker')} alive, {wanted} wanted.")
     left_out = OPTIONAL if context["max_failing"] is None else OPTIONAL - {"failing_function"}
     for problem in find_problems(standing, can_see_payload=True):
         if problem.kind not in left_out and (not problem.queue or matches(problem.queue, context["queues"])):
@@ -103,11 +95,13 @@ def findings(context: Context, standing: Standing) -> Iterator[Problem]:
 
 
 def queue_findings(context: Context, queue: QueueFigures) -> Iterator[Problem]:
-    name, limit, share = f"Queue {one_line(queue.name, 64)}", context["max_wait"], context["max_failing"]
+    name, limit, share = f"Queue {formatting.one_line(queue.name, 64)}", context["max_wait"], context["max_failing"]
     if limit is not None and queue.due and queue.oldest_seconds > limit:
-        waited = format_duration(queue.oldest_seconds)
+        waited = formatting.format_duration(queue.oldest_seconds)
         paused = ", and the queue is paused" if queue.is_paused else ""
-        text = f"{name}: the oldest due task has waited {waited}, more than {format_duration(limit)}{paused}."
+        text = (
+            f"{name}: the oldest due task has waited {waited}, more than {formatting.format_duration(limit)}{paused}."
+        )
         yield Problem("wait", text, queue=queue.name)
     if share is not None and queue.failures > share * queue.attempts:
         failing = queue.failures / queue.attempts
@@ -121,8 +115,8 @@ def queue_findings(context: Context, queue: QueueFigures) -> Iterator[Problem]:
 )  # fmt: skip
 def preflight_command(context: Context) -> Exit:
     found = preflight(context.backend, context.using)
-    counts = ", ".join(counted(sum(each.severity is one for each in found), one) for one in Severity)
-    lines = [f"{each.severity.upper():8} {one_line(each.text, 500)}" for each in found]
+    counts = ", ".join(formatting.counted(sum(each.severity is one for each in found), one) for one in Severity)
+    lines = [f"{each.severity.upper():8} {formatting.one_line(each.text, 500)}" for each in found]
     record = {"findings": [asdict(each) for each in found]}
     context.output.answer(record, "\n".join([*lines, f"Preflight: {counts}. Nothing was written."]))
     worst = list(Severity).index(Severity(context["fail_on"]))
@@ -152,10 +146,10 @@ def stat_columns(span: timedelta) -> list[Column[Counts]]:
         *(Column(name, name.upper()) for name in ("queue", "attempts", *COUNTS)),
         FAILING,
         Column(
-            "per_minute", "PER MINUTE", lambda each: format_decimal(each.attempts / minutes),
+            "per_minute", "PER MINUTE", lambda each: formatting.format_decimal(each.attempts / minutes),
             lambda each: each.attempts / minutes,
         ),
-        Column("mean_seconds", "MEAN", lambda each: format_duration(each.mean_seconds or 0)),
+        Column("mean_seconds", "MEAN", lambda each: formatting.format_duration(each.mean_seconds or 0)),
     ]  # fmt: skip
 
 
@@ -195,11 +189,11 @@ def heading(standing: Standing) -> str:
     running, slots = sum(queue.running for queue in queues), sum(worker.slots for worker in standing.workers)
     parts = (
         f"tasks top  {timezone.localtime(standing.scope.now):%H:%M:%S}",
-        f"oldest wait {format_duration(oldest) if oldest else NO_VALUE}",
-        f"ready {format_capped(standing.due)}",
+        f"oldest wait {formatting.format_duration(oldest) if oldest else formatting.NO_VALUE}",
+        f"ready {formatting.format_capped(standing.due)}",
         f"running {running}/{slots}",
         f"{sum(queue.per_minute for queue in queues):.1f} per minute",
-        counted(len(standing.workers), "worker"),
+        formatting.counted(len(standing.workers), "worker"),
     )
     return " │ ".join(parts)
 
@@ -213,9 +207,9 @@ def running_longest(scope: Scope) -> list[Task]:
 def running_columns(now: datetime) -> list[Column[Task]]:
     return [
         Column("", "RUNNING LONGEST", lambda task: short_id(task.pk)),
-        Column("", "TASK", lambda task: one_line(short_name(task.func_path), 40)),
+        Column("", "TASK", lambda task: formatting.one_line(short_name(task.func_path), 40)),
         Column("queue", "QUEUE"),
-        Column("", "FOR", lambda task: format_elapsed(task.last_attempt_at or now, now)),
+        Column("", "FOR", lambda task: formatting.format_elapsed(task.last_attempt_at or now, now)),
         Column("locked_by", "WORKER"),
     ]
 

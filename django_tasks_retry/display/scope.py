@@ -10,22 +10,10 @@ from ..clock import now
 from ..compat import DEFAULT_TASK_BACKEND_ALIAS
 from ..conf import configured_backends, queues
 from ..models import Queue, Task, Worker
-from ..taskqueue import alive_workers, database, sound_workers
+from ..taskqueue import alive_workers, database, sound_workers, statistics
 from ..taskqueue.database import source
 from ..taskqueue.engines import engine_for
 from ..taskqueue.enqueue import full_queues
-from ..taskqueue.statistics import (
-    CAP,
-    RECENT,
-    Counts,
-    Depth,
-    QueueFigures,
-    counts_since,
-    depths,
-    read_queues,
-    replica_lag,
-    sums_since,
-)
 
 MOST_WORKERS = 1000
 
@@ -45,8 +33,8 @@ class Standing:
 
     scope: Scope
     workers: list[Worker]
-    waiting: list[Depth]
-    queues: list[QueueFigures]
+    waiting: list[statistics.Depth]
+    queues: list[statistics.QueueFigures]
 
     @property
     def oldest_seconds(self) -> float:
@@ -73,7 +61,7 @@ def note_of_replica() -> str:
     """Return what a page says of the replica from which it is read."""
     match source.get():
         case "replica":
-            lag = replica_lag(console_backend())
+            lag = statistics.replica_lag(console_backend())
             behind = _("%(seconds)s s behind") % {"seconds": f"{lag:.1f}"} if lag is not None else _("age unknown")
             return _("Read from a replica (%(behind)s). Actions and pages of tasks use the primary.") % {
                 "behind": behind
@@ -89,15 +77,15 @@ def current_scope() -> Scope:
     return Scope(backend, using, now(using))
 
 
-def queue_names(scope: Scope, waiting: Sequence[Depth] | None = None) -> list[str]:
+def queue_names(scope: Scope, waiting: Sequence[statistics.Depth] | None = None) -> list[str]:
     """Queues of the settings, those that were paused once, and those with tasks that wait or that ran within a day."""
     stored = Queue.objects.using(scope.using).values_list("name", flat=True)[:500]
-    busy = sums_since(scope.now - timedelta(days=1), scope.using, "queue")
-    waiting = depths(scope.using, cap=0) if waiting is None else waiting
+    busy = statistics.sums_since(scope.now - timedelta(days=1), scope.using, "queue")
+    waiting = statistics.depths(scope.using, cap=0) if waiting is None else waiting
     return sorted({*queues(scope.backend), *stored, *(row["queue"] for row in busy), *(each.queue for each in waiting)})
 
 
-def estimated_due(queue: QueueFigures, using: str) -> int:
+def estimated_due(queue: statistics.QueueFigures, using: str) -> int:
     due = Task.objects.using(using).due().filter(queue=queue.name)
     return max(queue.due, engine_for(using).estimate_count(due))
 
@@ -107,19 +95,19 @@ def read_workers(scope: Scope) -> list[Worker]:
 
 
 def read_standing(scope: Scope) -> Standing:
-    workers, waiting = read_workers(scope), depths(scope.using)
-    recent = {each.queue: each for each in counts_since(scope.now - RECENT, scope.using, "queue")}
-    found = read_queues(scope.backend, scope.using, workers, queue_names(scope, waiting), waiting)
+    workers, waiting = read_workers(scope), statistics.depths(scope.using)
+    recent = {each.queue: each for each in statistics.counts_since(scope.now - statistics.RECENT, scope.using, "queue")}
+    found = statistics.read_queues(scope.backend, scope.using, workers, queue_names(scope, waiting), waiting)
     full = full_queues([each.name for each in found], scope.backend, scope.using)
     queues = [
         replace(
             each,
-            due=estimated_due(each, scope.using) if each.due > CAP else each.due,
+            due=estimated_due(each, scope.using) if each.due > statistics.CAP else each.due,
             attempts=counts.attempts,
             failures=counts.failures,
             full_at=full.get(each.name, 0),
         )
         for each in found
-        for counts in [recent.get(each.name, Counts())]
+        for counts in [recent.get(each.name, statistics.Counts())]
     ]
     return Standing(scope, workers, waiting, queues)

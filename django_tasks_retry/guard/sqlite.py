@@ -1,7 +1,5 @@
 """The guard on SQLite: triggers for each row, for there are no others."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable
 from functools import partial

@@ -13,8 +13,8 @@ PARTITIONS = (
         (
             Edit(
                 "taskqueue/retention/drop.py",
-                "if copy is None:\n                carry_over",
-                "if False:\n                carry_over",
+                "if copy is None:\n                carry.carry_over",
+                "if False:\n                carry.carry_over",
             ),
         ),
         (DROP + "test_an_unfinished_task_of_its_time_keeps_its_whole_history",),
@@ -34,7 +34,7 @@ PARTITIONS = (
     ),
     Mutant(
         "a copied history lacks what happened while it was copied",
-        (Edit("taskqueue/retention/drop.py", "            catch_up(cursor, copy)\n", "            pass\n"),),
+        (Edit("taskqueue/retention/drop.py", "            carry.catch_up(cursor, copy)\n", "            pass\n"),),
         (CARRY + "test_tasks_that_move_while_their_history_is_copied_lose_nothing",),
         on=PG,
     ),

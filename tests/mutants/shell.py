@@ -43,7 +43,7 @@ SHELL = (
     ),
     Mutant(
         "history is partitioned without a yes",
-        (Edit("cli/history.py", "    if read_layout(using) is None:\n", "    if False:\n"),),
+        (Edit("cli/history.py", "    if retention.read_layout(using) is None:\n", "    if False:\n"),),
         (PARTITIONS + "test_nothing_is_partitioned_or_undone_without_a_yes",),
         on=PG,
     ),

@@ -360,7 +360,7 @@ def test_what_takes_long_to_move_to_history_is_looked_for_less_often(database, m
             clock[0] += 1.0
             yield moved
 
-    monkeypatch.setattr(services, "maintain_partitions", pages)
+    monkeypatch.setattr(services.taskqueue, "maintain_partitions", pages)
     one = Maintenance("me", "default", DatabaseCaller(database, 60.0), None, lambda ids: None)
     one.share_with(1, is_elected=True)
     one.tick()

@@ -1,7 +1,5 @@
 """The filters and the search box of the task list. Rows come from an index or a bounded look back."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """PostgreSQL: every verb is one statement."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

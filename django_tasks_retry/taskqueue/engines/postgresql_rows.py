@@ -6,8 +6,6 @@ Values that all tasks share come once, others as arrays. A column that is NULL f
 task pays for no option of others. As one JSON text the same rows took client and server twice the time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache

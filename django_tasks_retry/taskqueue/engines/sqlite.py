@@ -1,7 +1,5 @@
 """SQLite: the same rules under the write lock, which lets one writer in at a time."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Collection, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Rows of our models as SQLite stores them, by one statement for all: the ORM would look at every value five times."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The place of exported tasks, a folder or a storage of Django's, and how one of them is found there again."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import json

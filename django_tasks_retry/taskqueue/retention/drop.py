@@ -20,18 +20,8 @@ from ...rules.names import NIL
 from ...rules.status import Status
 from ..database import fetch
 from ..engines.statements import read_sql
+from . import carry
 from .archive import Archive
-from .carry import (
-    Copy,
-    attach_copy,
-    carry_over,
-    catch_up,
-    copy_pages,
-    dissolve,
-    has_few_unarchived,
-    kept_partitions,
-    lock_archive,
-)
 from .export import PeriodExport
 from .layout import Layout, Partition, read_layout, tables_of
 from .premake import missing_partitions, short_locks
@@ -92,17 +82,17 @@ def drop_period(partition: Partition, using: str, archive: Archive | None) -> It
     export = PeriodExport(partition, archive, using) if archive else None
     if export is not None:
         yield from export_whole(export)
-    copy = None if has_few_unarchived(partition, using) else (yield from copy_pages(partition, using))
+    copy = None if carry.has_few_unarchived(partition, using) else (yield from carry.copy_pages(partition, using))
     # Copying may take minutes, in which a task may have been retried.
     if copy is None or not needed_member(partition, using):
         yield drop(partition, using, export, copy)
 
 
 def dissolve_small(using: str) -> Iterator[int]:
-    for partition in kept_partitions(using):
+    for partition in carry.kept_partitions(using):
         try:
-            if has_few_unarchived(partition, using):
-                dissolve(partition, using)
+            if carry.has_few_unarchived(partition, using):
+                carry.dissolve(partition, using)
                 yield 0
         except DatabaseError as error:
             log_not_dropped(partition, error)
@@ -122,23 +112,23 @@ def needed_member(partition: Partition, using: str) -> UUID | None:
     return found[0][0] if found else None
 
 
-def drop(partition: Partition, using: str, export: PeriodExport | None = None, copy: Copy | None = None) -> int:
+def drop(partition: Partition, using: str, export: PeriodExport | None = None, copy: carry.Copy | None = None) -> int:
     """Drop the tables of a period. A copy takes their place; without one, few tasks are carried over."""
     [[held]] = fetch(ESTIMATE, {"table": partition.archive}, using)
     with short_locks(using) as cursor:
-        lock_archive(cursor, partition)
+        carry.lock_archive(cursor, partition)
         if export is not None and (rows := export.count()) != export.rows:
             raise OSError(f"{export.rows} of its {rows} tasks are exported")
         if copy is not None:
-            catch_up(cursor, copy)
+            carry.catch_up(cursor, copy)
         cursor.execute(f"LOCK TABLE {', '.join(PARTITIONED)} IN ACCESS EXCLUSIVE MODE")
         for table in PARTITIONED:
             cursor.execute(f"ALTER TABLE {table} DETACH PARTITION {table}_{partition.name}")
             if copy is None:
-                carry_over(cursor, table, f"{table}_{partition.name}", partition)
+                carry.carry_over(cursor, table, f"{table}_{partition.name}", partition)
         cursor.execute(f"DROP TABLE {', '.join(tables_of(partition))}")
         if copy is not None:
-            attach_copy(cursor, copy)
+            carry.attach_copy(cursor, copy)
     logger.info("dropped the history of %s: about %d tasks", partition.name, max(held, 0))
     return max(int(held), 0)
 

@@ -3,8 +3,6 @@
 An intent without an outcome is unknown: the worker died, or the call raised. It is never repeated without a reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterable
 from datetime import datetime
 from functools import partial

@@ -17,25 +17,11 @@ from typing import TypeAlias
 from asgiref.sync import sync_to_async
 from django.db import Error
 
-from ... import bridge, registry
+from ... import bridge, registry, taskqueue
 from ...compat import is_heard, is_watched, task_backends, task_finished, task_started
 from ...errors import InvalidPayload, LeaseLost, TaskCancelled
 from ...registry import AnyTask
 from ...rules.failure import Code, Failure, capture
-from ...taskqueue import (
-    Completed,
-    Failed,
-    Lease,
-    Outcome,
-    Receipt,
-    Released,
-    Report,
-    complete_within,
-    current_lease,
-    one_commit,
-    recorded_receipts,
-    report_of,
-)
 from ...taskqueue.workflows import StepStore
 from ..logs import log_exception
 from ..shared.inflight import InFlightTable
@@ -51,14 +37,14 @@ MOST_LEFT_BEHIND = 20
 class Attempt:
     """A lease while it is being worked on. Times are readings of the monotonic clock."""
 
-    lease: Lease
+    lease: taskqueue.Lease
     claimed: float
     place: int | None = None  # the index of its entry in the in-flight table
     is_async: bool = field(init=False)
     started: float = 0.0
     ended: float = 0.0
-    report: Report | None = None
-    receipt: Receipt | None = None
+    report: taskqueue.Report | None = None
+    receipt: taskqueue.Receipt | None = None
     interruption: BaseException | None = None
     is_committing: bool = False
     is_revoked: bool = False
@@ -95,13 +81,13 @@ def start(attempt: Attempt, inflight: InFlightTable) -> None:
         attempt.is_revoked = not inflight.start(attempt.place, attempt.started, attempt.deadline)
 
 
-def refusal(attempt: Attempt, inflight: InFlightTable, lease_seconds: float) -> Released | None:
+def refusal(attempt: Attempt, inflight: InFlightTable, lease_seconds: float) -> taskqueue.Released | None:
     """Return why an attempt that was just started must not run."""
     if attempt.is_revoked or attempt.interruption is not None:
-        return Released(attempt.lease, "its lease was taken away before it started")
+        return taskqueue.Released(attempt.lease, "its lease was taken away before it started")
     if attempt.started >= valid_from(attempt, inflight) + lease_seconds:
         # The whole process was frozen while the attempt waited: somebody else may have taken the task.
-        return Released(attempt.lease, "the lease ran out before the task could start")
+        return taskqueue.Released(attempt.lease, "the lease ran out before the task could start")
     return None
 
 
@@ -113,18 +99,18 @@ def valid_from(attempt: Attempt, inflight: InFlightTable) -> float:
 # Begin
 
 
-def begin(attempt: Attempt) -> BoundCall | Outcome:
+def begin(attempt: Attempt) -> BoundCall | taskqueue.Outcome:
     """Look the function up, check its arguments, send `task_started`."""
     lease = attempt.lease
     task = registry.find(lease.func_path)
     if task is None:
-        return Released(lease, "this worker does not know the function", delay=1.0)
+        return taskqueue.Released(lease, "this worker does not know the function", delay=1.0)
     is_start_heard = is_heard(task_started)
     try:
         if task.takes_context or is_start_heard or is_watched(task_finished):
             attempt.result = result_of(attempt, task)
     except Error:
-        return Released(lease, "its earlier attempts could not be looked up", delay=1.0)
+        return taskqueue.Released(lease, "its earlier attempts could not be looked up", delay=1.0)
     context = (bridge.context_of(lease, result_of(attempt, task)),) if task.takes_context else ()
     attempt.steps = context[0].steps if context else None
     call = bound(lease, task, context)
@@ -157,68 +143,68 @@ def begins_with_database(attempt: Attempt) -> bool:
 # Run
 
 
-def call_function(attempt: Attempt, call: BoundCall) -> Outcome:
+def call_function(attempt: Attempt, call: BoundCall) -> taskqueue.Outcome:
     if call.is_atomic:
         return run_atomically(attempt, call)
     # A coroutine function comes here only outside a worker, which has no event loop for it.
-    return Completed(attempt.lease, call.task.call(*call.args, **call.kwargs) if attempt.is_async else call())
+    return taskqueue.Completed(attempt.lease, call.task.call(*call.args, **call.kwargs) if attempt.is_async else call())
 
 
-Way: TypeAlias = Callable[[Attempt, BoundCall], Outcome]
+Way: TypeAlias = Callable[[Attempt, BoundCall], taskqueue.Outcome]
 
 
-def run(attempt: Attempt, way: Way = call_function) -> Outcome:
+def run(attempt: Attempt, way: Way = call_function) -> taskqueue.Outcome:
     """Run a function in this thread. Any exception, SystemExit included, is a failure of the task alone."""
     call = begin(attempt)
     if not isinstance(call, BoundCall):
         return call
-    token = current_lease.set(attempt.lease)
+    token = taskqueue.current_lease.set(attempt.lease)
     try:
         return way(attempt, call)
     except BaseException as error:
-        return Failed(attempt.lease, error)
+        return taskqueue.Failed(attempt.lease, error)
     finally:
-        current_lease.reset(token)
+        taskqueue.current_lease.reset(token)
 
 
-async def run_async(attempt: Attempt) -> Outcome:
+async def run_async(attempt: Attempt) -> taskqueue.Outcome:
     call = await sync_to_async(begin)(attempt) if begins_with_database(attempt) else begin(attempt)
     if not isinstance(call, BoundCall):
         return call
-    current_lease.set(attempt.lease)
+    taskqueue.current_lease.set(attempt.lease)
     try:
-        return Completed(attempt.lease, await call())
+        return taskqueue.Completed(attempt.lease, await call())
     except BaseException as error:
-        return Failed(attempt.lease, error)
+        return taskqueue.Failed(attempt.lease, error)
 
 
-def run_atomically(attempt: Attempt, call: BoundCall) -> Outcome:
+def run_atomically(attempt: Attempt, call: BoundCall) -> taskqueue.Outcome:
     """Commit the function's own writes together with the completion, or neither."""
     lease, returned = attempt.lease, False
     try:
-        with one_commit(lease):
+        with taskqueue.one_commit(lease):
             result = call()
             returned = attempt.is_committing = True
-            receipt = complete_within(lease, result)
+            receipt = taskqueue.complete_within(lease, result)
         attempt.receipt = receipt
-        return Completed(lease, result)
+        return taskqueue.Completed(lease, result)
     except InvalidPayload as unfit:
-        return Failed(lease, capture(unfit, Code.RESULT_NOT_SERIALIZABLE) if returned else unfit)
+        return taskqueue.Failed(lease, capture(unfit, Code.RESULT_NOT_SERIALIZABLE) if returned else unfit)
     except LeaseLost as lost:
-        attempt.receipt = Receipt(lease, None, lost=lost.reason)
-        return Failed(lease, lost)
+        attempt.receipt = taskqueue.Receipt(lease, None, lost=lost.reason)
+        return taskqueue.Failed(lease, lost)
     except BaseException as error:
         if returned and (receipt_found := committed_after_all(lease)):
             log_exception(logger, "%s %s is committed; what it left to on_commit failed", lease.func_path, lease.id)
             attempt.receipt = receipt_found
-            return Completed(lease, result)
-        return Failed(lease, error)
+            return taskqueue.Completed(lease, result)
+        return taskqueue.Failed(lease, error)
 
 
-def committed_after_all(lease: Lease) -> Receipt | None:
+def committed_after_all(lease: taskqueue.Lease) -> taskqueue.Receipt | None:
     """Return the recorded completion if an error came after the commit, or instead of its answer."""
     try:
-        return recorded_receipts([lease], lease.backend).get(lease.fence)
+        return taskqueue.recorded_receipts([lease], lease.backend).get(lease.fence)
     except Error:
         return None
 
@@ -226,28 +212,28 @@ def committed_after_all(lease: Lease) -> Receipt | None:
 # Conclude
 
 
-def conclude(attempt: Attempt, outcome: Outcome) -> Report:
+def conclude(attempt: Attempt, outcome: taskqueue.Outcome) -> taskqueue.Report:
     """Return what is to be recorded, as plain data. An error on the way there is the task's failure, too."""
     log = take(attempt.lease)
     try:
         outcome = explained(attempt, outcome)
-        report = with_left_behind(report_of(outcome), attempt.steps)
+        report = with_left_behind(taskqueue.report_of(outcome), attempt.steps)
         keep_traceback(attempt, outcome)
     except BaseException as error:
-        report = report_of(explained(attempt, Failed(attempt.lease, unreportable(attempt, error))))
+        report = taskqueue.report_of(explained(attempt, taskqueue.Failed(attempt.lease, unreportable(attempt, error))))
     return with_log(report, log)
 
 
-def with_left_behind(report: Report, steps: StepStore | None) -> Report:
+def with_left_behind(report: taskqueue.Report, steps: StepStore | None) -> taskqueue.Report:
     """Add to a completion which steps were remembered and are no longer in the code."""
     if steps is None or report.result is None or not (names := steps.unused):
         return report
     return report._replace(data=({"left_behind": names[:MOST_LEFT_BEHIND]},))
 
 
-def keep_traceback(attempt: Attempt, outcome: Outcome) -> None:
+def keep_traceback(attempt: Attempt, outcome: taskqueue.Outcome) -> None:
     """Keep the traceback of a failure for signals. Local variables are freed here, in the task's own thread."""
-    error = outcome.error if isinstance(outcome, Failed) else None
+    error = outcome.error if isinstance(outcome, taskqueue.Failed) else None
     if isinstance(error, BaseException) and is_heard(task_finished, logging.ERROR):
         clear_frames(error.__traceback__)
         attempt.traceback = error.__traceback__
@@ -261,15 +247,15 @@ def unreportable(attempt: Attempt, error: BaseException) -> BaseException | Fail
     return Failure(message, Code.EXCEPTION, what.exception, what.traceback)
 
 
-def explained(attempt: Attempt, outcome: Outcome) -> Outcome:
+def explained(attempt: Attempt, outcome: taskqueue.Outcome) -> taskqueue.Outcome:
     """Give an interruption its message, as it is raised by its class alone. One for want of a lease is no failure."""
-    error = outcome.error if isinstance(outcome, Failed) else None
+    error = outcome.error if isinstance(outcome, taskqueue.Failed) else None
     interruption = attempt.interruption
     if interruption is None or not isinstance(error, BaseException) or not stems_from(error, type(interruption)):
         return outcome
     if isinstance(interruption, TaskCancelled):
-        return Released(attempt.lease, str(interruption))
-    return Failed(attempt.lease, interruption.with_traceback(error.__traceback__))
+        return taskqueue.Released(attempt.lease, str(interruption))
+    return taskqueue.Failed(attempt.lease, interruption.with_traceback(error.__traceback__))
 
 
 def stems_from(error: BaseException, kind: type[BaseException]) -> bool:

@@ -1,7 +1,5 @@
 """Pauses or reports functions that fail since the newest release; one of the workers looks, once a minute."""
 
-from __future__ import annotations
-
 from ....analysis.releases import guard_release
 from ....conf import options
 from .services import Periodic

@@ -5,22 +5,8 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import Protocol
 
+from .... import taskqueue
 from ....conf import options
-from ....taskqueue import (
-    CancelSweep,
-    PendingMaintenance,
-    Sweep,
-    expire,
-    find_pending_maintenance,
-    forget_idle,
-    forget_signals,
-    forget_skipped,
-    forget_stats,
-    maintain_partitions,
-    prune_pages,
-    recover,
-    tick_breakers,
-)
 from ....taskqueue.recording import EXPIRED_AT_ONCE
 from ...shared.database import DatabaseCaller, Unavailable
 from ...shared.interval import Interval
@@ -60,10 +46,10 @@ class Pending(Periodic):
     """Asks one question for all services: each would ask its own several times a second, and mostly in vain."""
 
     seconds, times_a_second = 1.0, 4
-    found = PendingMaintenance()
+    found = taskqueue.PendingMaintenance()
 
     def run(self) -> int:
-        self.found = self.database.call(lambda: find_pending_maintenance(backend=self.backend))
+        self.found = self.database.call(lambda: taskqueue.find_pending_maintenance(backend=self.backend))
         return 0
 
     def note(self, **found: bool) -> None:
@@ -75,7 +61,7 @@ class Breakers(Periodic):
     """Opens the circuit breakers of functions and lanes that fail too often, and tries those that are open."""
 
     def run(self) -> int:
-        self.database.call(lambda: tick_breakers(self.backend))
+        self.database.call(lambda: taskqueue.tick_breakers(self.backend))
         return 0
 
 
@@ -84,7 +70,7 @@ class CancelMembers(Periodic):
 
     def __init__(self, backend: str, database: DatabaseCaller) -> None:
         super().__init__(backend, database)
-        self.sweep = CancelSweep(backend)
+        self.sweep = taskqueue.CancelSweep(backend)
 
     def run(self) -> int:
         cancelled = self.database.call(self.sweep)
@@ -102,7 +88,7 @@ class Wake(Periodic):
 
     def __init__(self, backend: str, database: DatabaseCaller, pending: Pending) -> None:
         super().__init__(backend, database)
-        self.pending, self.sweep = pending, Sweep(backend)
+        self.pending, self.sweep = pending, taskqueue.Sweep(backend)
 
     def is_due(self) -> bool:
         return self.pending.found.waiting and super().is_due()
@@ -124,7 +110,7 @@ class Expire:
         return self.pending.found.expired
 
     def run(self) -> int:
-        expired = self.database.call(lambda: expire(backend=self.backend, actor=self.actor))
+        expired = self.database.call(lambda: taskqueue.expire(backend=self.backend, actor=self.actor))
         for task_id in expired:
             logger.debug("task %s expired or passed its deadline", task_id)
         if expired:
@@ -157,12 +143,14 @@ class Recover:
     def run(self) -> int:
         since, self.writable_since = self.writable_since, None
         if since is None:
-            self.database.call(lambda: recover(backend=self.backend, actor=self.actor, limit=0))
+            self.database.call(lambda: taskqueue.recover(backend=self.backend, actor=self.actor, limit=0))
             since = monotonic()
         if monotonic() < since + self.patience:
             self.writable_since = since
             return 0
-        receipts = self.database.call(lambda: recover(backend=self.backend, actor=self.actor, limit=MOST_RECOVERED))
+        receipts = self.database.call(
+            lambda: taskqueue.recover(backend=self.backend, actor=self.actor, limit=MOST_RECOVERED)
+        )
         more = len(receipts) >= MOST_RECOVERED
         self.pending.note(lost=more)
         self.writable_since = since if more else None
@@ -224,8 +212,13 @@ class Prune(Paged):
 
     def run(self) -> int:
         if not self.is_open:
-            self.begin(prune_pages(backend=self.backend))
-            for forget in (forget_stats, forget_skipped, forget_signals, forget_idle):
+            self.begin(taskqueue.prune_pages(backend=self.backend))
+            for forget in (
+                taskqueue.forget_stats,
+                taskqueue.forget_skipped,
+                taskqueue.forget_signals,
+                taskqueue.forget_idle,
+            ):
                 self.database.call(lambda forget=forget: forget(backend=self.backend))  # type: ignore[misc]
         try:
             self.advance()
@@ -242,7 +235,7 @@ class Archive(Paged):
 
     def run(self) -> int:
         if not self.is_open:
-            self.begin(maintain_partitions(self.backend))
+            self.begin(taskqueue.maintain_partitions(self.backend))
         self.advance()
         if not self.is_open:
             # It reads all tasks that wait: the more there are, the less often.

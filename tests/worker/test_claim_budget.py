@@ -119,6 +119,19 @@ def test_a_lone_function_does_not_tell_that_others_would_run_beside_it():
     assert prefetch.ahead(10.0) == 20
 
 
+def test_idle_slots_do_not_make_the_next_claim_smaller():
+    """Functions that wait, of which few run side by side only because claims are too small for the slots."""
+    prefetch, starved = learnt(32, 0.01, 8), 80
+    assert prefetch.ahead(2.0) == pytest.approx(starved, rel=0.08)
+    for _ in range(3):
+        prefetch.note_dry()
+    assert prefetch.ahead(2.0) == pytest.approx(starved * 4, rel=0.08)
+    prefetch.learn(0.01, now=3.0)
+    assert prefetch.ahead(3.0) == pytest.approx(starved * 4, rel=0.08)
+    prefetch.learn(0.01, now=4.0)
+    assert prefetch.ahead(4.0) == 10
+
+
 def test_a_function_longer_than_the_work_ahead_ends_claiming_ahead_at_once():
     """Sixteen that end in step would keep what was claimed ahead waiting for all of their time."""
     prefetch = learnt(16, 0.02, 16)

@@ -537,6 +537,17 @@ def test_coroutines_are_claimed_though_functions_came_short(committed):
     assert {lease.id for lease in leases} == {task.pk for task in enqueued[:4]}
 
 
+def test_a_child_that_runs_dry_claims_further_ahead_only_after_a_full_claim(committed):
+    one, widths = intake(committed), []
+    for _ in range(one.options.threads * 2 + 1):
+        enqueue(tasks.noop)
+    for ran_dry in (True, True, False, True):  # after no claim, two that were full, and a short one
+        one.claim(lambda *_: None, ran_dry=ran_dry)
+        widths.append(one.budget.prefetch.parallel)
+        one.claim_now()
+    assert widths == [1.0, 2.0, 2.0, 2.0]
+
+
 def test_a_wake_up_after_the_look_of_functions_makes_coroutines_look_again(committed, monkeypatch):
     one = intake(committed)
     one.claim(lambda *_: None)

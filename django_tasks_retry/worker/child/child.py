@@ -225,7 +225,7 @@ class Child:
         last_look = self.options.drain and self.is_idle and self.intake.may_look_again
         if last_look:
             self.intake.claim_now()
-        self.intake.claim(self.start_attempts)
+        self.intake.claim(self.start_attempts, ran_dry=self.threads.waiting.empty())
         self.send_more_due()
         if self.is_idle and self.database.is_available:
             is_over = self.intake.budget.tasks_left == 0 or (last_look and not self.intake.is_work_left())

@@ -21,7 +21,7 @@ class Claimer:
         self.worker_id, self.options, self.database = worker_id, options, database
         self.paths, self.memory = paths, ClaimMemory(options.queues, options.exclude, paths)
         self.claim_now, self.wanted_since = True, monotonic()
-        self.answer_lost = False
+        self.answer_lost = self.came_full = False
         self.next_poll = 0.0
 
     @property
@@ -40,7 +40,8 @@ class Claimer:
             self.answer_lost = True
             return []
         self.wait()
-        if len(leases) == limit or self.memory.cursor.came_short:
+        self.came_full = len(leases) == limit
+        if self.came_full or self.memory.cursor.came_short:
             self.wake()
         return leases
 
@@ -114,8 +115,10 @@ class Intake:
             claimer.memory.cursor.note_arrival()
             claimer.wake()
 
-    def claim(self, start: Callable[[list[Lease], float], None]) -> None:
-        """Claim for every kind that has room, and hand over what was claimed."""
+    def claim(self, start: Callable[[list[Lease], float], None], *, ran_dry: bool = False) -> None:
+        """Claim for every kind that has room, and hand over what was claimed. `ran_dry` says that no function waits."""
+        if ran_dry and self.functions.came_full:
+            self.budget.prefetch.note_dry()
         self.may_be_more = False
         for claimer in (self.functions, self.coroutines):
             claimer.release_unanswered(self.attempts)
@@ -124,7 +127,7 @@ class Intake:
                 continue
             asked = monotonic()  # leases run from before the answer arrives
             leases = claimer.claim(limit, self.budget.free_slots(coroutines=claimer is self.coroutines))
-            self.may_be_more |= len(leases) == limit
+            self.may_be_more |= claimer.came_full
             self.budget.note_claimed(len(leases))
             if leases:
                 self.look_again, self.look_wait = float("-inf"), SHORTEST_WAIT
@@ -265,7 +268,7 @@ class Prefetch:
         self.parallel = 1.0
         """Seconds of functions that the child runs in a second. Slots alone do not tell: functions that compute share
         the interpreter, so that 16 threads run them no faster than one."""
-        self.ran, self.window_began = 0.0, float("-inf")
+        self.ran, self.window_began, self.ran_dry = 0.0, float("-inf"), False
         self.rests_until = float("-inf")
         self.rest = FIRST_REST
 
@@ -278,8 +281,13 @@ class Prefetch:
         self.ran += run_time
         window = now - self.window_began
         if window >= WINDOW_SECONDS:
-            self.parallel = min(float(self.slots), max(1.0, self.ran / window))
-            self.ran, self.window_began = 0.0, now
+            measured = max(self.ran / window, self.parallel if self.ran_dry else 1.0)
+            self.parallel = min(float(self.slots), measured)
+            self.ran, self.window_began, self.ran_dry = 0.0, now, False
+
+    def note_dry(self) -> None:
+        """Claim twice as far ahead: slots stood idle, so what ran side by side tells too little."""
+        self.parallel, self.ran_dry = min(float(self.slots), self.parallel * 2), True
 
     def note_given_back(self, now: float) -> None:
         if now < self.rests_until:

@@ -15,6 +15,8 @@ from .contenders import CEILING, OURS, Contender
 from .meter import Drained
 from .server import Server
 
+NOISY = 0.1
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -22,6 +24,13 @@ class Figure:
     who: str
     value: float
     unit: str
+    foreign: float | None = None
+    """The share of the machine that others used meanwhile; None for figures that are older than its meter."""
+    date: str = ""
+
+    @property
+    def is_noisy(self) -> bool:
+        return self.foreign is not None and self.foreign >= NOISY
 
 
 @dataclass
@@ -53,13 +62,13 @@ class Bench:
 
 
 def enqueue(bench: Bench) -> Iterator[Figure]:
-    """One by one through Django's API, and at once."""
+    """One by one through Django's API; and in lists of 1,000 with an argument each, a commit for each list."""
     one, bulk = bench.some(2_000), bench.some(20_000)
     for who in [CEILING, *bench.queues]:
         yield Figure("enqueue, one by one", who.name, one / who.tell(bench.ready(who), "one", one), "/s")
         url = bench.ready(who)
         before = bench.server.wal()
-        yield Figure("enqueue, at once", who.name, bulk / who.tell(url, "bulk", bulk), "/s")
+        yield Figure("enqueue, lists of 1,000", who.name, bulk / who.tell(url, "bulk", bulk), "/s")
         yield Figure("WAL a task, enqueue", who.name, (bench.server.wal() - before) / bulk, "B")
 
 

@@ -50,6 +50,29 @@ def megabytes(pid: int) -> float:
     return stat(pid)[23] * PAGE / 2**20
 
 
+def machine() -> tuple[float, float]:
+    """Seconds that all cores were busy since the machine was started, and all their seconds."""
+    spent = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    idle, waiting = spent[3:5]
+    return (sum(spent) - idle - waiting) / TICKS, sum(spent) / TICKS
+
+
+class Noise:
+    """The share of the machine that others use from now on; the server, as a child of this process, is no other."""
+
+    def __init__(self) -> None:
+        self.began = self.read()
+
+    def read(self) -> tuple[float, float]:
+        busy, whole = machine()
+        return busy - cpu(os.getpid()), whole
+
+    @property
+    def share(self) -> float:
+        (foreign, whole), (before, earlier) = self.read(), self.began
+        return max(0.0, foreign - before) / max(whole - earlier, 1 / TICKS)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Drained:
     """The cost of a drain. CPU in seconds and WAL in bytes are those of all its tasks."""

@@ -11,13 +11,14 @@ from tests.pg import PgCluster
 
 from . import meter
 
+VERSION = os.environ.get("TEST_POSTGRESQL_VERSION", "16")
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "shared_buffers": "1GB"}
 
 
 class Server:
     def __init__(self, max_connections: int = 200) -> None:
         settings = {**DURABLE, "max_connections": str(max_connections)}
-        self.cluster = PgCluster(os.environ.get("TEST_POSTGRESQL_VERSION", "16"), settings)
+        self.cluster = PgCluster(VERSION, settings)
 
     def __enter__(self) -> Server:
         self.cluster.initdb()

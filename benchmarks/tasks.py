@@ -10,7 +10,7 @@ from django_tasks_retry.compat import task
 
 
 @task
-def noop() -> None:
+def noop(number: int = 0) -> None:
     """Nothing: what remains is the queue."""
 
 

@@ -23,6 +23,11 @@ ROOT = Path(__file__).parents[1]
 FIGURES = Path(__file__).parent / "benchmarks" / "figures.json"
 RUN = FIGURES.with_name("run.json")
 NEIGHBOURS = Path(__file__).parent / "neighbours.json"
+RUN_TEXT = """\
+Measured on {date}, on {machine}, by ``{command}``. Settings of the server: {settings}. Versions: {versions}. A
+figure of an earlier run has its date. A star marks runs in which others used a tenth of the machine or more.
+
+"""
 CHART = ".. image:: /benchmarks/chart.svg\n   :alt: Tasks a second, two processes.\n\n"
 WORDS = "Rates by processes and threads, the cost of a claim by queues."
 CURVES = f".. image:: /benchmarks/curves.svg\n   :alt: {WORDS}\n\n"
@@ -253,20 +258,16 @@ def tuning_table() -> str:
 
 def benchmark_table() -> str:
     """Return the aims, and the median of each measure, of `python -m benchmarks --out docs/benchmarks`."""
-    from benchmarks.report import medians, read, shown, verdicts
+    from benchmarks.report import read, rows, verdicts
 
     if not FIGURES.exists():
         return "No figures are published for this version yet.\n"
     figures = read(FIGURES.parent)
-    values, units = medians(figures), {figure.measure: figure.unit for figure in figures}
-    names = list(dict.fromkeys(figure.who for figure in figures))
-    rows = [(measure, unit, *(shown(values.get((measure, name))) for name in names)) for measure, unit in units.items()]
+    titles, *lines = [[cell.replace("*", "\\*") for cell in row] for row in rows(figures)]
     aims = "".join(f"- {verdict}\n" for verdict in verdicts(figures))
     pictures = CHART + (CURVES if (FIGURES.parent / "curves.svg").exists() else "")
-    run = "Measured on {date}, on {machine}, by ``{command}``.\n\n".format(
-        **json.loads(RUN.read_text(encoding="utf-8"))
-    )
-    return f"{run}{pictures}Aims:\n\n{aims}\n" + table(("Measure", "Unit", *names), rows)
+    run = RUN_TEXT.format(**json.loads(RUN.read_text(encoding="utf-8")))
+    return f"{run}{pictures}Aims:\n\n{aims}\n" + table(titles, lines)
 
 
 def neighbours_table() -> str:

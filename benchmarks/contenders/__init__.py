@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,12 @@ from typing import Any
 from tests.pg import die_with_parent
 
 HERE = Path(__file__).parent
+VERSIONS = """
+import json, platform, sys
+from importlib.metadata import distributions
+found = {each.name: each.version for each in distributions()}
+print(json.dumps({"Python": platform.python_version()} | {name: found[name] for name in sys.argv[1:] if name in found}))
+"""
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "django-tasks-retry-benchmarks"
 
 
@@ -63,6 +70,12 @@ class Contender:
             subprocess.run([*pip, "psycopg[binary,pool]", *self.packages], check=True)
             (home / "ready").touch()
         return str(home / "bin" / "python")
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of Python and of the packages that it runs with."""
+        named = [re.split(r"[^\w-]", requirement)[0] for requirement in (*self.packages, "Django", "psycopg")]
+        told = subprocess.run([self.python(), "-c", VERSIONS, *named], check=True, stdout=subprocess.PIPE, text=True)
+        return dict(json.loads(told.stdout))
 
     def command(self, verb: str, *arguments: object) -> list[str]:
         return [self.python(), str(self.script), verb, *map(str, arguments)]

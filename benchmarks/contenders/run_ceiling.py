@@ -105,7 +105,7 @@ if __name__ == "__main__":
         {
             "setup": setup,
             "one": lambda count: enqueue(count, 1),
-            "bulk": lambda count: enqueue(1, count),
+            "bulk": lambda count: enqueue(count // 1000 or 1, min(count, 1000)),
             "loop": loop,
             "work": work,
         }

@@ -11,7 +11,7 @@ def bulk(count: int) -> None:
     from site_tasks import noop
 
     size = min(count, 1000)
-    verbs.timed(lambda: enqueue_many(noop, [((), {})] * size), count // size)
+    verbs.timed(lambda: enqueue_many(noop, [((n,), {}) for n in range(size)]), count // size)
 
 
 if __name__ == "__main__":

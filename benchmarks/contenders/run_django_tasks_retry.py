@@ -14,7 +14,7 @@ import django
 import verbs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
-CHUNK = 10_000
+CHUNK, LIST = 10_000, 1000
 BATCH = 100
 
 
@@ -28,8 +28,8 @@ def enqueue_at_once(count: int) -> None:
     from benchmarks import tasks
     from django_tasks_retry.models import Task
 
-    size = min(CHUNK, count)
-    verbs.timed(lambda: Task.objects.enqueue_many([(tasks.noop,)] * size), count // size)
+    size = min(LIST, count)
+    verbs.timed(lambda: Task.objects.enqueue_many([(tasks.noop, [n]) for n in range(size)]), count // size)
 
 
 def fill(kind: str, count: int, queues: int) -> None:

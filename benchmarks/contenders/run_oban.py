@@ -44,7 +44,9 @@ async def one(count: int) -> None:
 async def bulk(count: int) -> None:
     size = min(count, 1000)
     async with client() as instance:
-        await verbs.timed_async(lambda: instance.enqueue_many([Noop.new({}) for _ in range(size)]), count // size)
+        await verbs.timed_async(
+            lambda: instance.enqueue_many([Noop.new({"number": n}) for n in range(size)]), count // size
+        )
 
 
 async def latency(count: int) -> None:

@@ -57,7 +57,9 @@ async def one(count: int) -> None:
 async def bulk(count: int) -> None:
     size = min(count, 1000)
     async with queries() as asked:
-        await verbs.timed_async(lambda: asked.enqueue(["noop"] * size, [None] * size, [0] * size), count // size)
+        await verbs.timed_async(
+            lambda: asked.enqueue(["noop"] * size, [b"%d" % n for n in range(size)], [0] * size), count // size
+        )
 
 
 async def real(count: int) -> None:

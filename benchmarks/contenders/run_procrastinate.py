@@ -15,7 +15,7 @@ app = procrastinate.App(
 
 
 @app.task(name="noop")
-async def noop() -> None: ...
+async def noop(number: int = 0) -> None: ...
 
 
 @app.task(name="stamp")
@@ -50,7 +50,9 @@ async def one(count: int) -> None:
 
 async def bulk(count: int) -> None:
     async with app.open_async():
-        await verbs.timed_async(lambda: noop.batch_defer_async(*[{}] * 1000), count // 1000 or 1)
+        await verbs.timed_async(
+            lambda: noop.batch_defer_async(*({"number": n} for n in range(1000))), count // 1000 or 1
+        )
 
 
 async def keyed(count: int, keys: int, prefix: str) -> None:

@@ -7,7 +7,7 @@ from django.tasks import task
 
 
 @task
-def noop() -> None: ...
+def noop(number: int = 0) -> None: ...
 
 
 @task

@@ -240,7 +240,8 @@ def test_the_readme_gives_the_rates_of_the_published_run_with_machine_date_and_c
     said = re.search(r"<!-- rates -->\n(.*?)<!-- end -->", text, re.DOTALL)[1]
     assert f"Two processes run {rates[OURS.name]} no-op" in said
     assert all(f"{who} {rate}" in said for who, rate in rates.items() if who not in (OURS.name, CEILING.name))
-    assert all(each in said for each in json.loads(generate.RUN.read_text(encoding="utf-8")).values())
+    run = json.loads(generate.RUN.read_text(encoding="utf-8"))
+    assert all(run[each] in said for each in ("date", "machine", "command"))
 
 
 def test_what_the_readme_links_to_is_there_also_for_who_reads_it_elsewhere():

@@ -90,7 +90,7 @@ def insertion_of(model: type[Model]) -> Insertion:
     return Insertion(sql, [(field.attname, writer_of(field)) for field in fields])
 
 
-def writer_of(field: Field[Any, Any]) -> Callable[[Any], Any] | None:
+def writer_of(field: "Field[Any, Any]") -> Callable[[Any], Any] | None:
     field = getattr(field, "target_field", field)
     if isinstance(field, JSONField):
         encoder = field.encoder  # texts as the ORM writes them, which searches compare

@@ -99,7 +99,7 @@ class Bucket(Archive):
         stem = name.removesuffix(".jsonl")
         self.save(f"{stem}-{min(ids).hex}-{max(ids).hex}-{new_id().hex}.jsonl", ContentFile(lines))
 
-    def save(self, name: str, file: File[Any]) -> None:
+    def save(self, name: str, file: "File[Any]") -> None:
         if (saved := self.ask("save", name, file)) != name:
             raise FileExistsError(errno.EEXIST, "Somebody else exports it, too", saved)
 

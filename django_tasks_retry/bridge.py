@@ -19,6 +19,7 @@ from . import compat, registry
 from .durations import as_seconds
 from .errors import Abort, InvalidCall, InvalidPayload, TaskCancelled
 from .models import Task, TaskEvent
+from .payloads import is_hidden, opened
 from .registry import AnyTask
 from .rules.failure import capture
 from .rules.names import path_of
@@ -44,6 +45,12 @@ FIRST_POLL, LAST_POLL = 0.01, 0.5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult(FrameworkResult):  # type: ignore[misc]
     """The result of a task that can be waited for: `result.wait(10)`, or `await result` in a coroutine."""
+
+    @property
+    def return_value(self) -> Any:
+        """Return what the function returned. A hidden result is opened only now; PayloadUnavailable if it cannot be."""
+        value = FrameworkResult.return_value.__get__(self)
+        return read_value(self.task, opened(value, self.backend, UUID(self.id))) if is_hidden(value) else value
 
     def wait(self, timeout: float | timedelta | None = None) -> Any:
         """Wait until the task has ended, and return what it returned. TimeoutError if it takes longer.
@@ -138,6 +145,8 @@ def as_result(row: Task, task: AnyTask, events: Sequence[TaskEvent] = ()) -> Any
 
 def read_value(task: AnyTask, data: Any) -> Any:
     """Return a result as its function's annotation promises it; as JSON, if an instance that it names is gone."""
+    if is_hidden(data):
+        return data
     try:
         return read_returned(task.func, data)
     except Abort:

@@ -68,6 +68,9 @@ class QueueOptions:
     timeout_grace: float = 5.0  # how long a function may take to yield to TaskTimeout before its process is replaced
     max_args_size: int = 64 * 1024
     max_result_size: int = 256 * 1024
+    payload_keys: Sequence[str] = field(default=(), repr=False)  # Fernet keys: the first encrypts, all decrypt
+    payload_storage: str | None = None  # an alias of STORAGES, which keeps larger payloads as files
+    offload_size: int = 32 * 1024  # of JSON that still stands in the row if there is a PAYLOAD_STORAGE
     keep_success: float | None = 14 * DAY  # None keeps them for ever
     keep_failed: float | None = 90 * DAY
     keep_cancelled: float | None = 90 * DAY
@@ -157,6 +160,23 @@ def check_alerts(value: object) -> None:
         raise ValueError("give a list of mail addresses, and of webhooks that begin with https:// or http://.")
 
 
+def check_keys(value: object) -> None:
+    """The message does not repeat them: they are secrets."""
+    if not is_list_of_texts(value):
+        raise ValueError("give a list of keys, each made by cryptography.fernet.Fernet.generate_key().decode().")
+    try:
+        from cryptography.fernet import Fernet
+    except ImportError:
+        if value:
+            raise ValueError("it needs cryptography: pip install 'django-tasks-retry[encryption]'.") from None
+        return
+    for number, key in enumerate(value, 1):  # type: ignore[arg-type, var-annotated]
+        try:
+            Fernet(key)
+        except ValueError:
+            raise ValueError(f"number {number} is no Fernet key, which is 32 bytes as URL-safe base64.") from None
+
+
 def is_whole(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
@@ -199,6 +219,11 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "ENQUEUE_TIMEOUT": check_interval,
     "MAX_ARGS_SIZE": check_size,
     "MAX_RESULT_SIZE": check_size,
+    "PAYLOAD_KEYS": check_keys,
+    "PAYLOAD_STORAGE": check(
+        lambda value: value is None or value in settings.STORAGES, "an alias of STORAGES, or None"
+    ),
+    "OFFLOAD_SIZE": check_size,
     "KEEP_SUCCESS": check_retention,
     "KEEP_FAILED": check_retention,
     "KEEP_CANCELLED": check_retention,

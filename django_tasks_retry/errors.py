@@ -177,6 +177,10 @@ class Abort(ControlFlow):
         super().__init__(reason)
 
 
+class PayloadUnavailable(Abort):
+    """An encrypted or offloaded payload cannot be read: its key or its file is missing, or it was changed."""
+
+
 class MembersFailed(Exception):
     """Members of a batch have failed or were cancelled. `ids` names the first of them."""
 

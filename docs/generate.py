@@ -50,6 +50,11 @@ OPTIONS = {
     "TIMEOUT_GRACE": "Seconds that a function may take to yield to ``TaskTimeout`` before its process is replaced.",
     "MAX_ARGS_SIZE": "Bytes of a call's arguments as JSON. Larger ones are refused at enqueue.",
     "MAX_RESULT_SIZE": "Bytes of a return value as JSON. A larger one fails the attempt.",
+    "PAYLOAD_KEYS": "Fernet keys that encrypt arguments and results: the first encrypts, all decrypt. Needs the extra "
+    "``encryption``; see :doc:`/howto/payloads`.",
+    "PAYLOAD_STORAGE": "An alias of ``STORAGES`` that keeps large arguments and results as files; see "
+    ":doc:`/howto/payloads`.",
+    "OFFLOAD_SIZE": "Bytes of JSON up to which they stay in their row.",
     "KEEP_SUCCESS": "Seconds that successful tasks are kept. ``None`` keeps them forever.",
     "KEEP_FAILED": "Seconds that failed tasks are kept.",
     "KEEP_CANCELLED": "Seconds that cancelled tasks are kept.",

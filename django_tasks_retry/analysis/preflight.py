@@ -26,6 +26,7 @@ from ..conf import suggestion
 from ..display.formatting import counted
 from ..errors import InvalidLane, TaskQueueError, WrongArguments
 from ..models import FlowLimit, Schedule, Step, Task
+from ..payloads import is_hidden
 from ..rules.names import short_id
 from ..selection.payload import COLUMNS
 from ..taskqueue.engines import engine_for
@@ -128,6 +129,8 @@ def misfit(path: str, call: Task | Schedule) -> str:
     if task is None:
         return ""
     odd = [name for name, kind in (("args", list), ("kwargs", dict)) if not isinstance(getattr(call, name), kind)]
+    if is_hidden(call.kwargs):
+        return ""
     if columns := (*unreadable_columns(call), *odd):
         return f"{', '.join(dict.fromkeys(columns))} cannot be read."
     try:

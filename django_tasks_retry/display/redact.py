@@ -2,21 +2,34 @@
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.http import HttpRequest
+from django.utils.translation import gettext
 from django.views.debug import get_exception_reporter_filter
 
 from .. import registry
 from ..models import Schedule, Task
+from ..payloads import PAYLOAD, is_hidden
 from ..rules.redact import MAX_ITEMS, redact_structure, redact_text
 from .formatting import one_line, printable
 
 
 def redact_value(name: str, value: Any, request: HttpRequest | None) -> Any:
     """Return the value without secrets at any depth, by our names and by Django's filter or the project's own."""
+    if is_hidden(value):
+        return describe_hidden(value[PAYLOAD])
     return redact_structure(name, value, get_exception_reporter_filter(request).cleanse_setting)
+
+
+def describe_hidden(form: Mapping[str, Any]) -> str:
+    """Say that a payload is encrypted, how large it is, and in which file it is stored."""
+    kind = gettext("encrypted, %(size)s bytes") if form.get("encrypted") else gettext("%(size)s bytes")
+    size = form.get("size")
+    text = kind % {"size": f"{size:,}" if isinstance(size, int) else "?"}
+    file = form.get("file")
+    return text if file is None else gettext("%(text)s, in the file %(file)s") % {"text": text, "file": f"{file:.200}"}
 
 
 def visible_reason(reason: object, *, can_see_payload: bool, limit: int = 200) -> str:
@@ -40,6 +53,8 @@ def redacted_arguments(task: Task, request: HttpRequest | None) -> list[tuple[st
 
 def holds_secrets(call: Task | Schedule, request: HttpRequest) -> bool:
     """Return whether arguments contain secrets. A form cannot edit these, because nobody may see them."""
+    if is_hidden(call.kwargs):
+        return True
     stored = {"args": call.args, "kwargs": call.kwargs}
     return json.dumps(redact_value("", stored, request), default=str) != json.dumps(stored, default=str)
 
@@ -52,7 +67,9 @@ def positional_arguments(task: Task) -> Iterator[tuple[str, Any]]:
 
 
 def keyword_arguments(task: Task) -> Iterator[tuple[str, Any]]:
-    if isinstance(task.kwargs, dict):
+    if is_hidden(task.kwargs):
+        yield gettext("arguments"), task.kwargs
+    elif isinstance(task.kwargs, dict):
         yield from list(task.kwargs.items())[:MAX_ITEMS]
     else:
         yield "kwargs", task.kwargs

@@ -10,9 +10,10 @@ from uuid import UUID
 from .. import registry
 from ..conf import options
 from ..errors import InvalidPayload, InvalidPolicy, LostReason, Snooze, Suspend
+from ..payloads import hidden, hides
 from ..rules.backoff import Backoff, Custom, bounded_delay, from_json
 from ..rules.failure import LOST, Code, Failure, capture, fingerprint
-from ..rules.payload import encoded, noted
+from ..rules.payload import dump, encoded, noted
 from ..rules.policy import delay_before_next, seconds_of
 from ..rules.status import Status
 from ..rules.transitions import COMPLETE, GIVE_UP, RELEASE, REQUEUE, EventKind, Move
@@ -163,6 +164,9 @@ def completed(outcome: Completed) -> Report:
         _, result = encoded(value, RETURNED, options(lease.backend).max_result_size)
     except InvalidPayload as error:
         return failed(Failed(lease, capture(error, Code.RESULT_NOT_SERIALIZABLE), outcome.actor))
+    if value is not None and hides(lease.backend):
+        form = hidden(result, lease.backend, lease.id, f"result-{lease.attempts}")
+        result = result if form is None else dump(form)
     return Report(lease, COMPLETE, **signed(outcome), result=result, next_id=new_id() if lease.interval else None)
 
 

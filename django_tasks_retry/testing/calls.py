@@ -12,6 +12,7 @@ from .. import registry
 from ..compat import normalize_json
 from ..errors import InvalidPayload
 from ..models import Task
+from ..payloads import is_hidden, opened_call
 from ..registry import AnyTask
 from ..rules.codec.values import Codec, written
 from ..rules.names import path_of
@@ -39,7 +40,7 @@ class Expected:
         """Return the differences between the row and this call, in words. Empty if it matches."""
         if row.func_path != self.path:
             return ["another task"]
-        stored = arguments(self.task, row.args, row.kwargs)
+        stored = arguments(self.task, *stored_call(row))
         wrong = [
             f"{name} is {shown(stored, name)}"
             for name, value in self.arguments().items()
@@ -100,10 +101,15 @@ def arguments(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 def row_arguments(row: Task) -> dict[str, Any]:
     task = registry.find(row.func_path)
+    args, kwargs = stored_call(row)
     try:
-        return arguments(task, row.args, row.kwargs) if task else {"args": row.args, "kwargs": row.kwargs}
+        return arguments(task, args, kwargs) if task else {"args": args, "kwargs": kwargs}
     except TypeError:  # the call does not fit the function
-        return {"args": row.args, "kwargs": row.kwargs}
+        return {"args": args, "kwargs": kwargs}
+
+
+def stored_call(row: Task) -> tuple[Any, Any]:
+    return opened_call(row) if is_hidden(row.kwargs) else (row.args, row.kwargs)
 
 
 def rendered(path: str, named: Mapping[str, Any]) -> str:

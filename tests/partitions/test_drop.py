@@ -302,3 +302,16 @@ def test_a_check_and_the_console_tell_what_is_missing_and_what_is_never_dropped(
     assert told.text.endswith("by hand: python manage.py tasks partitions create")
     configure(KEEP_SUCCESS=None)
     assert any("ever dropped" in message.msg for message in check_partitions(parted))
+
+
+def test_the_files_of_a_period_go_with_it(parted, travel, tmp_path, settings):
+    store = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": str(tmp_path)}}
+    settings.STORAGES = {**settings.STORAGES, "payloads": store}
+    options = {"PAYLOAD_STORAGE": "payloads", "OFFLOAD_SIZE": 1}
+    settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": options}}
+    moved(parted, travel, 2, kwargs={"n": 7})
+    files = [path.name[-4:] for path in tmp_path.rglob("*-*")]
+    assert sorted(files) == ["call", "call", "lt-1", "lt-1"]
+    travel(16 * DAY)
+    list(taskqueue.prune())
+    assert not [*tmp_path.rglob("*-*")]

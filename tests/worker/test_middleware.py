@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from cryptography.fernet import Fernet
 
 from django_tasks_retry.compat import framework_logger
 from django_tasks_retry.models import Schedule, Task, TaskEvent
@@ -62,3 +63,20 @@ def test_a_schedules_slots_are_told_to_receivers(start, effects):
     Schedule.objects.create(name="often", task=tasks.canary, every=1)
     start(variables={"TELL_ENQUEUED": "1"})
     effects.wait_for("enqueued canary")
+
+
+def test_encrypted_calls_run_in_threads_and_in_the_event_loop_and_without_the_key_they_fail_and_the_worker_goes_on(
+    start, effects, configure
+):
+    key = Fernet.generate_key().decode()
+    configure(PAYLOAD_KEYS=[key])
+    functions = (tasks.amark, tasks.canary)
+    for each in functions:
+        Task.objects.enqueue(each, ["hidden"], queue="emails")
+    lost = [Task.objects.enqueue(each, ["lost"], queue="reports") for each in functions]
+    assert start("--drain", "--queues", "emails", payload_keys=[key]).exit_code() == 0
+    assert [line.count("hidden") for line in effects.lines()] == [1, 1]
+    assert start("--drain").exit_code() == 0
+    for each in lost:
+        error = Task.objects.get(pk=each.pk).last_error
+        assert (error["code"], error["terminal"]) == ("UNREADABLE", True)

@@ -11,6 +11,7 @@ from django.db import DatabaseError, transaction
 from ...errors import InvalidPayload, NotMigrated
 from ...middleware import EnqueuedTask, Layers, hooks
 from ...models import Task
+from ...payloads import calls_hidden
 from ..database import is_missing_table
 from ..engines import Engine, engine_for
 from ..new_tasks import CHUNK, key_of
@@ -65,15 +66,21 @@ def insert(tasks: Sequence[Task], using: str) -> list[Task]:
 def insert_each(chunks: Iterable[Sequence[Task]], using: str) -> list[Task]:
     """Insert plain tasks chunk by chunk, in the transaction of the caller."""
     with in_migrated(using):
-        stored = [task for chunk in engine_for(using).insert_each(chunks) for task in chunk]
+        stored = [task for chunk in engine_for(using).insert_each(hidden_chunks(chunks)) for task in chunk]
     notify_work_on_commit({task.queue for task in stored}, using)
     return stored
+
+
+def hidden_chunks(chunks: Iterable[Sequence[Task]]) -> Iterator[Sequence[Task]]:
+    for chunk in chunks:
+        with calls_hidden(chunk):
+            yield chunk
 
 
 def insert_rows(tasks: Sequence[Task], using: str) -> list[Task]:
     """Insert without a notification, which is sent from a thread."""
     engine = engine_for(using)
-    with in_migrated(using), one_transaction(tasks, engine):
+    with calls_hidden(tasks), in_migrated(using), one_transaction(tasks, engine):
         if any(task.unique_key for task in tasks):
             return insert_unique(tasks, engine)
         chunks = (tasks[start : start + CHUNK] for start in range(0, len(tasks), CHUNK))

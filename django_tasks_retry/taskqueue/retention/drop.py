@@ -24,6 +24,7 @@ from . import carry
 from .archive import Archive
 from .export import PeriodExport
 from .layout import Layout, Partition, read_layout, tables_of
+from .payload_files import delete_with_tasks, files_in_archive
 from .premake import missing_partitions, short_locks
 
 logger = logging.getLogger("django_tasks_retry")
@@ -64,7 +65,7 @@ def drop_past(layout: Layout, using: str, export: Archive | None = None) -> Iter
     """
     for partition in past_partitions(layout, now(using)):
         try:
-            yield from drop_period(partition, using, export)
+            yield from drop_period(partition, layout, using, export)
         except (DatabaseError, OSError) as error:
             log_not_dropped(partition, error)
             yield 0
@@ -75,7 +76,7 @@ def log_not_dropped(partition: Partition, error: Exception) -> None:
     logger.warning("history of %s is not dropped yet: %s", partition.name, " ".join(str(error).split())[:200])
 
 
-def drop_period(partition: Partition, using: str, archive: Archive | None) -> Iterator[int]:
+def drop_period(partition: Partition, layout: Layout, using: str, archive: Archive | None) -> Iterator[int]:
     """Export, copy and drop it, unless one of its members is needed."""
     if needed_member(partition, using):
         return
@@ -85,7 +86,9 @@ def drop_period(partition: Partition, using: str, archive: Archive | None) -> It
     copy = None if carry.has_few_unarchived(partition, using) else (yield from carry.copy_pages(partition, using))
     # Copying may take minutes, in which a task may have been retried.
     if copy is None or not needed_member(partition, using):
+        files = files_in_archive(partition, layout.backends, using, archive)
         yield drop(partition, using, export, copy)
+        delete_with_tasks(files, using)
 
 
 def dissolve_small(using: str) -> Iterator[int]:

@@ -20,6 +20,7 @@ from .archive import Archive, archive_of
 from .drop import drop_past, row_pages
 from .export import export_tasks
 from .layout import read_layout
+from .payload_files import delete_with_tasks, files_in_rows
 
 logger = logging.getLogger("django_tasks_retry")
 BATCH = 1000
@@ -106,8 +107,11 @@ def delete(past: Sequence[UUID], backend: str, using: str, export: Archive | Non
     """Delete tasks of this backend only: others in the same database may keep theirs for longer."""
     kept = resumable(past, using)
     past = [task_id for task_id in past if task_id not in kept]
+    files = files_in_rows(past, backend, using, export)
     done, rest = (0, past) if export else engine_for(using).prune(past, backend)
-    return done + (delete_members(rest, backend, using, export) if rest else 0)
+    done += delete_members(rest, backend, using, export) if rest else 0
+    delete_with_tasks(files, using)
+    return done
 
 
 def delete_members(past: Sequence[UUID], backend: str, using: str, export: Archive | None) -> int:

@@ -13,6 +13,7 @@ from django.db.models import Count, Exists, OuterRef, Q
 from ...errors import InvalidCall, MembersFailed, MembersGone
 from ...models import Task, TaskResult
 from ...models.querysets import TaskQuerySet
+from ...payloads import opened
 from ...rules.status import UNFINISHED, Status
 from ..database import database
 from ..typed import Instances, function_of, read_returned, return_codec
@@ -74,8 +75,11 @@ class Results(Generic[R_co]):
     def values_of(self, page: Sequence[UUID]) -> list[R_co]:
         latest = self.latest_of(page)
         outcomes = TaskResult.objects.using(self.using).in_bulk(list(latest.values()))
-        paths = Task.objects.using(self.using).filter(pk__in=outcomes).values_list("pk", "func_path")
-        functions = {pk: function_of(path) for pk, path in paths}
+        rows = Task.objects.using(self.using).filter(pk__in=outcomes).values_list("pk", "func_path", "backend")
+        functions = {}
+        for pk, path, backend in rows:
+            functions[pk] = function_of(path)
+            outcomes[pk].result = opened(outcomes[pk].result, backend, pk)
         load = Instances([each.result for pk, each in outcomes.items() if return_codec(functions.get(pk))])
         return [value_of(pk, outcomes.get(pk), functions.get(pk), load) for pk in (latest[each] for each in page)]
 

@@ -15,7 +15,8 @@ from ...conf import options
 from ...errors import InvalidCall, InvalidPayload, UnstorableResult
 from ...models import Step
 from ...models.results import MAX_NAME
-from ...rules.payload import checked_name, encoded
+from ...payloads import hidden, hides, opened
+from ...rules.payload import checked_name, dump, encoded
 from ..database import database
 from ..engines import engine_for
 from ..lease import Lease
@@ -91,7 +92,7 @@ class StepStore:
         return [name for name, (kind, _) in loaded if name not in given and kind not in HIDDEN]
 
     def result(self, name: str, function: Callable[..., Any] | None = None) -> Any:
-        return read_returned(function, self.recorded[name][1])
+        return read_returned(function, opened(self.recorded[name][1], self.lease.backend, self.lease.id))
 
     def save(self, name: str, kind: StepKind, result: Any, function: Callable[..., Any] | None = None) -> Any:
         """Record the result and return it as it will be read; LeaseLost if this attempt may not write."""
@@ -105,6 +106,9 @@ def save_step(lease: Lease, name: str, kind: StepKind, result: Any, function: Ca
         stored, text = encoded(write_returned(function, result, what), what, options(lease.backend).max_result_size)
     except InvalidPayload as unfit:
         raise UnstorableResult(str(unfit)) from unfit
+    if kind in {StepKind.STEP, StepKind.EFFECT} and stored is not None and hides(lease.backend):
+        form = hidden(text, lease.backend, lease.id)
+        text = text if form is None else dump(form)
     remember = partial(engine_for(database(lease.backend)).remember, lease, name, kind, text)
     if remember() is None and not (outlasts(lease) and remember()):
         raise_lost(lease)

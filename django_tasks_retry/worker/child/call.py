@@ -8,7 +8,8 @@ from typing import Any
 
 from django.db import Error
 
-from ...errors import NewerFormat
+from ...errors import NewerFormat, PayloadUnavailable
+from ...payloads import opened_call
 from ...registry import AnyTask
 from ...rules.failure import Code, capture
 from ...rules.policy import policy_of
@@ -49,6 +50,21 @@ def bound(lease: Lease, task: AnyTask, context: tuple[Any, ...]) -> BoundCall | 
     except BaseException as error:
         return Failed(lease, error)
     return call
+
+
+def opened_lease(lease: Lease) -> Lease | Outcome:
+    """Return the lease with its arguments, which are encrypted or stored elsewhere."""
+    try:
+        args, kwargs = opened_call(lease)
+    except NewerFormat as newer:
+        return Released(lease, str(newer), delay=1.0)
+    except PayloadUnavailable as lost:
+        return Failed(lease, capture(lost, Code.UNREADABLE))
+    except Exception as error:
+        return Released(lease, f"its arguments could not be read from their storage: {error!r}", delay=1.0)
+    except BaseException as error:
+        return Failed(lease, error)
+    return lease._replace(args=args, kwargs=kwargs)
 
 
 def has_instances(lease: Lease, task: AnyTask) -> bool:

@@ -13,17 +13,21 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
+from asgiref.sync import sync_to_async
+
 from ... import bridge, registry
 from ...compat import is_heard, task_backends, task_finished
 from ...middleware import Attempt as AttemptSeen
 from ...middleware import Ending, Layers, hooks
 from ...models import Task
+from ...payloads import PAYLOAD
 from ...rules.status import Status
 from ...taskqueue import Failed, Lease, Outcome, Receipt, Report, database, record, release_task
 from ...taskqueue.enqueue import is_enqueue_heard, send_enqueued
 from ..logs import log_exception
 from .attempt import Attempt, Way, call_function, conclude, result_of, run, run_async
 from .attempt_logs import take
+from .call import opened_lease
 from .connections import FreshConnections
 
 logger = logging.getLogger(__name__)
@@ -35,14 +39,25 @@ FLUSH_SECONDS = 5.0
 
 def run_attempt(attempt: Attempt, inner: Callable[[Attempt], Outcome] = run) -> Outcome:
     """Run a function in this thread, with the middleware around it. Afterwards the attempt has its report."""
+    refusal = open_call(attempt) if PAYLOAD in attempt.lease.kwargs else None
     with middleware_of(attempt) as conclude_here:
-        return conclude_here(inner(attempt))
+        return conclude_here(refusal or inner(attempt))
 
 
 async def run_attempt_async(attempt: Attempt) -> Outcome:
     """Run a coroutine function in this event loop, with the middleware around it."""
+    refusal = await sync_to_async(open_call)(attempt) if PAYLOAD in attempt.lease.kwargs else None
     with middleware_of(attempt) as conclude_here:
-        return conclude_here(await run_async(attempt))
+        return conclude_here(refusal or await run_async(attempt))
+
+
+def open_call(attempt: Attempt) -> Outcome | None:
+    """Give the attempt the arguments that its row hides, or return why it cannot run."""
+    found = opened_lease(attempt.lease)
+    if not isinstance(found, Lease):
+        return found
+    attempt.lease = found
+    return None
 
 
 def note_outcome(attempt: Attempt, outcome: Outcome) -> Outcome:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.core.paginator import Paginator
 from django.db.models import F
 from django.db.models.fields.json import KT
 from django.db.utils import OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.utils import timezone
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -25,10 +22,9 @@ from django.utils.translation import gettext_lazy
 from ..clock import Now
 from ..display.formatting import format_capped, format_number, one_line, task_name
 from ..display.scope import console_database, current_scope
-from ..display.states import badge, error_line, task_state, timing
 from ..models import Task
 from ..models.querysets import TaskQuerySet
-from ..rules.names import short_id, time_of
+from ..rules.names import short_id
 from ..selection.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..selection.grammar import HELP
 from ..selection.matching import matching
@@ -36,13 +32,12 @@ from ..selection.payload import find_visible
 from ..taskqueue import statistics
 from ..taskqueue.engines import engine_for
 from ..taskqueue.reading import read_rows, unreadable_columns
-from ..taskqueue.statistics import CAP
 from ..taskqueue.timeouts import is_timeout, statement_timeout
 from .base import is_update
 from .batches import WorkflowAdmin
 from .calls import CallAdmin
 from .parts import filters
-from .parts.filters import label_of
+from .parts.filters import enqueued_time, label_of
 from .parts.selection import selection_from_request, with_valid_selection
 from .parts.waterfall import chain_names
 from .task import detail_context
@@ -54,24 +49,10 @@ LIST_COLUMNS = (
 ANNOTATIONS = ("seen_at", "error_class", "error_code", "error_message")
 
 
-# Only type checkers, and the backport's patches, let Django's Paginator take a parameter.
-class CappedPaginator(Paginator[Task] if TYPE_CHECKING else Paginator):  # type: ignore[misc]
-    """Count to CAP and no further, by reading ids in the order of the page, which an index serves."""
-
-    more = False
-
-    @cached_property
-    def count(self) -> int:
-        tasks: Any = self.object_list
-        count = len(tasks.values_list("pk", flat=True)[: CAP + 1])
-        self.more = count > CAP
-        return min(count, CAP)
-
-
 class TaskChangeList(ChangeList):
     """A list that looks back a bounded number of tasks, within a time limit."""
 
-    paginator: CappedPaginator
+    paginator: filters.CappedPaginator
     too_broad = False
     is_cut = False
     looked_at = 0
@@ -140,7 +121,7 @@ class TaskChangeList(ChangeList):
         if not self.paginator.more:
             return format_number(self.result_count)
         tasks: Any = self.queryset
-        return format_capped(max(CAP + 1, engine_for(tasks.db).estimate_count(tasks)), CAP)
+        return format_capped(max(statistics.CAP + 1, engine_for(tasks.db).estimate_count(tasks)), statistics.CAP)
 
     @property
     def chips(self) -> list[tuple[Any, str, str]]:
@@ -164,7 +145,7 @@ class TaskChangeList(ChangeList):
         chains = chain_names(self.result_list)
         return [
             {
-                **task_row(task, chains),
+                **filters.task_row(task, chains),
                 "url": console.url("change", task.pk),
                 "box": console.action_checkbox(task) if "action_checkbox" in self.list_display else "",
                 "retry": newest.get(task.pk),
@@ -211,10 +192,6 @@ class TaskChangeList(ChangeList):
         return _("Searched the newest %(count)s tasks, enqueued since %(since)s.") % values
 
 
-def enqueued_time(task_id: Any) -> str:
-    return f"{timezone.localtime(time_of(task_id)):%Y-%m-%d %H:%M}"
-
-
 @admin.register(Task)
 class TaskAdmin(CallAdmin, WorkflowAdmin):
     list_display = ["pk"]
@@ -222,7 +199,7 @@ class TaskAdmin(CallAdmin, WorkflowAdmin):
     list_max_show_all = 0
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
-    paginator = CappedPaginator
+    paginator = filters.CappedPaginator
     ordering = ["-id"]
     sortable_by = ()
     empty_value_display = ""
@@ -328,26 +305,3 @@ class TaskAdmin(CallAdmin, WorkflowAdmin):
         }
         title = f"{chain_names([task]).get(task.pk) or task_name(task.func_path)} {short_id(task.pk)}"
         return self.render_page(request, "task", title, context)
-
-
-def task_row(task: Any, chains: Mapping[UUID, str]) -> dict[str, Any]:
-    """Return one task of the list in words. The time is that of its id, which can always be read."""
-    return {
-        "id": short_id(task.pk),
-        "pk": task.pk,
-        "path": one_line(task.func_path, 255),
-        "name": chains.get(task.pk) or task_name(task.func_path, 255),
-        "badge": badge(task_state(task, task.seen_at)),
-        "spent": f"{task.spent}/{task.max_attempts}",
-        "queue": one_line(task.queue, 64),
-        "moment": time_of(task.pk),
-        "enqueued": enqueued_time(task.pk),
-        "timing": timing(task, task.seen_at),
-        "error": error_line(visible_error(task)),
-    }
-
-
-def visible_error(task: Any) -> dict[str, Any]:
-    """Return the last error as far as the user may see it: the code is read in place of a hidden message."""
-    message = task.error_message if task.error_message != task.error_code else ""
-    return {"exception": task.error_class, "code": task.error_code, "message": message}

@@ -9,7 +9,6 @@ import pytest
 from django.test import override_settings
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.admin import tasks as task_pages
 from django_tasks_retry.admin.parts import filters
 from django_tasks_retry.models import Task
 from django_tasks_retry.rules.names import short_id
@@ -167,7 +166,7 @@ def test_an_empty_install_shows_how_to_begin(database, operator):
 
 
 def test_counts_stop_at_the_cap_and_the_list_goes_on(database, operator, monkeypatch):
-    monkeypatch.setattr(task_pages, "CAP", 60)
+    monkeypatch.setattr(statistics, "CAP", 60)
     every = Task.objects.enqueue_many([(tasks.noop,)] * 70)
     response = operator.get(LIST, {"p": 3})
     shown = response.context["cl"]

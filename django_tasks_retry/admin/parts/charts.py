@@ -74,7 +74,8 @@ def chosen_scale(request: HttpRequest) -> Scale:
 
 def read_activity(scope: Scope, scale: Scale, func_path: str = "") -> Activity:
     """Read the attempts of one function, or of all."""
-    first = round_down(scope.now, scale.step) - scale.step * (scale.count - 1)
+    day = scope.now.replace(hour=0, minute=0, second=0, microsecond=0)
+    first = (day + (scope.now - day) // scale.step * scale.step) - scale.step * (scale.count - 1)
     starts = [first + scale.step * n for n in range(scale.count)]
     total = [Bucket(start) for start in starts]
     queues: dict[str, list[Bucket]] = defaultdict(lambda: [Bucket(start) for start in starts])
@@ -86,11 +87,6 @@ def read_activity(scope: Scope, scale: Scale, func_path: str = "") -> Activity:
                 bucket.retried += row["retried"]
                 bucket.failed += row["failed"]
     return Activity(scale, total, dict(queues))
-
-
-def round_down(moment: datetime, step: timedelta) -> datetime:
-    day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    return day + (moment - day) // step * step
 
 
 def shape(x: float, y: float, width: float, height: float, kind: str, label: str = "") -> Shape:

@@ -1,13 +1,17 @@
-"""The filters and the search box of the task list. Rows come from an index or a bounded look back."""
+"""The task list: its filters, search box, pages and rows. They come from an index or a bounded look back."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -15,11 +19,11 @@ from django.utils.translation import gettext_lazy
 from ... import registry
 from ...display.formatting import one_line, task_name
 from ...display.scope import Scope, current_scope, queue_names, read_workers
-from ...display.states import TASK_STATES
-from ...models import FlowLimit
+from ...display.states import TASK_STATES, badge, error_line, task_state, timing
+from ...models import FlowLimit, Task
 from ...models.limits import LANE
 from ...models.querysets import TaskQuerySet
-from ...rules.names import short_name
+from ...rules.names import short_id, short_name, time_of
 from ...selection import grammar
 from ...selection.grammar import Query
 from ...selection.matching import first_id_at, has_index, matching
@@ -175,3 +179,44 @@ def search_problems(query: Query, *, can_see_payload: bool) -> list[str]:
     if query.has_payload and not can_see_payload:
         return [*query.problems, _("You may not see arguments and metadata, so you cannot search in them.")]
     return query.problems
+
+
+# Only type checkers, and the backport's patches, let Django's Paginator take a parameter.
+class CappedPaginator(Paginator[Task] if TYPE_CHECKING else Paginator):  # type: ignore[misc]
+    """Count to CAP and no further, by reading ids in the order of the page, which an index serves."""
+
+    more = False
+
+    @cached_property
+    def count(self) -> int:
+        tasks: Any = self.object_list
+        count = len(tasks.values_list("pk", flat=True)[: statistics.CAP + 1])
+        self.more = count > statistics.CAP
+        return min(count, statistics.CAP)
+
+
+def enqueued_time(task_id: Any) -> str:
+    return f"{timezone.localtime(time_of(task_id)):%Y-%m-%d %H:%M}"
+
+
+def task_row(task: Any, chains: Mapping[UUID, str]) -> dict[str, Any]:
+    """Return one task of the list in words. The time is that of its id, which can always be read."""
+    return {
+        "id": short_id(task.pk),
+        "pk": task.pk,
+        "path": one_line(task.func_path, 255),
+        "name": chains.get(task.pk) or task_name(task.func_path, 255),
+        "badge": badge(task_state(task, task.seen_at)),
+        "spent": f"{task.spent}/{task.max_attempts}",
+        "queue": one_line(task.queue, 64),
+        "moment": time_of(task.pk),
+        "enqueued": enqueued_time(task.pk),
+        "timing": timing(task, task.seen_at),
+        "error": error_line(visible_error(task)),
+    }
+
+
+def visible_error(task: Any) -> dict[str, Any]:
+    """Return the last error as far as the user may see it: the code is read in place of a hidden message."""
+    message = task.error_message if task.error_message != task.error_code else ""
+    return {"exception": task.error_class, "code": task.error_code, "message": message}

@@ -178,7 +178,8 @@ def backoff_of(task: Task) -> Backoff:
 def retry_preview(task: Task, now: datetime) -> dict[str, Any]:
     """Describe the policy and list the attempts to come, each with its delay and due time as ranges."""
     backoff = backoff_of(task)
-    preview = {"policy": describe_policy(backoff, task)}
+    budget = ngettext("%s attempt", "%s attempts", task.max_attempts) % task.max_attempts
+    preview = {"policy": f"{budget}; {describe_delays(backoff)}"}
     if task.is_finished:
         return preview
     if isinstance(backoff, Custom):
@@ -218,11 +219,6 @@ def delay_range(shortest: float, longest: float) -> str:
         return format_duration(longest)
     values = {"shortest": format_duration(shortest), "longest": format_duration(longest)}
     return _("%(shortest)s to %(longest)s") % values
-
-
-def describe_policy(backoff: Backoff, task: Task) -> str:
-    budget = ngettext("%s attempt", "%s attempts", task.max_attempts) % task.max_attempts
-    return f"{budget}; {describe_delays(backoff)}"
 
 
 def describe_delays(backoff: Backoff) -> str:

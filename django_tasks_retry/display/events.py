@@ -117,16 +117,12 @@ def event_summary(event: TaskEvent, error: dict[str, Any], *, can_see_payload: b
     if isinstance(data.get("backoff_ms"), int | float):
         parts.append(_("next attempt after %(time)s") % {"time": format_duration(data["backoff_ms"] / 1000)})
     if isinstance(process := data.get("process"), dict):
-        parts.append(process_text(process))
+        ended = process.get("signal") or _("exit code %(code)s") % {"code": process.get("exit_code")}
+        size = int(process.get("peak_memory") or 0) // 1024**2
+        parts.append(f"{ended}, " + _("peak memory %(size)s MiB") % {"size": size})
     # What a task or a person wrote is payload: it may quote anything.
     parts += [redact_text(str(data[key])) for key in ("cause", "reason") if can_see_payload and data.get(key)]
     return one_line(" · ".join(parts), 240)
-
-
-def process_text(process: dict[str, Any]) -> str:
-    ended = process.get("signal") or _("exit code %(code)s") % {"code": process.get("exit_code")}
-    size = int(process.get("peak_memory") or 0) // 1024**2
-    return f"{ended}, " + _("peak memory %(size)s MiB") % {"size": size}
 
 
 def as_mapping(value: Any) -> dict[str, Any]:

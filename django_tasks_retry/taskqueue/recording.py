@@ -187,16 +187,12 @@ def recorded_receipts(leases: Sequence[Lease], backend: str = "default") -> dict
     for event in events.filter(kind__in=REPORTED):
         fence = (event.task_id, event.actor, event.attempt)
         if fence in by_fence:
-            receipts[fence] = receipt_of(event, by_fence[fence])
+            if event.kind == EventKind.COMPLETED:
+                status = Status.SUCCESS
+            else:
+                status = Status.FAILED if event.data.get("terminal") else Status.PENDING
+            receipts[fence] = Receipt(by_fence[fence], status, ts=event.ts, error=event.data.get("error"))
     return receipts
-
-
-def receipt_of(event: TaskEvent, lease: Lease) -> Receipt:
-    if event.kind == EventKind.COMPLETED:
-        status = Status.SUCCESS
-    else:
-        status = Status.FAILED if event.data.get("terminal") else Status.PENDING
-    return Receipt(lease, status, ts=event.ts, error=event.data.get("error"))
 
 
 EXPIRED = "expired: it was not started in time"

@@ -178,7 +178,8 @@ def check_timing(timing: Timing, now: datetime) -> None:
     if bool(timing.cron) == (timing.every is not None):
         raise InvalidSchedule("Give either cron='30 8 * * mon-fri' or every=timedelta(minutes=10), one of the two.")
     if timing.every is not None:
-        check_every(timing.every)
+        wrong = InvalidSchedule(f"every={timing.every!r}: give a timedelta, or seconds, from one second to ten years.")
+        checked_number(timing.every, wrong, least=SHORTEST)
     else:
         check_cron(timing.cron)
     zone_of(timing.timezone)
@@ -189,11 +190,6 @@ def check_timing(timing: Timing, now: datetime) -> None:
         raise InvalidSchedule(
             f"{timing.cron or timing.description!r} never fires{until}. Check the day, the month and the end."
         )
-
-
-def check_every(every: object) -> None:
-    wrong = InvalidSchedule(f"every={every!r}: give a timedelta, or seconds, from one second to ten years.")
-    checked_number(every, wrong, least=SHORTEST)
 
 
 def check_cron(cron: object) -> None:

@@ -95,19 +95,15 @@ def short_locks(using: str) -> Iterator[Any]:
 def create_tables(cursor: Any, partition: Partition) -> None:
     """Attach new tables: CREATE TABLE … PARTITION OF would wait for every reader and writer of the parent."""
     for table in PARTITIONED:
-        attach_partition(cursor, table, partition)
+        name = f"{table}_{partition.name}"
+        create_like(cursor, table, name)
+        # The table is empty, so validating its bounds takes no time.
+        cursor.execute(
+            f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES {bounds(partition.first_id, partition.end_id)}"
+        )
+        guard_child(cursor, table, name)
     create_archive(cursor, partition)
     seal(cursor, current_schema(cursor), tables_of(partition))
-
-
-def attach_partition(cursor: Any, table: str, partition: Partition) -> None:
-    name = f"{table}_{partition.name}"
-    create_like(cursor, table, name)
-    # The table is empty, so validating its bounds takes no time.
-    cursor.execute(
-        f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES {bounds(partition.first_id, partition.end_id)}"
-    )
-    guard_child(cursor, table, name)
 
 
 def create_like(cursor: Any, table: str, name: str) -> None:

@@ -13,7 +13,7 @@ from ...clock import now
 from ...conf import suggestion
 from ...durations import checked_seconds
 from ...errors import InvalidCall, InvalidSchedule
-from ...models import MAX_LENGTHS, Schedule, Task
+from ...models import MAX_LENGTHS, Schedule
 from ...models.schedules import OVERLAPS, TIMING_COLUMNS
 from ...rules.payload import checked_name, storable
 from ...rules.schedules.declarations import ScheduleDeclaration, check_keys
@@ -71,7 +71,8 @@ def change_schedule(
             raise InvalidSchedule(
                 f"The schedule {name!r} stands in the {schedule.source}: change it there, or pause it."
             )
-        moment, before = now(using), definition_of(schedule)
+        check_readable(schedule)
+        moment, before = now(using), {column: getattr(schedule, column) for column in DEFINED}
         task = changes.pop("task", before.pop("func_path"))
         after = defined(task, {**before, **changes}, moment)
         changed = rewrite(schedule, after, moment, using)
@@ -123,7 +124,8 @@ def define_schedule(
 ) -> dict[str, Any]:
     """The columns of a schedule, or an error that says what to write instead."""
     registered = registered_task(task)
-    call = checked_call(registered, asked, backend)
+    request = EnqueueOptions(registered.func, asked.args, asked.kwargs, queue=asked.queue, priority=asked.priority)
+    call = prepare(request._replace(backend=backend or registered.backend))
     timing = timing_of(asked)
     check_timing(replace(timing, anchor=timing.starts_at or moment), moment)
     return {
@@ -163,12 +165,6 @@ def registered_task(task: Callable[..., Any] | str) -> registry.AnyTask:
     return known
 
 
-def checked_call(registered: registry.AnyTask, asked: ScheduleDeclaration, backend: str | None) -> Task:
-    """Return the call as it will be enqueued. Check that the function takes its arguments and the queue exists."""
-    request = EnqueueOptions(registered.func, asked.args, asked.kwargs, queue=asked.queue, priority=asked.priority)
-    return prepare(request._replace(backend=backend or registered.backend))
-
-
 def checked_schedule_name(name: object) -> str:
     is_blank = isinstance(name, str) and not name.strip()
     return checked_name("" if is_blank else name, "name", MAX_LENGTHS["schedule_id"], InvalidSchedule)
@@ -205,11 +201,6 @@ def planned_columns(definition: Mapping[str, Any], moment: datetime) -> dict[str
 def check_readable(schedule: Schedule) -> None:
     if columns := unreadable_columns(schedule):
         raise InvalidSchedule(f"It cannot be read: {', '.join(columns)}. Delete it, and create it again.")
-
-
-def definition_of(schedule: Schedule) -> dict[str, Any]:
-    check_readable(schedule)
-    return {column: getattr(schedule, column) for column in DEFINED}
 
 
 DEFINED = ("func_path", "args", "kwargs", "backend", "queue", "priority", *TIMING_COLUMNS, "overlap", "misfire_grace")

@@ -199,15 +199,10 @@ class Watchdog:
     def release_revoked(self, children: Sequence[ChildProcess]) -> None:
         """Release, refunded, what was claimed long ago and cannot start any more."""
         for child in children if self.database.is_available else ():
-            stale = revoked_long_ago(child)
+            latest = monotonic() - START_SECONDS - REVOKE_SECONDS
+            entries = child.entries(State.CLAIMED)
+            stale = {(entry.task_id, entry.attempts) for entry in entries if entry.revoked and entry.claimed < latest}
             with suppress(Unavailable):
                 if unstarted := stale - child.released:
                     self.orphans.release_unstarted(child, unstarted)
                 child.released = stale
-
-
-def revoked_long_ago(child: ChildProcess) -> set[tuple[UUID, int]]:
-    """Return attempts that did not start and never will: the child has had time to see that they are revoked."""
-    latest = monotonic() - START_SECONDS - REVOKE_SECONDS
-    entries = child.entries(State.CLAIMED)
-    return {(entry.task_id, entry.attempts) for entry in entries if entry.revoked and entry.claimed < latest}

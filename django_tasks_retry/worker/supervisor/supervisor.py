@@ -70,7 +70,8 @@ class Supervisor:
         """Work until asked to stop, or until there is nothing left to do. Return the exit code."""
         self.signals.install_handlers()
         self.selector.register(self.signals.socket, selectors.EVENT_READ, self.signals)
-        self.register()
+        while not self.signals.asks_to_stop and not self.is_out_of_time and not self.heartbeat.register():
+            pass
         run_hooks("worker_started", self.id, self.options.backend)
         self.perform(self.maintain)  # enqueues what is due before children look, which --drain does but once
         if not self.signals.received:
@@ -224,8 +225,7 @@ class Supervisor:
 
     def read_messages(self, child: ChildProcess) -> None:
         if child.channel.socket.fileno() < 0:
-            # epoll may still tell of a closed socket, which a frozen child keeps open, by a number that is another
-            # child's now: then that child is told of twice.
+            # epoll may still tell of a closed socket that a frozen child keeps open, by the number of another one now.
             return
         for message in child.channel.receive():
             child.last_message_at = monotonic()
@@ -280,12 +280,6 @@ class Supervisor:
         self.pool.ask_to_stop()
         text = "%s: stopping · %d running, waiting up to %gs (again to hand them back now)"
         logger.info(text, why, self.pool.count_running(), self.options.grace)
-
-    # Beginning and end
-
-    def register(self) -> None:
-        while not self.signals.asks_to_stop and not self.is_out_of_time and not self.heartbeat.register():
-            pass
 
     def reap_children(self) -> None:
         ended = ended_processes()

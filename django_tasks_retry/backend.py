@@ -22,7 +22,7 @@ from .rules.policy import ExceptionClasses, attach, make_policy
 if TYPE_CHECKING:
     from .taskqueue import EnqueueOptions
 
-POLICY_KEYWORDS = ("max_attempts", "backoff", "timeout", "retry_on", "abort_on", "atomic")
+POLICY_KEYWORDS = ("max_attempts", "backoff", "timeout", "retry_on", "abort_on", "atomic", "objective")
 MAX_QUEUE_NAME = 64
 
 
@@ -39,6 +39,7 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
     retry_on: ExceptionClasses | None = None
     abort_on: ExceptionClasses | None = None
     atomic: bool | None = None
+    objective: float | timedelta | None = None
     expires: datetime | timedelta | None = None
     deadline: datetime | timedelta | None = None
     unique_key: str | None = None

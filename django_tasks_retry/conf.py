@@ -16,6 +16,7 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from .compat import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME
+from .durations import as_seconds, in_seconds
 from .errors import InvalidOptions, UnknownBackend, UnknownQueue
 from .rules.backoff import Exponential
 from .rules.lanes.limits import KEYS as LIMIT_KEYS
@@ -87,6 +88,8 @@ class QueueOptions:
     backlog: Mapping[str, Any] = field(default_factory=dict)  # by queue or lane:…: how many tasks may be pending
     schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
     lanes: Mapping[str, Any] = field(default_factory=dict)  # limits by patterns of lanes, queue:… and function:…
+    objectives: Mapping[str, Any] = field(default_factory=dict)  # by queue: time within which its tasks should start
+    objective_share: float = 0.99  # of attempts, that should
     priority_aging: float | None = None  # seconds after which a waiting task counts as one priority higher; None: never
 
     @property
@@ -97,6 +100,9 @@ class QueueOptions:
     def limits(self) -> dict[str, Limit]:
         """The limits of LANES, by pattern."""
         return {pattern: read_limit(value) for pattern, value in self.lanes.items()}
+
+    def objective_of(self, queue: str) -> float:
+        return as_seconds(self.objectives[queue])
 
 
 DEFAULTS = QueueOptions()
@@ -205,6 +211,13 @@ def check_lanes(value: object) -> None:
             raise ValueError(f"{pattern!r}: order and weight are for lanes; limit a whole by concurrency and rate.")
 
 
+def check_objectives(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r:.60}: give a dictionary of times by queues, such as {{'emails': 60}}.")
+    for queue, objective in value.items():
+        check_timeout(in_seconds(objective), str(queue))
+
+
 check_size = check(lambda value: is_whole(value, 1, 16 * 1024 * 1024), "bytes, at most 16 MiB")
 check_retention = check(lambda value: value is None or value > 0, "seconds, or None to keep them for ever")
 check_interval = check(lambda value: value is None or value > 0, "seconds, or None for no limit")
@@ -256,6 +269,8 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "BACKLOG": read_backlogs,
     "SCHEDULES": check(lambda value: isinstance(value, Mapping), "a dictionary of schedules by their names"),
     "LANES": check_lanes,
+    "OBJECTIVES": check_objectives,
+    "OBJECTIVE_SHARE": check(lambda value: 0 < value < 1, "a share below one, such as 0.99"),
     "PRIORITY_AGING": check_interval,
 }
 

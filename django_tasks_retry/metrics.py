@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isinf, isnan
 
-from .taskqueue.statistics import BOUNDS, COUNTS, Holder, QueueFigures, Snapshot, Stat, take_snapshot
+from .taskqueue.statistics import BOUNDS, COUNTS, Budget, Holder, QueueFigures, Snapshot, Stat, take_snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "django_tasks_"
@@ -92,6 +92,7 @@ def number(value: float) -> str:
 def metrics_of(taken: Snapshot) -> Iterator[Family]:
     parts: dict[str, Iterable[Family]] = {
         "totals": counters(taken.totals), "queues": queue_gauges(taken.queues), "holder": horizon(taken.holder),
+        "budgets": burn_rates(taken.budgets),
     }  # fmt: skip
     for part, metrics in parts.items():
         if part not in taken.unanswered:
@@ -125,6 +126,16 @@ def counters(totals: Sequence[Stat]) -> Iterator[Family]:
 
 def labels_of(total: Stat) -> dict[str, str]:
     return {"queue": total.queue, "task": total.func_path}
+
+
+def burn_rates(budgets: Sequence[Budget]) -> Iterator[Family]:
+    samples = [
+        Sample(budget.burn(window), {"objective": budget.objective.label, "window": window})
+        for budget in budgets
+        for window in budget.attempts
+    ]
+    help_text = "How many times as many attempts started late as the objective allows; 1 uses the budget up."
+    yield Family(PREFIX + "objective_burn_rate", "gauge", help_text, samples)
 
 
 def horizon(holder: Holder | None) -> Iterator[Family]:

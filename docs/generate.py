@@ -76,6 +76,8 @@ OPTIONS = {
     "METRICS_PERMISSION": "A permission, such as ``django_tasks_retry.view_task``, with which a user may read them.",
     "LANES": "Limits of lanes by patterns of their names, and of whole queues and functions: see "
     ":doc:`/howto/flow-control`.",
+    "OBJECTIVES": "By queue: the time within which its attempts should start once they are due; see :ref:`objectives`.",
+    "OBJECTIVE_SHARE": "The share of attempts that should start in time.",
     "PRIORITY_AGING": "Seconds after which a task that waits counts as one priority higher, and again after as many. "
     "``None``: priorities are strict.",
     "BACKLOG": "How many tasks may be pending, by queue, lane or pattern; see :doc:`/howto/backlog`.",

@@ -1,6 +1,6 @@
 """The pages of functions: how often each runs and fails, how long it waits and runs, what fails and what changed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import ceil
@@ -13,6 +13,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from .. import registry
+from ..analysis import late
+from ..analysis.objectives import figures_of, what_ate
 from ..clock import now
 from ..display.formatting import (
     NO_VALUE,
@@ -26,16 +28,22 @@ from ..display.formatting import (
 from ..display.scope import Scope, current_scope
 from ..models import Task, TaskFunction
 from ..taskqueue import statistics
-from ..taskqueue.statistics import BOUNDS, RAN, WAITED, Counts, counts_since, sums_since
+from ..taskqueue.statistics import BOUNDS, RAN, WAITED, Counts, counts_since, read_budgets, sums_since
 from .base import TaskPermissionMixin
 from .failures import change_context, failure_rows
-from .parts.charts import chart_context, chosen_scale, histogram, read_activity
+from .parts.charts import chart_context, chosen_scale, histogram, read_activity, shares
 
 SPAN = timedelta(hours=24)
 SAMPLE = 1000
 SHARES = (0.5, 0.95, 0.99)
 MAX_FUNCTIONS = 500
 OWN = "django_tasks_retry."  # functions of the package, which run the workflows of the project: they are not listed
+
+KINDS = (
+    "retried", "step", "pending", "cancelled", "lost", "failed", "released", "folded", "running", "waiting", "released",
+    "success",
+)  # fmt: skip
+"""How the causes of waits are drawn, in their order."""
 
 MAX_GROUPS = 10
 MINUTES = SPAN.total_seconds() / 60
@@ -115,7 +123,19 @@ class FunctionAdmin(TaskPermissionMixin):
         unused = [Counts(path) for path in sorted(known - counts.keys())]
         rows = [function_row(each) | {"is_known": each.func_path in known} for each in [*counts.values(), *unused]]
         not_shown = max(0, len(rows) - MAX_FUNCTIONS)
-        context = {"functions": rows[:MAX_FUNCTIONS], "not_shown": not_shown, "now": scope.now, "live": True}
+        budgets, chosen = read_budgets(scope.backend), request.GET.get("objective", "")
+        eaters = [what_ate(each.objective, scope) for each in budgets if each.objective.label == chosen]
+        context = {
+            "functions": rows[:MAX_FUNCTIONS],
+            "not_shown": not_shown,
+            "budgets": [
+                {**figures_of(each), "label": each.objective.label, "is_burning": each.is_burning} for each in budgets
+            ],
+            "objective": one_line(chosen, 200),
+            "causes": eaters and causes_context(eaters[0]),
+            "now": scope.now,
+            "live": True,
+        }
         return self.render_page(request, "functions", _("Functions"), context)
 
     def function_view(self, request: HttpRequest, func_path: str) -> HttpResponse:
@@ -127,6 +147,7 @@ class FunctionAdmin(TaskPermissionMixin):
         context = {
             **chart_context(activity),
             **self.failures(func_path, scope, can_see_payload=self.has_payload_permission(request)),
+            "late": late_context(func_path, scope) if "late" in request.GET else None,
             "row": function_row(counts[0] if counts else Counts(func_path)),
             "is_known": registry.find(func_path) is not None,
             "times": [
@@ -151,6 +172,26 @@ class FunctionAdmin(TaskPermissionMixin):
         if groups:
             context |= change_context(groups[0].fingerprint, scope, can_see_payload=can_see_payload)
         return context
+
+
+def late_context(func_path: str, scope: Scope) -> list[tuple[str, dict[str, Any]]]:
+    """Return what the newest tasks of each queue waited for, with the percentiles as a title."""
+    text, found = _("Wait in queue %(queue)s: median %(median)s, 95 %% within %(p95)s"), []
+    for each in late.overall(scope, SPAN, func_path=func_path):
+        times = {"median": format_duration(each.median), "p95": format_duration(each.p95)}
+        parts = [(cause, "", share) for cause, share in each.causes.items()]
+        found.append((text % {"queue": one_line(each.queue, 64), **times}, causes_context(parts)))
+    return found
+
+
+def causes_context(parts: Iterable[tuple[str, str, float]]) -> dict[str, Any]:
+    """Return causes of waits and their shares as a bar and its legend."""
+    kinds = dict(zip(late.CAUSES, KINDS, strict=True))
+    drawn = [(late.cause_text(cause, about), share, kinds[cause]) for cause, about, share in parts]
+    return {
+        "shares": shares([(text, round(100 * share), kind) for text, share, kind in drawn]),
+        "rows": [(format_percentage(share, 1), text, kind) for text, share, kind in drawn],
+    }
 
 
 def function_row(counts: Counts) -> dict[str, Any]:

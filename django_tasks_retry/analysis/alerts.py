@@ -22,6 +22,7 @@ from ..display.formatting import one_line
 from ..display.problems import (
     Problem,
     function_problems,
+    objective_problems,
     problems_of_queue,
     schedule_problems,
     unknown_function_problems,
@@ -70,6 +71,7 @@ def causes(standing: Standing) -> Iterator[Problem]:
     missed = {name for name, slots in missed_slots(scope).items() if slots.last > scope.now - HOUR}
     yield from (each for each in schedule_problems(scope) if each.kind != "missed_slots" or each.subject in missed)
     yield from new_failures(scope)
+    yield from objective_problems(standing)
     usual = Usual.at_this_hour(scope)
     if not standing.workers:
         yield Problem("no_workers", starts(standing, usual).text, RUNWORKER, subject=scope.backend)

@@ -309,10 +309,11 @@ def throttled(label: str, limit: Limit, attempts: Spans) -> Iterator[Span]:
 
 def rows_of(found: Late) -> list[tuple[str, str]]:
     """Return each part as people read it: how long, and by what."""
-    return [
-        (format_duration(time.total_seconds()), f"{CAUSES[cause]}{': ' if subject else ''}{one_line(subject, 160)}")
-        for cause, subject, time in found.parts
-    ]
+    return [(format_duration(time.total_seconds()), cause_text(cause, subject)) for cause, subject, time in found.parts]
+
+
+def cause_text(cause: str, subject: str) -> str:
+    return f"{CAUSES[cause]}{': ' if subject else ''}{one_line(subject, 160)}"
 
 
 # Many tasks

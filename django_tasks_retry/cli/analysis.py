@@ -7,14 +7,16 @@ from datetime import timedelta
 from typing import Any
 
 from ..analysis import doctor, late
-from ..display.formatting import format_duration, format_percentage
+from ..analysis.objectives import figures_of, what_ate
+from ..display.formatting import format_duration, format_percentage, one_line
 from ..display.scope import read_standing
 from ..durations import read_duration
 from ..rules.names import short_id
+from ..taskqueue.statistics import Budget, read_budgets
 from ..taskqueue.workflows import UnknownEffect, answer_effect, unknown_effects
 from .output import Column
 from .records import ID, one_task
-from .subcommand import WHY_IT_WAITS, Context, Exit, checked, command, option
+from .subcommand import WHY_IT_WAITS, CliError, Context, Exit, checked, command, option
 
 
 @command("doctor", "One verdict in one sentence, its causes in order and what to do; exit code 1 if it is bad.")
@@ -61,6 +63,40 @@ def late_task(context: Context) -> Exit:
     lines += [f"  {time:>12}  {text}" for time, text in late.rows_of(found)]
     context.output.answer({"id": str(found.task), **seconds, "parts": parts}, "\n".join(lines))
     return Exit.OK
+
+
+def figure(heading: str, name: str = "", **known: Any) -> Column[Budget]:
+    return Column(name, heading.upper(), lambda budget: figures_of(budget)[heading.replace(" ", "_")], **known)
+
+
+BUDGETS: Sequence[Column[Budget]] = (
+    figure("objective", "objective", value=lambda budget: budget.objective.label),
+    figure("within", "seconds", value=lambda budget: budget.objective.seconds),
+    figure("attempts", "attempts", value=lambda budget: budget.attempts["7d"]),
+    figure("in time", "in_time", value=lambda budget: budget.in_time("7d")),
+    figure("budget", "budget_left", value=lambda budget: budget.left),
+    figure("burn", "burn_1h", value=lambda budget: budget.burn("1h")),
+    figure("waiting", "waiting"), Column("is_burning"),
+)  # fmt: skip
+
+
+@command(
+    "objectives", "Objectives: share in time of 7 days, budget left, burn rate. With a NAME: what ate the budget.",
+    option("name", nargs="?", metavar="NAME", help="queue:emails or function:shop.tasks.pay, or its end"),
+)  # fmt: skip
+def objectives_command(context: Context) -> Exit:
+    budgets = read_budgets(context.backend)
+    if name := context["name"]:
+        budgets = [each for each in budgets if each.objective.label.endswith(name)]
+        if len(budgets) != 1:
+            raise CliError(f"{len(budgets)} objectives end with “{one_line(name, 100)}”.", Exit.NOT_FOUND)
+        eaters = what_ate(budgets[0].objective, context.scope)
+        record = {"objective": budgets[0].objective.label, "eaters": [each._asdict() for each in eaters]}
+        nothing = "No attempt of the last 7 days that started late is stored."
+        context.output.answer(record, "\n".join(map(str, eaters)) or nothing)
+        return Exit.OK
+    context.output.listing(budgets, BUDGETS, "No function or queue has an objective: @retry(objective=…), OBJECTIVES.")
+    return Exit.FAILED if any(each.is_burning for each in budgets) else Exit.OK
 
 
 EFFECTS: Sequence[Column[UnknownEffect]] = (

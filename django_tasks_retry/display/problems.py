@@ -17,13 +17,14 @@ from ..taskqueue.enqueue import app_not_installed, will_be_found
 from ..taskqueue.lanes import summarize_limits
 from ..taskqueue.reading import read_rows
 from ..taskqueue.retention import partition_problems
-from ..taskqueue.statistics import QueueFigures, failing_functions, late_schedules, unknown_functions
+from ..taskqueue.statistics import QueueFigures, failing_functions, late_schedules, read_budgets, unknown_functions
 from ..taskqueue.workers import ALIVE_SECONDS
 from ..taskqueue.workflows import unknown_effects
 from .events import describe_pauses
 from .explain_schedule import RUNWORKER, missed_slots
 from .formatting import (
     format_capped,
+    format_duration,
     format_elapsed,
     format_moment,
     format_number,
@@ -85,6 +86,7 @@ def find_problems(standing: Standing, *, can_see_payload: bool) -> Iterator[Prob
     yield from schedule_problems(scope)
     yield from queue_problems(standing, can_see_payload=can_see_payload)
     yield from lane_problems(scope, can_see_payload=can_see_payload)
+    yield from objective_problems(standing)
     yield from worker_problems(standing)
     yield from lost_worker_problems(scope) if standing.workers else ()
     yield from unknown_function_problems(standing)
@@ -120,6 +122,22 @@ def function_problems(standing: Standing) -> Iterator[Problem]:
             "all_before": format_number(found.before.attempts),
         }
         yield Problem("failing_function", text % values, page="taskfunction", params={"function": path}, subject=path)
+
+
+def objective_problems(standing: Standing) -> Iterator[Problem]:
+    """Find objectives whose budget would not last for two days."""
+    for budget in read_budgets(standing.scope.backend, ("5m", "1h"), standing.waiting):
+        if not budget.is_burning:
+            continue
+        label = budget.objective.label
+        text = _("%(name)s: %(late)s of %(attempts)s attempts started later than %(time)s, within an hour.")
+        text %= {
+            "name": one_line(label, 200),
+            "late": format_number(round(budget.late["1h"])),
+            "attempts": format_number(round(budget.attempts["1h"])),
+            "time": format_duration(budget.objective.seconds),
+        }
+        yield Problem("objective", text, f"python manage.py tasks objectives {shell_word(label)}", subject=label)
 
 
 def release_begun_at(moment: datetime, scope: Scope) -> str:

@@ -27,8 +27,8 @@ ExceptionClasses = tuple[type[BaseException], ...]
 POLICY_ATTRIBUTE = "retry_policy"
 
 
-def check_timeout(value: float) -> None:
-    wrong = InvalidPolicy(f"timeout={value!r}: give seconds, more than zero and at most ten years, or a timedelta.")
+def check_timeout(value: float, name: str = "timeout") -> None:
+    wrong = InvalidPolicy(f"{name}={value!r}: give seconds, more than zero and at most ten years, or a timedelta.")
     checked_number(value, wrong, least=MORE_THAN_ZERO)
 
 
@@ -66,12 +66,16 @@ class RetryPolicy:
     retry_on: ExceptionClasses = ()
     abort_on: ExceptionClasses = ()
     atomic: bool = False
+    objective: float | None = None
+    """Seconds within which an attempt that is due should start."""
 
     def __post_init__(self) -> None:
         if self.max_attempts is not None:
             check_max_attempts(self.max_attempts)
         if self.timeout is not None:
             check_timeout(self.timeout)
+        if self.objective is not None:
+            check_timeout(self.objective, "objective")
         for field in ("retry_on", "abort_on"):
             check_exception_classes(field, getattr(self, field))
         if not isinstance(self.atomic, bool):
@@ -121,7 +125,11 @@ def is_list_of_classes(value: object) -> bool:
 
 
 def make_policy(
-    *, backoff: BackoffLike | None = None, timeout: float | timedelta | None = None, **plain: Any
+    *,
+    backoff: BackoffLike | None = None,
+    timeout: float | timedelta | None = None,
+    objective: float | timedelta | None = None,
+    **plain: Any,
 ) -> RetryPolicy:
     """Read the keywords of `@retry(...)`. Classes of exceptions may stand in a list, too."""
     function = backoff if callable(backoff) else None
@@ -129,7 +137,8 @@ def make_policy(
         check_backoff_function(function)
     stored = None if backoff is None else as_backoff(backoff)
     plain = {name: tuple(value) if is_list_of_classes(value) else value for name, value in plain.items()}
-    return RetryPolicy(backoff=stored, backoff_function=function, timeout=in_seconds(timeout), **plain)
+    seconds = {"timeout": in_seconds(timeout), "objective": in_seconds(objective)}
+    return RetryPolicy(backoff=stored, backoff_function=function, **seconds, **plain)
 
 
 def retry(
@@ -140,16 +149,18 @@ def retry(
     retry_on: Sequence[type[BaseException]] = (),
     abort_on: Sequence[type[BaseException]] = (),
     atomic: bool = False,
+    objective: float | timedelta | None = None,
 ) -> Callable[[F], F]:
     """Give a function its retry policy. Stands below `@task` and leaves the function as it is.
 
     `max_attempts` counts every attempt, the first included. `backoff` is a list of seconds, an `Exponential`, or a
     module-level function `(exception, task_result) -> seconds | None`; None gives up. `timeout` is seconds per
     attempt. With `retry_on`, nothing else is retried; `abort_on` is never retried. An `atomic` task commits its own
-    writes together with its completion. Options left out are the backend's defaults.
+    writes together with its completion. `objective` is the time within which attempts that are due should start; `tasks
+    objectives` tells how many do. Options left out are the backend's defaults.
     """
     given = {"max_attempts": max_attempts, "retry_on": retry_on, "abort_on": abort_on, "atomic": atomic}
-    policy = make_policy(backoff=backoff, timeout=timeout, **given)
+    policy = make_policy(backoff=backoff, timeout=timeout, objective=objective, **given)
 
     def decorate(function: F) -> F:
         attach(policy, function)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from django_tasks_retry import metrics
+from django_tasks_retry.taskqueue.statistics import Budget, Objective
 from django_tasks_retry.taskqueue.statistics.snapshot import Holder, Snapshot
 from django_tasks_retry.taskqueue.statistics.stats import Stat
 from django_tasks_retry.taskqueue.statistics.summaries import QueueFigures
@@ -25,6 +26,7 @@ EVERYTHING = Snapshot(
     (Stat("default", "f", 1, 1, 1, 1.0, 1.0, (1,) * 9, (1,) * 9),),
     holder=Holder("1", 100.0, "app", "idle", "SELECT ?"),
     late_schedules=0,
+    budgets=(Budget(Objective("queue", "default", 60.0), 0.99, {"1h": 1.0}, {"1h": 1.0}),),
 )
 PROMTOOL = shutil.which("promtool")
 

@@ -17,6 +17,7 @@ from ..database import database
 from ..engines import engine_for
 from ..timeouts import is_timeout, statement_timeout
 from ..workers import alive_workers, sound_workers
+from .objectives import Budget, read_budgets
 from .replica import from_replica, replica_lag
 from .stats import ADDED, COUNTS, RAN, WAITED, Stat
 from .summaries import (
@@ -38,6 +39,7 @@ MOST_NAMED = 400
 STATEMENT_SECONDS = 3.0
 SNAPSHOT_SECONDS = 6.0  # All statements together: Prometheus waits for ten seconds. 20,000 queues take one to two.
 
+BURN_WINDOWS = ("5m", "1h", "6h")
 LATE = timedelta(seconds=60)
 LITERALS = re.compile(r"'(?:[^'\\]|''|\\.)*(?:'|$)|\$(\w*)\$.*?(?:\$\1\$|$)|\b\d+(?:\.\d+)?\b", re.DOTALL)
 LONGEST_QUERY = 120
@@ -63,6 +65,7 @@ class Snapshot:
     retrying: int = 0
     expired: int = 0
     holder: Holder | None = None
+    budgets: tuple[Budget, ...] = ()
     late_schedules: int | None = None  # None if there are no schedules
     replica_lag: float | None = None  # None if the primary was asked, or it is not known
     unanswered: frozenset[str] = frozenset()  # fields above that the database did not answer in time
@@ -84,6 +87,7 @@ def read_snapshot(backend: str, using: str, primary: str) -> Snapshot:
         "replica_lag": lambda: replica_lag(backend) if using != primary else None,
         "late_schedules": lambda: count_late_schedules(backend, using),
         "totals": lambda: read_totals(using),
+        "budgets": lambda: tuple(read_budgets(backend, BURN_WINDOWS)),
         "queues": lambda: read_largest_queues(backend, using, workers),
     }
     answers = ask_in_time(questions, using)

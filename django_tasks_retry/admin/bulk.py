@@ -23,6 +23,7 @@ from ..taskqueue import statistics
 from ..taskqueue.new_tasks import new_id
 from ..taskqueue.statistics import group_outcomes
 from ..taskqueue.timeouts import statement_timeout
+from ..taskqueue.workflows import MOST_CANARIES
 from .base import ConsoleAdmin, log_action, reason_of
 from .parts.selection import (
     DryRun,
@@ -41,6 +42,7 @@ BATCH_SECONDS = 20.0  # the time limit of one batch
 
 REASON_REQUIRED_ABOVE = 100  # changing more tasks than this needs a reason
 
+CANARIES, ENOUGH = 5, 80  # what the form suggests: how many go first, and the percentage that must succeed
 MAX_SPREAD = 7 * 24 * 60  # minutes that retries can be spread over
 
 
@@ -80,6 +82,9 @@ class BulkActionAdmin(ConsoleAdmin):
             "can_spread": action is RETRY,
             "spread": one_line(request.POST.get("spread", ""), 10),
             "max_spread": MAX_SPREAD,
+            "canaries": one_line(request.POST.get("canaries", ""), 10),
+            "enough": one_line(request.POST.get("enough", str(ENOUGH)), 10),
+            "suggested": CANARIES,
             "error": error,
         }
         return self.render_page(request, "confirm", action.title, context, status=400 if error else 200)
@@ -99,7 +104,6 @@ class BulkActionAdmin(ConsoleAdmin):
                 selection = self.prepared(request, action, selection, reason)
             except NotConfirmed as error:
                 return self.confirmation_view(request, action, selection, error=str(error))
-            selection = replace(selection, begun=str(new_id()))
         selection, is_finished = run_batches(selection, action, request, reason)
         if not is_finished:
             context = {
@@ -116,14 +120,18 @@ class BulkActionAdmin(ConsoleAdmin):
         return HttpResponseRedirect(self.list_url(selection.params))
 
     def prepared(self, request: HttpRequest, action: Action, selection: Selection, reason: str) -> Selection:
-        """Return the selection with its spread. NotConfirmed if the reason or a valid number is missing."""
-        minutes = spread_minutes(request) if action is RETRY else 0
-        if reason and not minutes:
+        """Return the selection with its spread and canaries. NotConfirmed if something is missing."""
+        selection, minutes = replace(selection, begun=str(new_id())), 0
+        if action is RETRY:
+            minutes = number_in(request, "spread", MAX_SPREAD)
+            canaries = number_in(request, "canaries", MOST_CANARIES)
+            selection = replace(selection, canaries=canaries, enough=number_in(request, "enough", 100) / 100)
+        if reason and not (minutes or selection.canaries):
             return selection
         expected = expected_of(selection, action)
         if not reason and requires_reason(expected):
             raise NotConfirmed(_("Enter a reason: this affects many tasks."))
-        if not minutes:
+        if not (minutes or selection.canaries):
             return selection
         using = console_database()
         with statement_timeout(using):
@@ -137,7 +145,10 @@ class BulkActionAdmin(ConsoleAdmin):
             messages.success(request, format_html("{} {}", action.done_message(done), link))
         elif done or not skipped:
             messages.success(request, action.done_message(done))
-        if selection.start:
+        if selection.canaries and done > selection.canaries:
+            text = _("The others wait until the first %(count)s have ended, and run if enough of those succeed.")
+            messages.info(request, text % {"count": format_number(selection.canaries)})
+        elif selection.step:
             text, following = _("They are due one after another, the last one at %(time)s."), selection.due()
             messages.info(request, text % {"time": format_moment(following["eta"] - following["step"])})
         for queue in selection.paused:
@@ -160,11 +171,14 @@ def expected_of(selection: Selection, action: Action) -> DryRun:
         return dry_run(selection, action.statuses, console_database())
 
 
-def spread_minutes(request: HttpRequest) -> int:
-    text = request.POST.get("spread", "").strip() or "0"
-    if not (text.isascii() and text.isdecimal() and int(text[:10]) <= MAX_SPREAD):
-        text = _("Spread the retries over a whole number of minutes, at most %(most)s.")
-        raise NotConfirmed(text % {"most": format_number(MAX_SPREAD)})
+def number_in(request: HttpRequest, name: str, most: int) -> int:
+    """Return what the form says in this field; 0 if it says nothing."""
+    text = request.POST.get(name, "").strip() or "0"
+    if not (text.isascii() and text.isdecimal() and int(text[:10]) <= most):
+        text = _("Enter a whole number, at most %(most)s. Nothing was changed.")
+        if name == "spread":
+            text = _("Spread the retries over a whole number of minutes, at most %(most)s.")
+        raise NotConfirmed(text % {"most": format_number(most)})
     return int(text)
 
 

@@ -23,8 +23,9 @@ from ..rules.status import Status
 from ..selection.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..selection.grammar import IdRange, Query
 from ..selection.matching import walk
-from ..taskqueue import Receipt
+from ..taskqueue import Canary, Receipt
 from ..taskqueue.new_tasks import new_id
+from ..taskqueue.workflows import MOST_CANARIES
 from ..worker.foreground import run_in_foreground
 from .records import ID, WORDS, one_id, one_task, read_query
 from .subcommand import YES, CliError, Context, Exit, actor, checked, command, option
@@ -55,11 +56,25 @@ def reschedule(context: Context) -> Exit:
     return apply_change(change_of(context, RUN_NOW), options=lambda _count: wish)
 
 
+def read_count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:10]) <= MOST_CANARIES):
+        raise ValueError(f"give a number of tasks from 1 to {MOST_CANARIES}")
+    return int(text)
+
+
+def read_share(text: str) -> float:
+    if not 0 < (share := float(text)) <= 1:
+        raise ValueError("give a share above 0 and up to 1, such as 0.8")
+    return share
+
+
 @command(
     "retry", "Do finished tasks again, each as a new task.", *CHANGE,
     option("--queue", metavar="NAME", help="into another queue"),
     option("--priority", type=int, metavar="N", help="with another priority, from -100 to 100"),
     option("--spread", type=checked(read_duration), metavar="10m", help="due one after another over this time"),
+    option("--canary", type=checked(read_count), metavar="N", help="N first; the rest if enough of them succeed"),
+    option("--continue-if", type=checked(read_share), default=0.8, metavar="0.8", help="the share that is enough"),
     option("--resume", action="store_true", help="go on from the steps that they remember"),
     option("--again", action="store_true", help="also those that were retried before"),
 )  # fmt: skip
@@ -72,8 +87,10 @@ def wishes(context: Context, count: int) -> dict[str, Any]:
     wished = {name: context[name] for name in ("queue", "priority") if context[name] is not None}
     if context["resume"]:
         wished["resume"] = True
-    if context["spread"]:
-        wished |= {"eta": context.scope.now, "step": timedelta(seconds=context["spread"]) / count}
+    if context["spread"] or context["canary"]:
+        wished |= {"eta": context.scope.now, "step": timedelta(seconds=context["spread"] or 0) / count}
+    if context["canary"]:
+        wished["canary"] = Canary(new_id(), context["canary"], context["continue_if"], context.scope.now)
     return wished
 
 
@@ -129,14 +146,19 @@ def apply_change(change: Change, hint: str = "", options: Callable[[int], dict[s
     context.confirm_many(count, f"{counted(count)} will be {action.participle}.")
     extra, done, skipped = options(count), 0, 0
     for page in change.pages():
-        applied = act(change, page, extra, done + skipped) if page else []
+        applied = act(change, page, extra, done, done + skipped) if page else []
         done, skipped = done + len(applied), skipped + len(page) - len(applied)
         context.output.progress(f"{done + skipped:,} of {count:,} {action.participle}")
+    if "canary" in extra:
+        text = "The rest waits for the first {}. See how they do: manage.py tasks list retries:{}"
+        context.output.say(text.format(counted(extra["canary"].left), change.until))
     return sum_up(change, done, skipped)
 
 
-def act(change: Change, page: list[UUID], extra: dict[str, Any], before: int) -> list[UUID]:
+def act(change: Change, page: list[UUID], extra: dict[str, Any], done: int, before: int) -> list[UUID]:
     given = dict(extra)
+    if "canary" in given:
+        given["canary"] = given["canary"].after(done)
     if "step" in given:
         given["eta"] += before * given["step"]
     applied = change.action.call(page, **change.context.decision, **given)

@@ -85,6 +85,7 @@ OPERATOR_EVENT_NAMES: dict[str, Any] = {
     "lane.probing": gettext_lazy("probing"),
     "lane.limited": gettext_lazy("limited"),
     "worker.stop_asked": gettext_lazy("asked to stop"),
+    "canary.started": gettext_lazy("canaries retried"),
     "effect.answered": gettext_lazy("answered"),
     "release.suspected": gettext_lazy("fails more in a new release"),
     "schedule.created": gettext_lazy("created"),

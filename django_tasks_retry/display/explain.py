@@ -20,7 +20,7 @@ from ..taskqueue.lanes import LaneSummary, labels_of, running_in, summarize_limi
 from ..taskqueue.reading import read_rows, unreadable_columns
 from ..taskqueue.recording import WARN_AFTER_RELEASES, releases_in_a_row
 from ..taskqueue.statistics import serving
-from ..taskqueue.workflows import SIGNAL, batch_counts, batch_of
+from ..taskqueue.workflows import CANARY, SIGNAL, batch_counts, batch_of, canary_standing
 from .events import actor_names, describe_pauses
 from .formatting import (
     NO_VALUE,
@@ -249,10 +249,23 @@ def explain_waiting(task: Task, now: datetime, using: str) -> str:
             "It waits for %(open)s of %(total)s task.", "It waits for %(open)s of %(total)s tasks.", counts.total
         )
         return text % {"open": format_number(counts.open), "total": format_number(counts.total)}
+    if key.startswith(CANARY):
+        return explain_canaries(key, using)
     text = _("It waits for the signal %(name)s until %(time)s.")
     if (task.eta - now).total_seconds() > MAX_DELAY / 2:  # for ever
         text = _("It waits for the signal %(name)s.")
     return text % {"name": one_line(key.removeprefix(SIGNAL), 200), "time": format_moment(task.eta)}
+
+
+def explain_canaries(key: str, using: str) -> str:
+    standing = canary_standing(key, using)
+    if standing is None:
+        return _("It waits for canaries that cannot be read, so nothing wakes it. Cancel it, or run it now.")
+    text = _(
+        "It waits for %(total)s canaries, which were retried first: %(succeeded)s succeeded, %(open)s have not "
+        "finished. It runs if at least %(needed)s succeed, else it is cancelled."
+    )
+    return text % standing._asdict()
 
 
 def explain_pause(task: Task, scope: Scope, *, can_see_payload: bool) -> str:

@@ -46,12 +46,17 @@ def retry(ids: Sequence[UUID], **options: Any) -> list[UUID]:
     try:
         return retried(known, stored.db, **options)
     except CannotCopy:
-        return [done for n, each in enumerate(known) for done in retry_if_readable(each, n, stored.db, **options)]
+        done: list[UUID] = []
+        for place, each in enumerate(known):
+            done += retry_if_readable(each, place, len(done), stored.db, **options)
+        return done
 
 
-def retry_if_readable(task_id: UUID, place: int, using: str, **options: Any) -> list[UUID]:
+def retry_if_readable(task_id: UUID, place: int, done: int, using: str, **options: Any) -> list[UUID]:
     if "eta" in options:
         options["eta"] += place * options["step"]
+    if "canary" in options:
+        options["canary"] = options["canary"].after(done)
     try:
         return retried([task_id], using, **options)
     except CannotCopy:

@@ -81,7 +81,7 @@ class Tasks:
         while taskqueue.expire(backend=self.backend, actor=self.worker_id):
             pass
         leases = taskqueue.claim(self.worker_id, queues, backend=self.backend)
-        if not leases and taskqueue.Sweep(self.backend).everything():
+        if not leases and (taskqueue.Sweep(self.backend).everything() or taskqueue.CanarySweep(self.backend)()):
             leases = taskqueue.claim(self.worker_id, queues, backend=self.backend)
         return leases
 

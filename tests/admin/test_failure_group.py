@@ -213,6 +213,42 @@ def test_the_service_layer_staggers_what_it_retries(database):
     assert [task.eta - start for task in retried] == [timedelta(seconds=7 * n) for n in range(3)]
 
 
+def test_some_are_retried_first_and_the_others_wait_for_them(database, operator, monkeypatch):
+    monkeypatch.setattr("django_tasks_retry.admin.bulk.BATCH", 2)
+    made = fail(7, ConnectionError("boom"))
+    asked = ask(operator, made[0])
+    assert "First retry only" in text_of(asked)
+    page = text_of(act(operator, asked, canaries="3", enough="60"))
+    assert "7 tasks retried." in page
+    assert "The others wait until the first 3 have ended" in page
+    assert Task.objects.suspended().count() == 4
+    leases = taskqueue.claim("w", limit=9)
+    taskqueue.finish([taskqueue.Completed(each, None) for each in leases])
+    assert len(leases) == 3
+    assert len(taskqueue.CanarySweep()()) == 4
+    assert len(taskqueue.claim("w", limit=9)) == 4
+
+
+def test_a_stopped_request_goes_on_with_the_same_canaries(database, operator, monkeypatch):
+    monkeypatch.setattr("django_tasks_retry.admin.bulk.SECONDS", -1.0)
+    monkeypatch.setattr("django_tasks_retry.admin.bulk.BATCH", 2)
+    made = fail(5, ConnectionError("boom"))
+    shown = act(operator, ask(operator, made[0]), canaries="3", enough="100")
+    while shown.context and "token" in shown.context:
+        shown = act(operator, shown)
+    assert Task.objects.suspended().values("waits_for").distinct().count() == 1
+    assert Task.objects.suspended().count() == 2
+
+
+@pytest.mark.parametrize("canaries", ["-1", "five", "101"])
+def test_canaries_that_are_none_are_refused(canaries, database, operator):
+    [task] = fail(1, ConnectionError("boom"))
+    refused = act(operator, ask(operator, task), canaries=canaries, enough="80")
+    assert refused.status_code == 400
+    assert "at most 100. Nothing was changed." in text_of(refused)
+    assert not Task.objects.pending().exists()
+
+
 @pytest.mark.parametrize("spread", ["-1", "1.5", "soon", "999999", "٣"])
 def test_a_spread_that_is_none_is_refused(spread, database, operator):
     [task] = fail(1, ValueError("boom"))

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_tasks_retry import clock, taskqueue
+from django_tasks_retry import Abort, clock, taskqueue
 from django_tasks_retry.cli import output
 from django_tasks_retry.models import OperatorEvent, Queue, Task, TaskEvent
 from django_tasks_retry.rules.status import Status
@@ -193,6 +193,24 @@ class TestRetry:
         assert cli("retry", "status:cancelled", "--spread", "40m", "--reason", "x", "-y").code == 0
         waits = [(task.eta - began).total_seconds() // 60 for task in Task.objects.pending().order_by("eta")]
         assert waits == [0, 10, 20, 30]
+
+    def test_some_go_first_and_the_rest_waits_for_them(self, cli, cancelled):
+        words = ("retry", "status:cancelled", "--canary", 2, "--continue-if", "0.5", "--spread", "40m")
+        answer = cli(*words, "--reason", "x", "-y")
+        assert answer.code == 0
+        assert "The rest waits for the first 2 tasks." in answer.err
+        first, rest = (list(Task.objects.pending().filter(waits_for__isnull=no)) for no in (True, False))
+        assert (len(first), len(rest)) == (2, 2)
+        leases = taskqueue.claim("w", limit=9)
+        taskqueue.finish([taskqueue.Completed(leases[0], None), taskqueue.Failed(leases[1], Abort("x"))])
+        assert len(taskqueue.CanarySweep()()) == 2
+        why = cli("show", rest[0].pk)
+        assert "scheduled for" in why.out
+
+    @pytest.mark.parametrize("wish", [["--canary", "0"], ["--canary", "5000"], ["--canary", "1", "--continue-if", "2"]])
+    def test_a_canary_that_is_none_is_refused(self, wish, cli, cancelled):
+        assert cli("retry", "status:cancelled", *wish, "--reason", "x", "-y").code == 2
+        assert not Task.objects.pending().exists()
 
     def test_what_was_retried_before_is_left_out_unless_it_is_meant(self, cli, cancelled):
         assert cli("retry", cancelled[0].pk).code == 0

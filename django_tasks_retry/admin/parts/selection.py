@@ -22,7 +22,7 @@ from ...models.querysets import TaskQuerySet
 from ...rules.status import Status
 from ...selection import matching
 from ...selection.grammar import Query
-from ...taskqueue import statistics
+from ...taskqueue import Canary, statistics
 from ...taskqueue.new_tasks import new_id
 from ...taskqueue.statistics import paused_queues
 from . import filters
@@ -57,6 +57,10 @@ class Selection:
     step: float = 0.0
     """The eta of the first task and the seconds between two tasks, for an action that is spread over time."""
 
+    canaries: int = 0
+    enough: float = 0.0
+    """How many tasks go first, and which share of them must succeed."""
+
     def sign(self) -> str:
         return signing.dumps(asdict(self), salt=SALT, compress=True)
 
@@ -88,8 +92,11 @@ class Selection:
         """Return the service layer's options for the due times of the next batch; none if due at once."""
         if not self.start:
             return {}
-        step = timedelta(seconds=self.step)
-        return {"eta": datetime.fromisoformat(self.start) + (self.done + self.skipped) * step, "step": step}
+        step, start = timedelta(seconds=self.step), datetime.fromisoformat(self.start)
+        due: dict[str, Any] = {"eta": start + (self.done + self.skipped) * step, "step": step}
+        if self.canaries:
+            due["canary"] = Canary(UUID(self.begun), self.canaries, self.enough, start).after(self.done)
+        return due
 
     def advanced(self, reached: UUID | None, done: int, skipped: int, paused: Iterable[str] = ()) -> Selection:
         after = self.after if reached is None else str(reached)

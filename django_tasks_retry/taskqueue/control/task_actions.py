@@ -6,7 +6,7 @@ Acting on many, rows in the wrong status are skipped and counted, never an error
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +29,8 @@ from ..events import RESCHEDULED, actor_of, event, write_events, write_reschedul
 from ..new_tasks import same_call
 from ..reading import readable, repeatable
 from ..timeouts import locked, until_free
-from ..workflows.cancel import Changed, cancel, chunks, tally
+from ..workflows.canary import Canary
+from ..workflows.cancel import CHUNK, Changed, cancel, chunks, tally
 from ..workflows.steps import copy_steps
 
 
@@ -45,6 +46,7 @@ def retry(  # noqa: PLR0913 - each is a wish of its own
     resume: bool = False,
     before: str = "",
     call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
+    canary: Canary | None = None,
     backend: str = "default",
 ) -> list[Task]:
     """Do finished tasks again, each as a new task with the same call. The old rows stay as they were.
@@ -53,21 +55,26 @@ def retry(  # noqa: PLR0913 - each is a wish of its own
     A `call` gives other arguments, which are checked as at enqueue.
     They are due at once; with an eta the first is due then, and each of the others a `step` after the one before.
     They go into the queue, and have the priority, of the task before, unless others are given.
+    With a `canary`, tasks wait for the first ones; give an eta, too: theirs counts from when those have succeeded.
     A task whose row cannot be read cannot be copied: it is skipped.
     """
     using, actor, reason = database(backend), actor_of(by), noted(reason)
     fresh: list[Task] = []
     due, place = due_times(eta, step), place_wished(queue, priority, backend)
-    for chunk in chunks(ids):
+    rest, told = iter(ids), {"edited": True} if call else {}
+    while chunk := list(islice(rest, canary.left if canary and canary.left else CHUNK)):
         with transaction.atomic(using=using):
             finished = repeatable(Task.objects.using(using).finished(), chunk)
             ended = ended_series(finished, using)
             copies = [
-                copy_of(task, ({} if task.pk in ended else ONCE) | next(due) | place | edits_of(task, call))
-                for task in finished
+                copy_of(task, ({} if task.pk in ended else ONCE) | when | place | edits_of(task, call))
+                for task, when in zip(finished, map(partial(timed, canary), due), strict=False)
             ]
             written = [task for task in insert_with_middleware(copies, using) if not task.already_enqueued]
-            write_events([retried(task, actor, reason, {"edited": True} if call else {}) for task in written], using)
+            write_events([retried(task, actor, reason, told | cause_of(canary)) for task in written], using)
+            if canary and canary.left and written:
+                canary.write(written, actor, reason, using)
+                canary = canary.after(len(written))
             pairs = {task.retry_of_id: task.pk for task in written if task.retry_of_id}
             copy_steps(pairs, using, resume=resume, before=before)
         send_enqueued(written)
@@ -89,6 +96,19 @@ def edits_of(task: Task, call: tuple[Sequence[Any], Mapping[str, Any]] | None) -
 def due_times(eta: datetime | None, step: timedelta) -> Iterator[dict[str, Any]]:
     for n in count():
         yield {} if eta is None else {"eta": checked_instant("eta", eta + n * step)}
+
+
+def timed(canary: Canary | None, due: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of the time: a canary is due at once, and others wait for the canaries."""
+    if canary is None:
+        return due
+    return {} if canary.left else canary.held(due["eta"])
+
+
+def cause_of(canary: Canary | None) -> dict[str, str]:
+    if canary is None:
+        return {}
+    return {"cause": f"{'a canary' if canary.left else 'waits for the canaries'} of {canary.operation}"}
 
 
 ONCE: dict[str, Any] = {"interval": 0, "slot": None}

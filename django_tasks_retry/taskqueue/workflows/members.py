@@ -14,7 +14,7 @@ from ...models.querysets import TaskQuerySet
 from .steps import StepKind
 
 logger = logging.getLogger("django_tasks_retry")
-BATCH, SIGNAL, FAIL_FAST = "batch:", "signal:", ":fail_fast"
+BATCH, CANARY, SIGNAL, FAIL_FAST = "batch:", "canary:", "signal:", ":fail_fast"
 HAS_FAILED = RawSQL("status IN ('FAILED', 'CANCELLED')", [], BooleanField())
 
 

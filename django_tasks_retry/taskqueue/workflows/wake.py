@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import Error, transaction
+from django.db.models.expressions import Combinable
 
 from ...clock import Now
 from ...conf import options
@@ -28,10 +29,11 @@ from ..enqueue.notify import notify_work
 from ..events import RESCHEDULED, actor_of, write_rescheduled
 from ..report import Receipt, Report
 from ..timeouts import locked
-from .members import FAIL_FAST, SIGNAL, batch_of, keys_of, signal_key, without_success
+from .members import CANARY, FAIL_FAST, SIGNAL, batch_of, keys_of, signal_key, without_success
 
 logger = logging.getLogger("django_tasks_retry")
 ACTOR = "queue"
+NOW = Now()
 MOST = 1000  # tasks that one call of wake() makes due
 PAGE = 1000
 FIRST = Suspended(UUID(int=0), "", is_ready=False)
@@ -89,14 +91,20 @@ def has_come(key: str, using: str) -> bool:
     return not open_member_cache.is_open(batch, using)
 
 
-def make_due(ids: Sequence[UUID], keys: Iterable[str], using: str) -> list[UUID]:
+def make_due(
+    ids: Sequence[UUID],
+    keys: Iterable[str],
+    using: str,
+    eta: Combinable = NOW,
+    reason: str = "what it waited for has come",
+) -> list[UUID]:
     """Reschedule tasks that still wait for these keys: a late wake must not cut a later backoff short."""
     with transaction.atomic(using=using):
         mine = locked(Task.objects.using(using).suspended().filter(waits_for__in=list(keys)), ids, wait=False)
         tasks = Task.objects.using(using).filter(pk__in=mine)
-        tasks.update(eta=Now(), waits_for=None, moved_by=ACTOR, updated_at=Now())
+        tasks.update(eta=eta, waits_for=None, moved_by=ACTOR, updated_at=Now())
         woken = list(tasks.only(*RESCHEDULED))
-        write_rescheduled(woken, ACTOR, "what it waited for has come", using)
+        write_rescheduled(woken, ACTOR, reason, using)
     # On this connection: a supervisor starts no threads.
     notify_work({task.queue for task in woken}, using)
     return mine
@@ -162,8 +170,11 @@ class Sweep:
         page = engine_for(using).waiting_tasks(self.after, PAGE)
         last = page[-1] if len(page) == PAGE else FIRST
         self.after = last.waits_for, last.id
-        self.log_lost([each for each in page if each.is_ready is None and each.id not in self.logged])
+        self.log_lost([each for each in page if each.is_ready is None and not self.is_known(each)])
         return wake_ready(page, using)
+
+    def is_known(self, lost: Suspended) -> bool:
+        return lost.id in self.logged or lost.waits_for.startswith(CANARY)
 
     def log_lost(self, lost: Sequence[Suspended]) -> None:
         """Name tasks that nothing can wake, each once and a bounded number in all."""

@@ -89,12 +89,13 @@ class Wake(Periodic):
     def __init__(self, backend: str, database: DatabaseCaller, pending: Pending) -> None:
         super().__init__(backend, database)
         self.pending, self.sweep = pending, taskqueue.Sweep(backend)
+        self.canaries = taskqueue.CanarySweep(backend)
 
     def is_due(self) -> bool:
         return self.pending.found.waiting and super().is_due()
 
     def run(self) -> int:
-        woken = self.database.call(self.sweep)
+        woken = self.database.call(self.sweep) + self.database.call(self.canaries)
         if self.sweep.is_behind:
             self.interval.soon()
         return len(woken)

@@ -30,7 +30,7 @@ LONGEST_WITHIN = 86_400.0
 SCHEME = "bearer "
 
 
-def probe(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+def probe(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Make a view of GET and HEAD that no cache keeps and no transaction surrounds."""
     return non_atomic_requests(never_cache(require_safe(view)))
 

@@ -1,5 +1,7 @@
 """The guard on SQLite: triggers for each row, for there are no others."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Iterable
 from functools import partial
@@ -205,7 +207,7 @@ def unfit(fits: Iterable[tuple[str | None, str]]) -> str:
     return " OR ".join(f"(NEW.{column} IS NOT NULL AND NOT ({fit}))" for column, fit in fits)
 
 
-def fits_type(field: "Field[Any, Any]") -> str:
+def fits_type(field: Field[Any, Any]) -> str:
     """The value is stored as the type of its column demands, and Python can read it."""
     new, kind = f"NEW.{field.column}", getattr(field, "target_field", field)
     is_text = f"typeof({new}) = 'text'"

@@ -1,5 +1,7 @@
 """Rows of our models as SQLite stores them, by one statement for all: the ORM would look at every value five times."""
 
+from __future__ import annotations
+
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -90,7 +92,7 @@ def insertion_of(model: type[Model]) -> Insertion:
     return Insertion(sql, [(field.attname, writer_of(field)) for field in fields])
 
 
-def writer_of(field: "Field[Any, Any]") -> Callable[[Any], Any] | None:
+def writer_of(field: Field[Any, Any]) -> Callable[[Any], Any] | None:
     field = getattr(field, "target_field", field)
     if isinstance(field, JSONField):
         encoder = field.encoder  # texts as the ORM writes them, which searches compare

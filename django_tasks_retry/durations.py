@@ -6,7 +6,6 @@ from typing import Any
 
 TEN_YEARS = 10 * 366 * 86400.0
 MORE_THAN_ZERO = 5e-324  # the least float above zero: `least` of a duration that must not be zero
-
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 

@@ -38,8 +38,7 @@ from .worker.shared.outcomes import AttemptResult, OutcomePublisher, StatsWriter
 from .worker.supervisor.dispatch import Ring
 from .worker.supervisor.heartbeat import Heartbeat
 from .worker.supervisor.maintenance.maintenance import Maintenance
-from .worker.supervisor.send_alerts import look
-from .worker.supervisor.send_task_finished import send_all
+from .worker.supervisor.own_processes import look, send_all
 
 logger = logging.getLogger("django_tasks_retry.worker")
 CALL_SECONDS, ALERT_SECONDS, REST_SECONDS = 5.0, 60.0, 0.5

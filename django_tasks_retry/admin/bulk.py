@@ -39,9 +39,7 @@ from .parts.selection import (
 BATCH = 1000
 SECONDS = 5.0
 BATCH_SECONDS = 20.0  # the time limit of one batch
-
 REASON_REQUIRED_ABOVE = 100  # changing more tasks than this needs a reason
-
 CANARIES, ENOUGH = 5, 80  # what the form suggests: how many go first, and the percentage that must succeed
 MAX_SPREAD = 7 * 24 * 60  # minutes that retries can be spread over
 

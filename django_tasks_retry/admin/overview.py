@@ -24,7 +24,6 @@ from .queues import queue_rows
 
 MAX_GROUPS = 5
 SUMMED_GROUPS = 200  # the number of newest groups whose failures are counted
-
 Card = tuple[str, ...]  # name, value, note, address and colour
 
 

@@ -26,7 +26,6 @@ from .parts.charts import SCALES, Activity, read_activity, sparkline
 
 MAX_LABEL = 264
 SHORTEST_BACKLOG = 60  # seconds; a backlog that is worked off sooner needs no forecast
-
 SEARCH_WORDS = {QUEUE: "queue", FUNCTION: "task", LANE: "lane"}  # the search word of the task list for each kind
 
 

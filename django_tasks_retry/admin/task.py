@@ -25,9 +25,8 @@ from ..display.events import EVENT_NAMES, actor_names, as_mapping, event_summary
 from ..display.explain import explain
 from ..display.formatting import format_elapsed, one_line, printable
 from ..display.redact import redacted_arguments, redacted_json
-from ..display.retry_safety import RetryFacts, safety_of_retry
 from ..display.scope import Scope, console_backend, console_database, current_scope
-from ..display.states import badge, task_facts, task_state
+from ..display.states import RetryFacts, badge, safety_of_retry, task_facts, task_state
 from ..errors import IllegalMove
 from ..models import Step, Task, TaskEvent, TaskResult
 from ..rules.names import short_id, worker_of

@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 SENT = "alert.sent"
 HOUR = timedelta(hours=1)
 SECONDS = 5.0  # how long a receiver may keep silent
-
 MOST_GROUPS = 20
 
 

@@ -15,7 +15,6 @@ FEWEST = 3  # calls of each kind, below which everything would look like a diffe
 
 MOST_OF, FEW_OF = 0.95, 0.05
 MOST = 5  # differences that are told
-
 MAX_VALUE = 120
 
 

@@ -30,17 +30,12 @@ from .contrast import chance_of
 DAYS = 7
 HALF_AN_HOUR = timedelta(minutes=30)
 SHORTEST_LATE = 60.0  # seconds that the oldest due task may always have waited
-
 SURE = 0.001  # the probability below which more failures than usual are not called chance
-
 FEWEST_FAILURES = 5
 FLUSHED = timedelta(minutes=2)  # the time within which workers add an attempt that ended to the statistics
-
 MOST_DUE = 500
 FEW_KINDS = 3  # enough for the one sentence of a page
-
 MOST_KINDS = 20  # combinations of queue, lane and function that are explained
-
 MOST_EVENTS = 1000
 ENDS = (EventKind.COMPLETED, EventKind.FAILED)
 WORST = ("setup", "unserved", "unknown_function", "no_tasks", "expired_leases", "failing_function", "failing", "full")

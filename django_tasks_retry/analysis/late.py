@@ -52,7 +52,6 @@ CAUSES: dict[str, Any] = {
     "behind": gettext_lazy("others were ahead, or a worker was about to take it"),
 }
 MOST = 5000  # tasks of one lane that are read
-
 SAMPLE = 500
 LOOK_BACK = timedelta(days=1)
 Spans = list[tuple[datetime, datetime]]

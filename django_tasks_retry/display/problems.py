@@ -36,7 +36,6 @@ from .scope import Scope, Standing
 
 MEANS_SOMETHING = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
 MAX_UNKNOWN = 5  # the number of unknown functions that are named
-
 MAX_LATE = 5
 MAX_LANES = 20
 MAX_LOST = 5

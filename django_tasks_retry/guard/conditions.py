@@ -110,7 +110,6 @@ SOUND_EXPIRY = (
 HAS_CALL_ON_FAILURE = "(NEW.on_failure IS NULL OR {}(NEW.on_failure) = 'object')"
 
 LARGEST = 64 * 1024 * 1024  # characters of what a task was asked with: four times what MAX_ARGS_SIZE may be
-
 SHAPES = {"args": "array", "kwargs": "object", "metadata": "object"}
 EXPONENTIAL = ("base", "factor", "cap", "jitter")
 REWRITTEN = " OR ".join(f"NEW.{column} IS DISTINCT FROM OLD.{column}" for column in models.FIXED_COLUMNS)

@@ -10,7 +10,6 @@ from .conditions import DECISION, LIMIT, QUEUE, SCHEDULE, SIGNAL, WORKER
 from .postgresql import EACH_INSERT, MAY_FINISH, in_full, plpgsql, refuse
 
 MAY_DECIDE = f"pg_catalog.has_table_privilege('{{schema}}.{QUEUE}', 'UPDATE')"  # operators pause queues; workers do not
-
 EACH_DELETE = "BEFORE DELETE ON {table} FOR EACH ROW"
 
 

@@ -139,7 +139,6 @@ def innermost_project_frame(frames: list[Frame]) -> Frame | None:
 
 
 LOOKED_AT = 400  # characters of a message that tell failures apart; what differs further on is detail
-
 QUOTED = re.compile(r"'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"|`[^`\n]{0,200}`")
 NAMES_OF_CODE = re.compile(
     r"\b(?:arguments?|attribute|module named|import name|column|relation|constraint):? "

@@ -47,9 +47,7 @@ NAME = type.__dict__["__name__"]
 # Ids. Time and chance are arguments.
 
 NIL = UUID(int=0)  # sorts before every other id
-
 LATEST = 253_402_300_799_000  # the last millisecond that a datetime can hold; ids of other kinds may claim a later one
-
 VERSION_AND_VARIANT = 0x7 << 76 | 0b10 << 62
 LOW = 2**62 - 1
 set_int, set_is_safe = vars(uuid.UUID)["int"].__set__, vars(uuid.UUID)["is_safe"].__set__

@@ -20,7 +20,6 @@ LINKS = {"is", "was", "has", "been", "set", "reset", "changed", "to"}
 """Words between the two: the password was set to hunter2."""
 
 MAX_TEXT = 200_000  # characters that are read; the rest is left out, not shown unread
-
 MAX_DEPTH = 30
 MAX_ITEMS = 1000
 """Items of a list or a mapping that are shown. The rest, and anything deeper than MAX_DEPTH, is left out."""

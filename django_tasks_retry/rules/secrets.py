@@ -4,7 +4,6 @@ import re
 from html import unescape
 
 HIDDEN = "*" * 20  # the stand-in for secrets, as Django's own filter writes it
-
 MAX_NAME = 80  # longer words are not names
 
 SECRET_NAME = re.compile(

@@ -59,7 +59,6 @@ HISTORY = ("started_at", "last_attempt_at", "last_error", "fingerprint", "progre
 """Columns about the attempts so far. A move changes those that it is about, and leaves the rest."""
 
 POISON_AFTER = 2  # consecutive attempts that died with their process after which a task runs alone in one
-
 WAIT = "waits_for"
 """The event that wakes a pending task before its time. The release sets it; other moves may only clear it."""
 

@@ -23,10 +23,8 @@ from .grammar import Query
 from .payload import holds_texts, matching_ids
 
 MAX_MESSAGE = 4000  # characters of an error's message that are searched
-
 PAGE = 1000
 STRIDE = 50_000  # the number of tasks scanned at a time if no index serves the query and matches may be rare
-
 NOT_INDEXED = {"success", "cancelled"}  # most tasks end so: an index of them would cost every one of them
 
 

@@ -22,7 +22,6 @@ from ..taskqueue.reading import read_rows
 from .grammar import PayloadTerm, Query
 
 PAGE = 200  # rows whose payload is held at a time
-
 PLAIN = re.compile(r"[ !#-\[\]-~]+")
 """Characters that stand in JSON as they are, whoever wrote it."""
 

@@ -32,7 +32,6 @@ from .statistics.summaries import count_and_first, depths
 KEEP = timedelta(days=31)
 PAGE = 1000
 COLUMNS = {LANE: "lane", QUEUE: "queue", FUNCTION: "func_path"}  # the task's column for each kind of limit
-
 MOST_SHOWN = 50
 MOST_RUNNING = 10
 

@@ -19,9 +19,7 @@ from ..rules.names import uuid7
 from ..rules.status import Status
 
 FIRST_YEAR, LAST_YEAR = 1900, 9000  # years that every time zone and both databases can store
-
 CHUNK = 2000  # tasks that are written at once
-
 GIVEN = (*ORIGIN_COLUMNS, *CALL_COLUMNS, *PLACE_COLUMNS, "waits_for")
 NEW_COLUMNS = tuple(name for name in GIVEN if name != "created_at")
 """Columns that may be given for a new task; all others are the same for each."""

@@ -15,9 +15,7 @@ from .engines import engine_for
 
 LOCK_SECONDS = 5.0
 STATEMENT_SECONDS = 3.0  # the limit of a single statement that a web request sends
-
 REQUEST_SECONDS = 10.0  # all statements of a request together: after that no further one is begun
-
 QUERY_CANCELED = "57014"
 
 

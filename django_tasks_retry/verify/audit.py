@@ -22,7 +22,6 @@ from .rules import breaches_of
 
 PAGE = 500
 MOST_LISTED = 1000  # breaches that are kept in full; beyond that they are only counted
-
 TRIES = 5
 PLAIN = (
     "pk", "status", "attempts", "refunds", "max_attempts", "locked_by", "retry_of_id", "lane", "queue", "func_path",

@@ -116,7 +116,6 @@ def as_batch(text: object) -> UUID | None:
 MOMENT = timedelta(microseconds=1)
 NOBODY = UUID(int=0)
 MOST_SLOTS = 1000  # missing slots of one gap that are looked at
-
 REPORTED = ("schedule.missed", "schedule.skipped")
 STOPPED = ("schedule.vanished", "schedule.changed")
 """A schedule that leaves the code, or returns to it, moves to its next slot and stays as it was otherwise."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.display.retry_safety import DOUBTFUL, RISKY, SAFE, RetryFacts, safety_of_retry
+from django_tasks_retry.display.states import DOUBTFUL, RISKY, SAFE, RetryFacts, safety_of_retry
 from django_tasks_retry.models import Signal, Step, Task, TaskEvent
 from tests import tasks
 from tests.admin import scene

@@ -23,8 +23,8 @@ from django_tasks_retry.display.problems import Problem
 from django_tasks_retry.display.scope import Scope, read_standing
 from django_tasks_retry.errors import InvalidOptions
 from django_tasks_retry.models import OperatorEvent, Task, TaskStat
-from django_tasks_retry.worker.supervisor import send_alerts as process_module
-from django_tasks_retry.worker.supervisor.send_alerts import AlertProcess, look
+from django_tasks_retry.worker.supervisor import own_processes as process_module
+from django_tasks_retry.worker.supervisor.own_processes import AlertProcess, look
 from tests import tasks
 from tests.cli.conftest import tasks_command
 from tests.races.together import beside, together
@@ -204,7 +204,7 @@ def test_a_receiver_that_keeps_silent_is_given_up(database, configure, caplog, m
 
 
 def test_the_worker_goes_on_while_a_receiver_hangs_and_ends_the_process(committed, configure, caplog, monkeypatch):
-    monkeypatch.setattr(process_module, "SECONDS", 0.0)
+    monkeypatch.setattr(process_module, "ALERT_SECONDS", 0.0)
     Task.objects.enqueue(tasks.noop)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         configure(ALERTS=[f"http://127.0.0.1:{silent.getsockname()[1]}/"])

@@ -8,7 +8,7 @@ from django_tasks_retry import taskqueue
 from django_tasks_retry.analysis.releases import guard_release, suspects
 from django_tasks_retry.models import FlowLimit, OperatorEvent, Task
 from django_tasks_retry.worker.shared.database import DatabaseCaller
-from django_tasks_retry.worker.supervisor.maintenance.deploy_guard import DeployGuard
+from django_tasks_retry.worker.supervisor.maintenance.problems import DeployGuard
 from tests import tasks
 
 NOOP = "tests.tasks.noop"

@@ -12,7 +12,7 @@ from django_tasks_retry.backend import RetryBackend
 from django_tasks_retry.compat import TaskResultStatus, framework_logger, task_enqueued
 from django_tasks_retry.models import Schedule, Task
 from django_tasks_retry.taskqueue import retry, run_schedule_now, tick
-from django_tasks_retry.worker.supervisor.send_task_finished import SignalProcess, send_all
+from django_tasks_retry.worker.supervisor.own_processes import SignalProcess, send_all
 from tests import tasks as plain
 from tests.middleware.samples import write_atomically
 

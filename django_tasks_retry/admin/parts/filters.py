@@ -53,7 +53,6 @@ PARAMETERS = frozenset({*TITLES, "q"})
 MAX_WORDS = 10
 MAX_LENGTH = 400
 MAX_CANDIDATES = 2000  # the number of tasks whose arguments or metadata are read for one page
-
 MAX_CHOICES = 200  # queues, functions, lanes and workers that are offered to choose from
 
 
@@ -64,7 +63,6 @@ class Choices:
     queues: list[tuple[str, int]]
     functions: list[tuple[str, int]]
     words: list[str]  # words of the search box, with stored values
-
     statuses = TASK_STATES
     windows = [(name, label) for name, (_length, label) in WINDOWS.items()]
 

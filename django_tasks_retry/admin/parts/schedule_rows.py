@@ -23,7 +23,6 @@ from .charts import SPARK_HEIGHT, shape
 
 RUNS = 30
 LATE = 60.0  # seconds after its slot from which a run is shown as late
-
 INSTANTS = 5
 RUN_COLUMNS = (
     "id", "func_path", "status", "attempts", "refunds", "eta", "slot", "created_at", "last_attempt_at", "finished_at",

@@ -52,7 +52,6 @@ class Selection:
     skipped: int = 0
     paused: tuple[str, ...] = ()  # paused queues that tasks were changed in: they will not run yet
     begun: str = ""  # an id from before the first task was changed: that of each new task is higher
-
     start: str = ""
     step: float = 0.0
     """The eta of the first task and the seconds between two tasks, for an action that is spread over time."""

@@ -24,12 +24,9 @@ from ...taskqueue.workflows import StepKind, ancestry
 from .timeline import OUTCOMES, Drawing, Span, spans_of
 
 MAX_TASKS = 300  # tasks of a run that are read: around the task whose page it is, or from the first
-
 MAX_ROWS = 50
 ALIKE = 8  # tasks of one function below one task that are drawn; the others are one row
-
 MAX_ATTEMPTS = 20  # attempts of a task that are drawn
-
 MAX_LABELS = 6
 MAX_DEPTH = 6  # the indentation grows up to here
 

@@ -12,7 +12,6 @@ from django_tasks_retry.taskqueue.database import database
 from django_tasks_retry.taskqueue.engines import engine_for
 
 POSITION = ("queue", "priority")  # a task's position in the queue: operators may change it, workers may not
-
 MOVED = ("eta", *models.STATE_COLUMNS)  # the columns of a task that moves write
 
 COUNTED = (
@@ -21,7 +20,6 @@ COUNTED = (
 """The columns of a limit that claims and circuit breakers write. Limits themselves are for operators."""
 
 PAUSED = ("paused_at", "paused_by", "reason")  # the columns of a schedule that operators write, and workers do not
-
 Grants = dict[type[Model], tuple[str, ...]]
 
 

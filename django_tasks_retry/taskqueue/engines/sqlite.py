@@ -36,7 +36,6 @@ CANCEL_COLUMNS = ("pk", "attempts", "locked_by", "last_attempt_at")
 """Columns that cancelling needs. Others may hold anything, even what cannot be decoded."""
 
 MOST_COUNTED = 1_000_000  # rows that are counted, since SQLite keeps no statistics that would tell
-
 ESTIMATE = "SELECT coalesce((SELECT max(rowid) FROM {0}) - (SELECT min(rowid) FROM {0}) + 1, 0)"
 PRIMARY_CODE = 0xFF
 SQLITE_STEPS = 10_000  # steps of SQLite's machine between two readings of the clock

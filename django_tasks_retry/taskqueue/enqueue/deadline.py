@@ -22,7 +22,6 @@ from ..database import SHUT_AGAIN_SECONDS, shut_socket
 from ..engines import engine_for
 
 SHORTEST_CONNECT = 2  # seconds that the driver gives each host at least
-
 logger = logging.getLogger("django_tasks_retry")
 
 

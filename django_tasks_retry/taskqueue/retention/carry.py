@@ -21,7 +21,6 @@ from .maintain import end_of_page
 from .premake import bounds, copy_grants, create_bare, current_schema, short_locks
 
 CARRIED_AT_ONCE = 5_000  # tasks whose history is copied while nobody can write: 0.3 s on two busy cores
-
 PAGE = 1000
 UNARCHIVED = f"""
 SELECT count(*) FROM (SELECT FROM ONLY {TASK} WHERE id >= %(first)s AND id < %(end)s LIMIT %(most)s) AS t
@@ -54,7 +53,6 @@ class Copy:
 
     partition: Partition
     since: str  # the oldest transaction whose changes it may lack
-
     oid: int  # The table of results. It tells whether somebody else has dropped this copy and begun another.
 
 

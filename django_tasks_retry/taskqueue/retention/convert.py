@@ -24,7 +24,6 @@ from .layout import Layout, Partition, Period, read_layout
 from .premake import FEED, KEYS, bounds, copy_grants, create_like, create_tables, current_schema, premake, short_locks
 
 MARGIN = timedelta(days=1)  # the bound admits rows at least for so long: validating it takes less
-
 TRIES = 60
 PAUSE_SECONDS = 1.0
 Say = Callable[[str], None]

@@ -4,8 +4,7 @@ from .failure_groups import COUNTED, MAX_GROUPS, GroupFigures, GroupHead, GroupO
 from .failure_groups import describe_groups, estimate_groups, failed_since, group_head, group_heads
 from .failure_groups import group_outcomes, group_texts
 from .objectives import Budget, Objective, late_hours, late_tasks, objectives, read_budgets
-from .replica import from_replica, replica_lag
-from .snapshot import Holder, Snapshot, late_schedules, read_queues, take_snapshot
+from .snapshot import Holder, Snapshot, from_replica, late_schedules, read_queues, replica_lag, take_snapshot
 from .stats import BOUNDS, COUNTS, OUTCOMES, RAN, RECENT, WAITED, Counts, Stat, counts_since, failing_functions
 from .stats import sums_since
 from .summaries import CAP, LOOK_BACK, Depth, QueueFigures, ahead_of, count_or_estimate, count_stored, depths

@@ -19,11 +19,8 @@ from ..lease import as_uuid
 from .summaries import CAP
 
 MAX_GROUPS = 2000  # The most groups that are read. More than these differ by values that should not separate failures.
-
 COUNTED = 100_000  # the most failures of a single group that are counted
-
 LOOKED_AT = 10_000  # the number of a group's newest failures whose retries are followed
-
 CHUNK = 500  # groups whose texts are read at once
 
 

@@ -1,24 +1,27 @@
-"""A snapshot: the figures behind the metrics, at a cost that does not grow with the number of stored tasks."""
+"""A snapshot: the figures behind the metrics, at a cost that does not grow with the number of stored tasks.
+
+Pages and metrics read from the replica that OPTIONS["CONSOLE_DATABASE"] names, or from the primary.
+"""
 
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Case, F, Q, Sum, Value, When
-from django.db.utils import OperationalError
+from django.db.utils import InterfaceError, OperationalError
 
 from ...clock import Now, now
+from ...conf import options
 from ...conf import queues as configured_queues
 from ...models import Schedule, Task, TaskTotal, Worker
-from ..database import database
+from ..database import database, source
 from ..engines import engine_for
 from ..timeouts import is_timeout, statement_timeout
 from ..workers import alive_workers, sound_workers
 from .objectives import Budget, read_budgets
-from .replica import from_replica, replica_lag
 from .stats import ADDED, COUNTS, RAN, WAITED, Stat
 from .summaries import (
     CAP,
@@ -33,6 +36,7 @@ from .summaries import (
     running_by_queue,
 )
 
+T = TypeVar("T")
 MOST_NAMED = 400
 """Queues that metrics name, and pairs of queue and function: with these a scrape has at most 22,500 lines."""
 
@@ -176,3 +180,29 @@ def holder_of(using: str) -> Holder | None:
 def without_literals(query: str) -> str:
     """Return a statement without its values, which may be secret."""
     return " ".join(LITERALS.sub("?", query).split())[:LONGEST_QUERY]
+
+
+# The replica
+
+
+def from_replica(backend: str, read: Callable[[], T]) -> T:
+    """Return what `read` returns. Inside it, `database(backend)` is the replica, if there is one that answers."""
+    replica = options(backend).console_database
+    if replica is None:
+        return read()
+    before = source.set("replica")
+    try:
+        return read()
+    except (OperationalError, InterfaceError) as error:
+        if is_timeout(error):
+            raise
+        source.set("primary")
+        return read()
+    finally:
+        source.reset(before)
+
+
+def replica_lag(backend: str) -> float | None:
+    """Return by how many seconds what is being read may be old; None if that is not known."""
+    engine = engine_for(options(backend).console_database or "")
+    return engine.fetch("replica_lag")[0][0] if "replica_lag" in engine.sql else None

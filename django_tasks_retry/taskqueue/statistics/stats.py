@@ -30,15 +30,12 @@ WAITED = tuple(f"waited_{name}" for name in BUCKETS)
 
 KEEP, KEEP_LANES = timedelta(days=8), timedelta(hours=1)
 RECENT = timedelta(minutes=10)  # the time whose attempts say how a queue or a function does now
-
 FEWEST_FAILURES = 5  # a function with fewer failures within RECENT is not called failing
-
 KEY = ("queue", "func_path")
 ADDED = ("completed", "retried", "failed", "seconds", "wait_seconds", *RAN, *WAITED)
 ADDED_TO_LANE = ("completed", "failed")
 COUNTS = ("completed", "retried", "failed")
 MOST_FAILING = 5  # failing functions whose beginning is looked for
-
 OUTCOMES = (*COUNTS, "released", "cancelled", "lost", "dropped")
 ENDED = frozenset({*COUNTS, "lost"})
 """Outcomes of attempts that ended by themselves: neither released nor cancelled, and no second report about one."""

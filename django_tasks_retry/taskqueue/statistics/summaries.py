@@ -23,9 +23,7 @@ from .stats import RECENT
 
 CAP = 1000
 LOOK_BACK = 25_000  # the number of newest tasks that are scanned for a query that no index serves
-
 MAX_PATHS = 20  # functions that are named for a queue at one priority
-
 MOST_RUNNING = 10_000
 OTHERS = "(other)"
 """The label of all queues, or functions, that metrics do not name. A queue of this very name is one of them."""

@@ -30,7 +30,6 @@ from .steps import StepKind
 from .wake import wake_waiters
 
 PAGE = 200  # batches that one sweep looks at
-
 MOST = 500  # members of one batch that one sweep cancels: on SQLite others wait for it, and a supervisor has other work
 
 

@@ -24,7 +24,6 @@ from ..renewal import open_transactions, outlasts, raise_lost
 from ..typed import read_returned, write_returned
 
 CALLBACK = "then"  # the step that names the batch of a callback
-
 UNTIL = ":until"  # suffix of the step that holds the deadline of a wait for a signal
 
 

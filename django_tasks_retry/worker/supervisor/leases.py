@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 START_SECONDS = 10.0
 """A claimed attempt must have begun by then; the child gives it back after one second, we after ten."""
 RECORD_SECONDS = 120.0  # the outcome of an attempt that is over must be recorded by then
-
 SETTLE_SECONDS = 0.3  # between renewals after a wait, until each lease is either renewed or in somebody else's hands
 
 

@@ -168,7 +168,6 @@ LOOK_SECONDS = 10.0
 
 POLLS_A_SECOND = 2
 AGAIN_SECONDS = 1.0  # seconds until the next try, if no process could be forked or the task could not be claimed
-
 Kind = tuple[str, str, str]
 
 

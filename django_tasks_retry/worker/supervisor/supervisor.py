@@ -28,9 +28,8 @@ from .heartbeat import Heartbeat
 from .leases import LeaseRenewal, Watchdog
 from .maintenance.maintenance import Maintenance
 from .orphans import OrphanRecovery
+from .own_processes import AlertProcess, SignalProcess
 from .pool import ChildPool, Isolation, ended_processes
-from .send_alerts import AlertProcess
-from .send_task_finished import SignalProcess
 
 logger = logging.getLogger(__name__)
 TICK_SECONDS, REST_SECONDS = 0.2, 0.5  # at rest nobody works, and nobody is to be started or ended

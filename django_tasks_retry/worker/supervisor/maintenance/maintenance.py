@@ -5,8 +5,7 @@ from uuid import UUID
 
 from ...shared.database import DatabaseCaller, Unavailable
 from ...shared.outcomes import OutcomePublisher
-from .deploy_guard import DeployGuard
-from .problems import Problems
+from .problems import DeployGuard, Problems
 from .schedules import Schedules
 from .services import Archive, Breakers, CancelMembers, Expire, Pending, Prune, Recover, Service, Wake
 

@@ -1,9 +1,11 @@
-"""Logs what keeps tasks from running: due tasks that no worker serves or knows, and functions that fail."""
+"""Looks for what is wrong, on one worker: logs what keeps tasks from running, and guards against a bad release."""
 
 import logging
 from time import monotonic
 
+from ....analysis.releases import guard_release
 from ....clock import now
+from ....conf import options
 from ....display.problems import Problem, function_problems, problems_of_queue, unknown_function_problems
 from ....display.scope import Scope, Standing, read_workers
 from ....taskqueue import database
@@ -11,13 +13,12 @@ from ....taskqueue.statistics import depths, paused_queues, queue_figures
 from ...logs import printable
 from ...shared.database import DatabaseCaller
 from ...shared.interval import Interval
+from .services import Periodic
 
 logger = logging.getLogger(__name__)
 SECONDS = 60.0
 AGAIN_SECONDS = 3600.0  # a problem that lasts is logged again after this time
-
 PAUSE_FACTOR = 50  # it rests for so many times as long as the last look took, which with very many queues is seconds
-
 LOGGED = {"unserved", "unknown_function", "failing_function"}
 
 
@@ -51,3 +52,16 @@ class Problems:
         # Not what needs the names of users: a worker's role may not read them.
         unserved = [problem for queue in queues for problem in problems_of_queue(queue)]
         return [*unserved, *unknown_function_problems(standing), *function_problems(standing)]
+
+
+class DeployGuard(Periodic):
+    """Pauses or reports functions that fail since the newest release; looks once a minute."""
+
+    seconds, is_elected = 60.0, False
+
+    def is_due(self) -> bool:
+        return self.is_elected and options(self.backend).deploy_guard is not None and super().is_due()
+
+    def run(self) -> int:
+        self.database.call(lambda: guard_release(self.backend))
+        return 0

@@ -1,7 +1,8 @@
-"""Sends signals about tasks that the supervisor has ended or enqueued, from a process forked for that purpose.
+"""Processes forked for code that must not run in the supervisor.
 
-Receivers are the project's code, which must not run in the supervisor. If the process fails or takes too long, the log
-says for which tasks the signal is missing; if the supervisor dies before, it is not sent.
+One sends signals about tasks that the supervisor has ended or enqueued: receivers are the project's code. If it fails
+or takes too long, the log says for which tasks the signal is missing; if the supervisor dies before, it is not sent.
+Another one looks for causes of alerts once a minute, on one worker, and sends them.
 """
 
 import logging
@@ -13,8 +14,13 @@ from time import monotonic
 from uuid import UUID
 
 from django.db import connections
+from django.db.utils import Error
 
 from ... import bridge
+from ...analysis.alerts import send_alerts
+from ...clock import now
+from ...conf import options
+from ...display.scope import Scope, read_standing
 from ...middleware import SIGNAL_PROCESS
 from ...models import Task
 from ...taskqueue import Receipt, database
@@ -22,10 +28,13 @@ from ...taskqueue.enqueue import is_enqueue_heard, send_enqueued
 from ..child.pipeline import is_finish_heard, send_result
 from ..child.process import run_child
 from ..logs import log_exception
+from ..shared.interval import Interval
 
 logger = logging.getLogger(__name__)
 LONGEST_SECONDS = 30.0
 MOST_AT_ONCE = 1000
+ALERT_SECONDS = 60.0
+PAUSE_FACTOR = 10  # the search for alerts rests for so many times as long as the last one took
 
 
 class OwnProcess:
@@ -109,3 +118,29 @@ def send_all(subjects: Sequence[Receipt | UUID], backend: str) -> None:
                 send_result(bridge.read_result(str(about.lease.id), about.lease.backend), about.error)
         except Exception:
             log_exception(logger, "signals of %s could not be sent", id_of(about))
+
+
+class AlertProcess(OwnProcess):
+    def __init__(self, backend: str, close_in_child: Callable[[], None]) -> None:
+        super().__init__(backend, close_in_child)
+        self.interval, self.is_elected = Interval(ALERT_SECONDS, at_once=False), False
+
+    def tick(self) -> None:
+        if self.pid is not None:
+            self.kill_if_late()
+        elif self.is_elected and options(self.backend).alerts and self.interval.is_due():
+            self.fork(lambda: look(self.backend))
+
+    def note_exit(self, status: int) -> None:
+        if status != 0:
+            logger.error("alerts may not have been sent: their process ended with status %d", status)
+        took = monotonic() - self.kill_at + LONGEST_SECONDS
+        self.pid, self.interval.seconds = None, max(ALERT_SECONDS, PAUSE_FACTOR * took)
+
+
+def look(backend: str) -> None:
+    try:
+        using = database(backend)
+        send_alerts(read_standing(Scope(backend, using, now(using))))
+    except Error as error:
+        logger.debug("alerts: the database cannot be asked (%s)", error)  # the supervisor says so

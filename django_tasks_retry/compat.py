@@ -9,19 +9,10 @@ from django.dispatch import Signal
 CORE_HAS_TASKS = django.VERSION >= (6, 0)
 
 if TYPE_CHECKING or CORE_HAS_TASKS:
-    from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME, task, task_backends
+    from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME, signals, task, task_backends
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
-    from django.tasks.signals import (
-        log_task_enqueued,
-        log_task_finished,
-        log_task_started,
-        task_enqueued,
-        task_finished,
-        task_started,
-    )
-    from django.tasks.signals import logger as framework_logger
     from django.utils.json import normalize_json
 else:
     try:
@@ -32,20 +23,11 @@ else:
             "On Django 5.2 install its backport: pip install 'django-tasks-retry[backport]'."
         ) from missing
     # The backport registers its system check and log lines only if its own app is installed.
-    import django_tasks.checks  # noqa: F401
-    from django_tasks import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME, task, task_backends
+    import django_tasks.checks
+    from django_tasks import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME, signals, task, task_backends
     from django_tasks.backends.base import BaseTaskBackend
     from django_tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
     from django_tasks.exceptions import TaskResultDoesNotExist
-    from django_tasks.signals import (
-        log_task_enqueued,
-        log_task_finished,
-        log_task_started,
-        task_enqueued,
-        task_finished,
-        task_started,
-    )
-    from django_tasks.signals import logger as framework_logger
     from django_tasks.utils import normalize_json
 
     try:
@@ -53,7 +35,9 @@ else:
     except ImportError:
         from django_tasks.exceptions import InvalidTaskError as InvalidTask
 
-LOG_RECEIVERS = {id(log_task_enqueued), id(log_task_started), id(log_task_finished)}
+framework_logger = signals.logger
+task_enqueued, task_started, task_finished = signals.task_enqueued, signals.task_started, signals.task_finished
+LOG_RECEIVERS = {id(signals.log_task_enqueued), id(signals.log_task_started), id(signals.log_task_finished)}
 
 
 def is_watched(signal: Signal) -> bool:
@@ -64,11 +48,3 @@ def is_watched(signal: Signal) -> bool:
 def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
     """Return whether it makes any difference to send a signal that the framework logs at this level."""
     return framework_logger.isEnabledFor(level) or is_watched(signal)
-
-
-__all__ = [
-    "CORE_HAS_TASKS", "DEFAULT_TASK_BACKEND_ALIAS", "DEFAULT_TASK_QUEUE_NAME", "BaseTaskBackend", "InvalidTask",
-    "Task", "TaskContext", "TaskError", "TaskResult", "TaskResultDoesNotExist", "TaskResultStatus",
-    "framework_logger", "is_heard", "is_watched", "normalize_json", "task", "task_backends", "task_enqueued",
-    "task_finished", "task_started",
-]  # fmt: skip

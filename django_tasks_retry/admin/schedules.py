@@ -24,8 +24,7 @@ from ..display.formatting import format_duration, one_line
 from ..display.redact import holds_secrets, redacted_arguments
 from ..display.scope import console_backend, console_database, current_scope
 from ..errors import TaskQueueError
-from ..models import OperatorEvent, Schedule, Task
-from ..models.schedules import OVERLAPS
+from ..models import OVERLAPS, OperatorEvent, Schedule, Task
 from ..taskqueue.reading import read_row, read_rows, unreadable_columns
 from ..taskqueue.schedules import define_schedule, planned_columns, read_declaration
 from .base import ArgumentsForm, ConsoleAdmin, Verb, log_action, reason_of

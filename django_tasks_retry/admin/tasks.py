@@ -22,8 +22,7 @@ from django.utils.translation import gettext_lazy
 from ..clock import Now
 from ..display.formatting import format_capped, format_number, one_line, task_name
 from ..display.scope import console_database, current_scope
-from ..models import Task
-from ..models.querysets import TaskQuerySet
+from ..models import Task, TaskQuerySet
 from ..rules.names import short_id
 from ..selection.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..selection.grammar import HELP

@@ -16,9 +16,7 @@ from ..display.explain import explain_limit, explain_pause, explain_unclaimed
 from ..display.formatting import NO_VALUE, format_duration, format_elapsed, format_number, format_percentage, one_line
 from ..display.problems import Problem, find_problems, runworker_command, shell_word
 from ..display.scope import Scope, Standing
-from ..models import FlowLimit, Queue, Task, TaskStat
-from ..models.querysets import TaskQuerySet
-from ..models.tasks import KEYED
+from ..models import KEYED, FlowLimit, Queue, Task, TaskQuerySet, TaskStat
 from ..rules.transitions import EventKind
 from ..taskqueue import statistics
 from ..taskqueue.control import pause_of

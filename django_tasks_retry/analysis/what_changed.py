@@ -16,8 +16,7 @@ from django.utils.translation import ngettext
 from ..display.events import actor_names
 from ..display.formatting import format_elapsed, format_moment, format_number, one_line
 from ..display.redact import visible_reason
-from ..models import OperatorEvent, Task, TaskEvent, Worker
-from ..models.querysets import TaskQuerySet
+from ..models import OperatorEvent, Task, TaskEvent, TaskQuerySet, Worker
 from ..rules.names import first_of, worker_of
 from ..rules.transitions import EventKind
 from ..selection.payload import COLUMNS, visible_arguments

@@ -10,9 +10,3 @@ from .installation import close_after_fixture, ensure, has_tables, install, inst
 from .installation import missing_migrations, open_for_fixture, remove_before_migrate, unenforced
 from .postgresql_install import postgresql_functions, postgresql_seals, postgresql_triggers
 from .sqlite import register_on_sqlite, sqlite_statements
-
-__all__ = [
-    "close_after_fixture", "ensure", "has_tables", "install", "install_after_migrate", "is_migrated", "missing",
-    "missing_migrations", "open_for_fixture", "postgresql_functions", "postgresql_seals", "postgresql_triggers",
-    "register_on_sqlite", "remove_before_migrate", "sqlite_statements", "unenforced",
-]  # fmt: skip

@@ -12,8 +12,7 @@ from django.db.models.lookups import Exact
 
 from .. import clock
 from ..clock import Now
-from ..models import Task
-from ..models.querysets import TaskQuerySet
+from ..models import Task, TaskQuerySet
 from ..rules.names import first_of
 from ..rules.redact import redact_text
 from ..rules.status import Status

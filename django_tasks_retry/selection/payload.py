@@ -16,8 +16,7 @@ from django.db.models.functions import Cast
 from django.db.models.lookups import IContains
 
 from ..display.redact import keyword_arguments, positional_arguments, redact_value
-from ..models import Task
-from ..models.querysets import TaskQuerySet
+from ..models import Task, TaskQuerySet
 from ..taskqueue.reading import read_rows
 from .grammar import PayloadTerm, Query
 

@@ -18,9 +18,8 @@ from .. import registry
 from ..clock import now
 from ..conf import forgotten, options
 from ..errors import InvalidLane
-from ..models import FlowLimit, OperatorEvent, Task
+from ..models import FlowLimit, OperatorEvent, Task, TaskQuerySet
 from ..models.limits import FUNCTION, LANE, QUEUE, TRIPPED, UNDECIDED, split
-from ..models.querysets import TaskQuerySet
 from ..rules.lanes import window
 from ..rules.lanes.limits import NO_LIMIT, LaneDeclaration, Limit, declaration_of
 from ..rules.lanes.templates import RESERVED, matcher

@@ -14,8 +14,7 @@ from django.db.models import BooleanField, Case, ExpressionWrapper, Q, Value, Wh
 
 from ..clock import Now
 from ..errors import LostReason
-from ..models import Task
-from ..models.querysets import TaskQuerySet
+from ..models import Task, TaskQuerySet
 from ..models.tasks import LONGEST
 from ..rules.status import Status
 from ..rules.transitions import KEPT

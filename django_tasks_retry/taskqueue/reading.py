@@ -13,9 +13,8 @@ from django.db import models
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from ..models import Task, Worker
+from ..models import Task, TaskQuerySet, Worker
 from ..models.limits import ReadableJSONField
-from ..models.querysets import TaskQuerySet
 from ..rules.backoff import from_json
 from .database import UNREADABLE
 from .lease import PAYLOAD, Unreadable, check_call, check_depth, is_deeper

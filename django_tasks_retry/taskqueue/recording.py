@@ -16,8 +16,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from ..errors import InvalidPayload, LeaseLost, LostReason
-from ..models import Task, TaskEvent
-from ..models.querysets import TaskQuerySet
+from ..models import Task, TaskEvent, TaskQuerySet
 from ..rules.failure import Failure
 from ..rules.status import Status
 from ..rules.transitions import GIVE_UP, RELEASE, EventKind

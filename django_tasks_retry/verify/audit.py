@@ -12,8 +12,7 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform
 
 from ..clock import now
-from ..models import Step, Task, TaskEvent, TaskResult
-from ..models.querysets import IS_UNFINISHED
+from ..models import IS_UNFINISHED, Step, Task, TaskEvent, TaskResult
 from ..taskqueue.reading import read_values
 from .history import Breach, Event, Row, StepRow, TaskHistory
 from .lanes import Allowed, LaneHistory, Limits

@@ -8,8 +8,7 @@ from uuid import UUID
 from django.db.models import Exists, Max, OuterRef, Q
 from django.db.models.fields.json import KeyTextTransform
 
-from ..models import OperatorEvent, Schedule, Step, Task
-from ..models.querysets import TaskQuerySet
+from ..models import OperatorEvent, Schedule, Step, Task, TaskQuerySet
 from ..taskqueue.database import UNREADABLE
 from ..taskqueue.reading import read_rows, unreadable_columns
 from .history import Breach, StepRow, TaskHistory

@@ -20,9 +20,7 @@ from ... import registry
 from ...display.formatting import one_line, task_name
 from ...display.scope import Scope, current_scope, queue_names, read_workers
 from ...display.states import TASK_STATES, badge, error_line, task_state, timing
-from ...models import FlowLimit, Task
-from ...models.limits import LANE
-from ...models.querysets import TaskQuerySet
+from ...models import LANE, FlowLimit, Task, TaskQuerySet
 from ...rules.names import short_id, short_name, time_of
 from ...selection import grammar
 from ...selection.grammar import Query

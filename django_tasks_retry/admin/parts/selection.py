@@ -17,8 +17,7 @@ from django.utils.translation import gettext as _
 from ...display.events import group_text
 from ...display.formatting import one_line
 from ...display.scope import console_database
-from ...models import Task
-from ...models.querysets import TaskQuerySet
+from ...models import Task, TaskQuerySet
 from ...rules.status import Status
 from ...selection import matching
 from ...selection.grammar import Query

@@ -7,8 +7,7 @@ from django.db import transaction
 from django.db.models import F, Sum
 
 from ...clock import now
-from ...models import FlowLimit, LaneStat, TaskStat, TaskTotal
-from ...models.limits import FUNCTION, TRIPPED
+from ...models import FUNCTION, TRIPPED, FlowLimit, LaneStat, TaskStat, TaskTotal
 from ..database import database
 from ..enqueue.notify import notify_work_on_commit
 from ..lanes import create_limits, has_breaker, has_breakers, limit_of, lock_limits

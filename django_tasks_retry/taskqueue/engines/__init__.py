@@ -18,6 +18,3 @@ def engine_for(using: str) -> Engine:
     if vendor not in ENGINES:
         raise NotSupportedError(f"Database {using!r} is {vendor}, which cannot hold tasks. Use PostgreSQL or SQLite.")
     return ENGINES[vendor](using)
-
-
-__all__ = ["ENGINES", "Engine", "engine_for", "install_after_migrate"]

@@ -16,8 +16,7 @@ from django.db.models import Field, JSONField, Model, UUIDField
 from django.db.models.expressions import RawSQL
 
 from ...clock import frozen, now
-from ...models import Step, Task, TaskEvent, TaskResult
-from ...models.querysets import IS_UNFINISHED, TaskQuerySet
+from ...models import IS_UNFINISHED, Step, Task, TaskEvent, TaskQuerySet, TaskResult
 from ...utc import InstantField, sqlite_text
 from ..new_tasks import as_dated, key_of
 from .base import Engine

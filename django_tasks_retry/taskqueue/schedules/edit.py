@@ -13,8 +13,7 @@ from ...clock import now
 from ...conf import suggestion
 from ...durations import checked_seconds
 from ...errors import InvalidCall, InvalidSchedule
-from ...models import MAX_LENGTHS, Schedule
-from ...models.schedules import OVERLAPS, TIMING_COLUMNS
+from ...models import MAX_LENGTHS, OVERLAPS, TIMING_COLUMNS, Schedule
 from ...rules.payload import checked_name, storable
 from ...rules.schedules.declarations import ScheduleDeclaration, check_keys
 from ...rules.schedules.timing import Timing, check_timing

@@ -17,8 +17,7 @@ from django.db.models import Q
 from ... import registry
 from ...clock import Now, now
 from ...errors import TaskQueueError
-from ...models import OperatorEvent, Schedule, Task
-from ...models.querysets import ScheduleQuerySet
+from ...models import OperatorEvent, Schedule, ScheduleQuerySet, Task
 from ...rules.schedules.timing import Decision, decide
 from ...utc import adapted
 from ..database import UNREADABLE, database

@@ -16,8 +16,7 @@ from django.db.models import F, Q, Sum
 from ... import registry
 from ...clock import Now, now
 from ...conf import options
-from ...models import Task, TaskStat
-from ...models.tasks import KEYED
+from ...models import KEYED, Task, TaskStat
 from ...rules.names import first_of, path_of
 from ...rules.policy import policy_of
 from ..database import database

@@ -9,8 +9,7 @@ from django.db.models import BooleanField, OuterRef, Subquery
 from django.db.models.expressions import RawSQL
 from django.db.models.fields.json import KeyTextTransform
 
-from ...models import Step, Task
-from ...models.querysets import TaskQuerySet
+from ...models import Step, Task, TaskQuerySet
 from .steps import StepKind
 
 logger = logging.getLogger("django_tasks_retry")

@@ -11,8 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db.models import Count, Exists, OuterRef, Q
 
 from ...errors import InvalidCall, MembersFailed, MembersGone
-from ...models import Task, TaskResult
-from ...models.querysets import TaskQuerySet
+from ...models import Task, TaskQuerySet, TaskResult
 from ...payloads import opened
 from ...rules.status import UNFINISHED, Status
 from ..database import database

@@ -13,8 +13,7 @@ from django.db.models import OuterRef, Q, Subquery
 from ...clock import now
 from ...conf import options
 from ...errors import InvalidCall, InvalidPayload, UnstorableResult
-from ...models import Step
-from ...models.results import MAX_NAME
+from ...models import MAX_NAME, Step
 from ...payloads import hidden, hides, opened
 from ...rules.payload import checked_name, dump, encoded
 from ..database import database

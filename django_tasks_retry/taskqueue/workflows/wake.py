@@ -19,8 +19,7 @@ from django.db.models.expressions import Combinable
 
 from ...clock import Now
 from ...conf import options
-from ...models import Signal, Task
-from ...models.results import MAX_NAME
+from ...models import MAX_NAME, Signal, Task
 from ...rules.payload import checked_name, encoded
 from ..database import database
 from ..engines import engine_for

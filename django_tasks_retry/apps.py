@@ -13,6 +13,7 @@ class TasksRetryConfig(AppConfig):
     def ready(self) -> None:
         from . import bridge, checks, clock, compat, guard  # noqa: F401
         from .taskqueue.engines import install_after_migrate
+        from .taskqueue.shards import begin_after_migrate
 
         connection_created.connect(clock.register_on_sqlite, dispatch_uid="django_tasks_retry.clock")
         connection_created.connect(guard.register_on_sqlite, dispatch_uid="django_tasks_retry.guard")
@@ -20,6 +21,7 @@ class TasksRetryConfig(AppConfig):
         post_migrate.connect(guard.install_after_migrate, sender=self, dispatch_uid="django_tasks_retry.guard")
         uid = "django_tasks_retry.functions"
         post_migrate.connect(install_after_migrate, sender=self, dispatch_uid=uid)
+        post_migrate.connect(begin_after_migrate, sender=self, dispatch_uid="django_tasks_retry.shards")
         for name in ("Task", "TaskResult", "TaskEvent", "Step"):
             model, uid = self.get_model(name), f"django_tasks_retry.fixture.{name}"
             pre_save.connect(guard.open_for_fixture, sender=model, dispatch_uid=uid)

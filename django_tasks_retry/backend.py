@@ -48,6 +48,7 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
     debounce: float | timedelta | None = None
     debounce_max: float | timedelta | None = None
     on_failure: Any = None
+    shard_key: str | None = None
 
     def __post_init__(self) -> None:
         delay: Any = self.run_after
@@ -78,6 +79,7 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
         debounce: float | timedelta | None = None,
         debounce_max: float | timedelta | None = None,
         on_failure: Any = None,
+        shard_key: str | None = None,
     ) -> RetryTask:
         """Extend the framework's `using` by options of `Task.objects.enqueue()`, which other backends ignore.
 
@@ -88,7 +90,7 @@ class RetryTask(Task[Any, Any] if TYPE_CHECKING else Task):  # type: ignore[misc
         ours = {
             "expires": expires, "deadline": deadline, "unique_key": unique_key, "unique_for": unique_for,
             "on_conflict": on_conflict, "debounce": debounce, "debounce_max": debounce_max,
-            "on_failure": on_failure,
+            "on_failure": on_failure, "shard_key": shard_key,
         }  # fmt: skip
         given = {name: value for name, value in ours.items() if value is not None}
         changed = replace(changed, **given) if given else changed

@@ -16,6 +16,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from . import compat, registry
+from .conf import named_in_settings
 from .durations import as_seconds
 from .errors import Abort, InvalidCall, InvalidPayload, TaskCancelled
 from .models import Task, TaskEvent
@@ -28,6 +29,7 @@ from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Lease, Receipt, Report, database
 from .taskqueue.renewal import check_lease, lease_holds, open_transactions, report_progress
+from .taskqueue.shards import check_answers, shard_of_id
 from .taskqueue.typed import read_returned
 from .taskqueue.workflows import StepStore, Workflow
 from .utc import in_project_time
@@ -80,7 +82,7 @@ class TaskResult(FrameworkResult):  # type: ignore[misc]
                 self.refresh()
             if self.is_finished:
                 return
-            if connections[database(self.backend)].in_atomic_block:
+            if connections[database(shard_of_id(UUID(self.id), self.backend))].in_atomic_block:
                 raise InvalidCall("wait() within a transaction never ends: workers see the task after the commit.")
             if until is not None and monotonic() >= until:
                 raise TimeoutError(f"Task {self.id} has not ended in time; its status is {self.status}.")
@@ -105,6 +107,8 @@ def read_result(result_id: str, backend: str) -> AnyResult:
         task_id = UUID(result_id)
     except (AttributeError, TypeError, ValueError):
         raise compat.TaskResultDoesNotExist(result_id) from None
+    backend = shard_of_id(task_id, backend)
+    check_answers(backend)
     using = database(backend)
     row = Task.objects.using(using).select_related("outcome").filter(pk=task_id, backend=backend).first()
     task = registry.find(row.func_path) if row else None
@@ -120,9 +124,10 @@ def variant(task: AnyTask, row: Task | Lease) -> AnyTask:
     Not by `task.using(...)`, which would check anew what is history: a queue that is no longer configured, say.
     """
     eta = None if row.eta == row.created_at else in_project_time(row.eta)
-    if (task.run_after, task.queue_name, task.priority, task.backend) == (eta, row.queue, row.priority, row.backend):
+    backend = named_in_settings(row.backend)
+    if (task.run_after, task.queue_name, task.priority, task.backend) == (eta, row.queue, row.priority, backend):
         return task
-    changes = {"run_after": eta, "queue_name": row.queue, "priority": row.priority, "backend": row.backend}
+    changes = {"run_after": eta, "queue_name": row.queue, "priority": row.priority, "backend": backend}
     task_class: Any = type(task)
     twin: AnyTask = object.__new__(task_class)
     for name in field_names(task_class):
@@ -166,7 +171,7 @@ def new_result(
         finished_at=None if isinstance(of, Lease) else in_project_time(of.finished_at),
         args=[],
         kwargs={},
-        backend=of.backend,
+        backend=named_in_settings(of.backend),
         errors=list(errors_of(events)),
         worker_ids=[event.actor for event in events if event.kind == EventKind.RUNNING],
     )
@@ -217,7 +222,8 @@ def send_enqueued(row: Task) -> None:
     """Send `task_enqueued` for this row. Robust: the row is stored, so an error of a receiver cannot undo it."""
     task = registry.find(row.func_path)
     if task is not None:
-        compat.task_enqueued.send_robust(type(compat.task_backends[row.backend]), task_result=as_result(row, task))
+        sender = type(compat.task_backends[named_in_settings(row.backend)])
+        compat.task_enqueued.send_robust(sender, task_result=as_result(row, task))
 
 
 registry.hooks = registry.Hooks(failed_result, send_enqueued)

@@ -13,7 +13,7 @@ from django.db.utils import DatabaseError
 from django.urls import get_resolver
 
 from . import guard, registry
-from .conf import OURS, configured_backends, message
+from .conf import OURS, configured_backends, is_sharded, message, options, shard_number
 from .errors import InvalidOptions
 from .models import Task, TaskEvent, TaskResult
 from .rules.backoff import FixedDelays, has_unreachable_delays
@@ -25,6 +25,7 @@ from .taskqueue.engines import ENGINES, engine_for
 from .taskqueue.enqueue import callee_of, discovery_advice, discovery_reason, will_be_found
 from .taskqueue.retention import partition_problems
 from .taskqueue.schedules import schedule_problems
+from .taskqueue.shards import wrong_names
 
 Found: TypeAlias = Iterator[CheckMessage]
 
@@ -77,6 +78,26 @@ def check_database(alias: str) -> Found:
         yield from check_guard(alias)
     with suppress(DatabaseError):
         yield from check_partitions(alias)
+    with suppress(DatabaseError):
+        yield from check_shards(alias)
+
+
+def check_shards(alias: str) -> Found:
+    for backend in configured_backends():
+        if is_sharded(backend) and database(backend) == alias:
+            for number, (known, now) in wrong_names(backend).items():
+                text = f"Shard {number} is {known!r} to the database {alias!r}, and {now or 'nothing'!r} in SHARDS."
+                hint = "Ids of tasks hold the number, so put the aliases back in their order, and append new ones."
+                yield message("E011", text, hint)
+
+
+@check(Tags.models)
+def check_enqueue_timeout() -> Found:
+    for backend in configured_backends():
+        with suppress(InvalidOptions):  # which the backend's own check reports
+            if is_sharded(backend) and not shard_number(backend) and options(backend).enqueue_timeout is None:
+                text = f"TASKS[{backend!r}] has SHARDS and no ENQUEUE_TIMEOUT, so calls wait for a frozen shard."
+                yield message("W011", text, "Add 'ENQUEUE_TIMEOUT': 1 to its OPTIONS.")
 
 
 def check_guard(alias: str) -> Found:
@@ -127,6 +148,8 @@ def check_code_schedules() -> Found:
     """Report bad expressions, unknown zones, schedules that never fire and duplicate names before a worker starts."""
     hint = "A schedule has a registered task, its arguments, and cron=… or every=…; see the how-to on schedules."
     for backend in configured_backends():
+        if shard_number(backend):
+            continue  # it has those of the first shard
         with suppress(InvalidOptions):  # which the backend's own check reports
             for where, why in schedule_problems(backend, datetime.now(UTC)):
                 yield message("E008", f"{where}: {why}", hint)

@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -22,7 +22,7 @@ from .rules.backoff import Exponential
 from .rules.lanes.limits import KEYS as LIMIT_KEYS
 from .rules.lanes.limits import Limit, read_limit
 from .rules.lanes.templates import RESERVED
-from .rules.names import path_of
+from .rules.names import NUMBERS, path_of
 from .rules.policy import check_max_attempts, check_timeout
 from .rules.queues import read_backlogs
 
@@ -57,6 +57,7 @@ class QueueOptions:
     """Times are seconds, sizes are bytes. Keys of OPTIONS are these names in capitals."""
 
     database: str | None = None  # an alias of DATABASES; None asks the database routers
+    shards: Sequence[str] = ()  # aliases of DATABASES over which tasks are spread; the order never changes, append only
     console_database: str | None = None  # the alias of a replica, from which lists, charts and metrics are read
     lease: float = 60.0  # how long a claim holds without being renewed
     max_attempts: int = 5
@@ -131,6 +132,8 @@ def read_options(raw: Mapping[str, Any], alias: str) -> QueueOptions:
         except (TypeError, ValueError) as error:
             hint = f"An entry has the keys {', '.join(ENTRIES[key])}." if key in ENTRIES else ""
             raise InvalidOptions(f"{where}[{key!r}] is not valid: {error}", hint) from None
+    if options.shards and (options.database or options.console_database):
+        raise InvalidOptions(f"{where}: SHARDS names the databases, so leave DATABASE and CONSOLE_DATABASE out.")
     try:
         _ = options.backoff
     except (TypeError, ValueError) as error:
@@ -151,6 +154,15 @@ def check(is_valid: Callable[[Any], bool], expected: str) -> Callable[[Any], Non
 def check_database(value: object) -> None:
     if value is not None and value not in settings.DATABASES:
         raise ValueError(f"{value!r} is not an alias of DATABASES ({', '.join(settings.DATABASES)}).")
+
+
+def check_shards(value: Any) -> None:
+    if not is_list_of_texts(value) or len(set(value)) < len(value) or len(value) > NUMBERS:
+        raise ValueError(f"{value!r:.60}: give a list of aliases of DATABASES, each of them once.")
+    for alias in value:
+        check_database(alias)
+        if "sqlite" in str(settings.DATABASES[alias].get("ENGINE", "")):
+            raise ValueError(f"{alias!r} is SQLite: only PostgreSQL can be a shard.")
 
 
 def check_token(value: object) -> None:
@@ -224,6 +236,7 @@ check_interval = check(lambda value: value is None or value > 0, "seconds, or No
 
 CHECKS: dict[str, Callable[[Any], Any]] = {
     "DATABASE": check_database,
+    "SHARDS": check_shards,
     "CONSOLE_DATABASE": check_database,
     "LEASE": check(lambda value: 0.2 <= value <= DAY, "seconds, from 0.2 to a day"),
     "MAX_ATTEMPTS": check_max_attempts,
@@ -275,7 +288,42 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def named_in_settings(backend: str) -> str:
+    """Return the alias in TASKS of a backend. Those of further shards are not there: `default@q1` is of `default`."""
+    return backend if backend in getattr(settings, "TASKS", {}) else backend.partition("@")[0]
+
+
+@forgotten
+@cache
+def shard_backends(backend: str) -> tuple[str, ...]:
+    """Return the backends of all shards, by number: `default`, `default@q1`, …; or the backend alone.
+
+    The first shard has the name in TASKS, for it may hold tasks from before the split.
+    """
+    name = named_in_settings(backend)
+    shards = backend_settings(name).get("OPTIONS", {}).get("SHARDS") or ()
+    return name, *(f"{name}@{shard}" for shard in shards[1:])
+
+
+@forgotten
+@cache
+def shard_number(backend: str) -> int:
+    shards = shard_backends(backend)
+    return shards.index(backend) if backend in shards else 0
+
+
+def is_sharded(backend: str) -> bool:
+    return len(shard_backends(backend)) > 1
+
+
+@forgotten
+@cache
+def has_shards() -> bool:
+    return any(map(is_sharded, configured_backends()))
+
+
 def backend_settings(alias: str) -> Mapping[str, Any]:
+    alias = named_in_settings(alias)
     backends: Mapping[str, Mapping[str, Any]] = getattr(settings, "TASKS", {})
     if alias not in backends and alias != DEFAULT_TASK_BACKEND_ALIAS:
         raise InvalidOptions(f"TASKS has no backend {alias!r}.{suggestion(alias, backends)}")
@@ -285,9 +333,10 @@ def backend_settings(alias: str) -> Mapping[str, Any]:
 @forgotten
 @cache
 def configured_backends() -> tuple[str, ...]:
-    """The backends of TASKS that are ours or inherit from ours, by their aliases."""
+    """The backends of TASKS that are ours or inherit from ours, by their aliases; of a sharded one, each shard's."""
     backends: Mapping[str, Mapping[str, Any]] = getattr(settings, "TASKS", {})
-    return tuple(alias for alias, backend in backends.items() if is_ours(backend.get("BACKEND", "")))
+    ours = (alias for alias, backend in backends.items() if is_ours(backend.get("BACKEND", "")))
+    return tuple(shard for alias in ours for shard in shard_backends(alias))
 
 
 def is_ours(path: str) -> bool:
@@ -316,7 +365,10 @@ def check_backend(alias: str) -> str:
 def options(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> QueueOptions:
     """Return the options of a backend. Backends of other packages have the defaults."""
     entry = backend_settings(alias)
-    return read_options(entry.get("OPTIONS", {}), alias) if is_ours(entry.get("BACKEND", OURS)) else DEFAULTS
+    if not is_ours(entry.get("BACKEND", OURS)):
+        return DEFAULTS
+    chosen = read_options(entry.get("OPTIONS", {}), named_in_settings(alias))
+    return replace(chosen, database=chosen.shards[shard_number(alias)]) if chosen.shards else chosen
 
 
 @forgotten

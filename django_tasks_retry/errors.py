@@ -109,6 +109,29 @@ class EnqueueTimeout(TaskQueueError, TimeoutError):
         )
 
 
+class ShardAway(TaskQueueError):
+    """The database that holds the task, or to which the call belongs, does not answer. Nothing was stored."""
+
+    def __init__(self, *databases: str) -> None:
+        self.databases = databases
+        names = ", ".join(map(repr, databases))
+        super().__init__(
+            f"The shard {names} does not answer. Its tasks wait there until it does, and so must this call: try again "
+            "later. Calls without a key, a limit or a shard_key go to another shard meanwhile."
+        )
+
+
+class PartlyEnqueued(TaskQueueError):
+    """A list over several shards was stored in some of them only: `tasks`. The `error` stopped the rest."""
+
+    def __init__(self, tasks: Sequence[Any], error: Exception) -> None:
+        self.tasks, self.error = list(tasks), error
+        super().__init__(
+            f"{len(self.tasks):,} tasks of the list are stored, and the rest is not, because of another shard: {error} "
+            "Enqueue those that are not in `tasks` again. One shard_key or one lane for all keeps a list together."
+        )
+
+
 class IllegalMove(TaskQueueError):
     """The task's status does not allow this move."""
 

@@ -1,9 +1,12 @@
 """Metrics in the text format of Prometheus, version 0.0.4: `scrape()` asks the database, `render()` only writes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isinf, isnan
 
+from .conf import is_sharded
+from .taskqueue import database
+from .taskqueue.shards import ask_all
 from .taskqueue.statistics import BOUNDS, COUNTS, Budget, Holder, QueueFigures, Snapshot, Stat, take_snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -57,12 +60,30 @@ def histogram(bounds: Iterable[float], counts: Iterable[int], total: float, labe
 
 
 def scrape(backend: str = "default") -> str:
-    """The metrics of the backend's database, now."""
-    return render(take_snapshot(backend))
+    """The metrics of the backend's database, now; of several, each with its shard as a label."""
+    if not is_sharded(backend):
+        return render(take_snapshot(backend))
+    taken, away = ask_all(backend, take_snapshot)
+    return written(metrics_of_shards({database(shard): each for shard, each in taken.items()}, away))
 
 
 def render(taken: Snapshot) -> str:
-    return "".join(f"{line}\n" for family in metrics_of(taken) if family.samples for line in lines_of(family))
+    return written(metrics_of(taken))
+
+
+def written(families: Iterable[Family]) -> str:
+    return "".join(f"{line}\n" for family in families if family.samples for line in lines_of(family))
+
+
+def metrics_of_shards(taken: Mapping[str, Snapshot], away: Sequence[str]) -> Iterator[Family]:
+    up = [Sample(shard in taken, {"shard": shard}) for shard in (*taken, *away)]
+    merged: dict[str, Family] = {}
+    for shard, snapshot in taken.items():
+        for family in metrics_of(snapshot):
+            samples = [replace(each, labels={**each.labels, "shard": shard}) for each in family.samples]
+            merged.setdefault(family.name, replace(family, samples=[])).samples.extend(samples)
+    yield Family(f"{PREFIX}shard_up", "gauge", "1 if the shard answers.", up)
+    yield from merged.values()
 
 
 def lines_of(family: Family) -> Iterator[str]:

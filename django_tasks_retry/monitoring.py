@@ -22,6 +22,7 @@ from .errors import GuardMissing, NotMigrated
 from .metrics import CONTENT_TYPE, scrape
 from .models import Worker
 from .taskqueue import alive_workers, database
+from .taskqueue.shards import ask_all
 from .taskqueue.statistics import depths, paused_queues, serving, unknown_functions
 from .taskqueue.timeouts import statement_timeout
 from .taskqueue.workers import ALIVE_SECONDS, sound_workers
@@ -56,7 +57,7 @@ def live(request: HttpRequest) -> HttpResponse:
 def ready(request: HttpRequest) -> HttpResponse:
     """Answer whether tasks can be stored and are being run, with details for those who may read the metrics."""
     backend = backend_of(request)
-    wrong = problems(backend, within_of(request))
+    wrong = problems_of_shards(backend, within_of(request))
     if not wrong:
         named = unknown_tasks(backend) if may_read(request, backend) else []
         return plain("ready\n" + "".join(f"{each}\n" for each in named))
@@ -108,6 +109,17 @@ def given_token(request: HttpRequest) -> str:
     """Return the token of `Authorization: Bearer …`; never of the address, which servers log."""
     header = request.headers.get("Authorization", "")
     return header[len(SCHEME) :].strip() if header.lower().startswith(SCHEME) else ""
+
+
+def problems_of_shards(backend: str, within: float) -> list[str]:
+    """List what is wrong in all shards; nothing while one is well, for it takes what may live anywhere."""
+    found, away = ask_all(backend, lambda shard: problems(shard, within))
+    if any(not each for each in found.values()):
+        return []
+    return [
+        *(f"the shard {name!r} does not answer" for name in away),
+        *(text for each in found.values() for text in each),
+    ]
 
 
 def problems(backend: str, within: float) -> list[str]:

@@ -44,6 +44,8 @@ OPTIONS = {
     "RETRY_CAP": "The longest delay, before jitter.",
     "RETRY_JITTER": "Share by which each delay is spread, up and down, so that tasks that failed together are not "
     "retried together.",
+    "SHARDS": "Aliases of ``DATABASES`` over which tasks are spread, in an order that never changes; see "
+    ":doc:`/howto/shards`.",
     "ENQUEUE_TIMEOUT": "Seconds that ``enqueue()`` may wait for PostgreSQL outside ``atomic()`` before it raises "
     "``EnqueueTimeout``; see :ref:`enqueue-timeout`. ``None`` waits as long as the driver does.",
     "TIMEOUT": "Seconds an attempt may take. A task's own policy takes precedence.",
@@ -86,6 +88,7 @@ OPTIONS = {
 }
 
 FLAGS = {
+    "--shards": "Shards of ``OPTIONS['SHARDS']`` to serve, each by a supervisor of its own. Default: all.",
     "--queues": "Queues to serve, by name or pattern. Default: all.",
     "--exclude": "Queues not to serve. Takes precedence over ``--queues``.",
     "--backend": "The alias in ``TASKS``.",

@@ -31,6 +31,7 @@ from ..selection.actions import CANCEL, RETRY
 from ..taskqueue import statistics
 from ..taskqueue.database import is_missing_table
 from ..taskqueue.timeouts import is_timeout, statement_timeout
+from .parts.shards import on_shard, shard_tabs
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
@@ -143,7 +144,11 @@ class ConsoleAdmin(ModelAdmin):
 
     def navigation(self, request: HttpRequest) -> dict[str, Any]:
         """Return what stands above each page."""
-        return {"console_pages": self.console_pages(request), "replica": note_of_replica()}
+        return {
+            "console_pages": self.console_pages(request),
+            "replica": note_of_replica(),
+            "shards": shard_tabs(console_backend()),
+        }
 
     def console_pages(self, request: HttpRequest) -> list[dict[str, Any]]:
         """Return the console's navigation: the pages that this user may view."""
@@ -201,6 +206,9 @@ def bounded(
         if not all(map(is_storable, texts_of(request, kwargs))):
             text = _("The request contains a value that is too long or has invalid characters.")
             return console.render_notice(request, _("Bad request"), text, 400)
+        return on_shard(console, request, kwargs, lambda: answer_in_time(request, *args, **kwargs))
+
+    def answer_in_time(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
             # The page after an action shows what was done.
             if from_replica and request.method == "GET" and not messages.get_messages(request):

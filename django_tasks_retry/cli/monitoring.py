@@ -25,7 +25,7 @@ from ..rules.queues import matches
 from ..taskqueue.reading import read_rows
 from ..taskqueue.statistics import COUNTS, Counts, QueueFigures, counts_since, describe_groups, group_heads
 from ..worker.options import read_count, read_names
-from .failures import columns as failure_columns
+from .analysis import columns as failure_columns
 from .output import Column, aligned, rows_of
 from .queues import FAILING, QUEUES
 from .subcommand import CliError, Context, Exit, checked, command, option

@@ -188,6 +188,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     """Add options without defaults, so that a verb keeps those that stand behind its noun."""
     add = partial(parser.add_argument_group("for every subcommand").add_argument, default=argparse.SUPPRESS)
     add("--backend", metavar="ALIAS", help="the alias in TASKS (default: the first that is ours)")
+    add("--shard", metavar="NAME", help="one of OPTIONS['SHARDS'] (default: all)")
     add("--json", action="store_true", help="answer in JSON; lists as one object per line")
     add("--no-color", action="store_true", help="no colours")
     # `manage.py` reads these two itself, wherever they stand.

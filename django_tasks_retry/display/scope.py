@@ -1,6 +1,7 @@
 """The scope of the console: a backend, its database, the time there, and how its queues and workers stand."""
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -45,8 +46,14 @@ class Standing:
         return sum(queue.due for queue in self.queues)
 
 
+shown_shard: ContextVar[str] = ContextVar("shown_shard", default="")
+"""The backend of the shard that a page of the console shows; empty if there is only one database."""
+
+
 def console_backend() -> str:
-    """Return the default backend if it is ours, else the first that is."""
+    """Return the shard that is shown; else the default backend if it is ours, else the first that is."""
+    if shown_shard.get():
+        return shown_shard.get()
     ours = configured_backends()
     if DEFAULT_TASK_BACKEND_ALIAS in ours or not ours:
         return DEFAULT_TASK_BACKEND_ALIAS

@@ -12,6 +12,7 @@ from django.db.models import (
     Index,
     JSONField,
     PositiveIntegerField,
+    PositiveSmallIntegerField,
     Q,
     SmallIntegerField,
     UniqueConstraint,
@@ -292,6 +293,24 @@ class Migration(migrations.Migration):
                     check("schedule_times_in_range", in_range("starts_at", "ends_at", "anchor", "next_at", "last_at")),
                 ],
             },
+        ),
+        migrations.CreateModel(
+            name="Shard",
+            fields=[
+                ("number", PositiveSmallIntegerField(primary_key=True, serialize=False)),
+                ("name", CharField(max_length=64, verbose_name="name")),
+                ("is_draining", models.BooleanField(default=False, verbose_name="takes no new work")),
+            ],
+            options={"default_permissions": ()},
+        ),
+        migrations.CreateModel(
+            name="ShardBucket",
+            fields=[
+                ("bucket", PositiveSmallIntegerField(primary_key=True, serialize=False)),
+                ("owner", PositiveSmallIntegerField(verbose_name="owner")),
+                ("version", PositiveIntegerField(default=0, verbose_name="version")),
+            ],
+            options={"default_permissions": ()},
         ),
         migrations.CreateModel(
             name="Signal",

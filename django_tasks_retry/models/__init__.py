@@ -7,4 +7,5 @@ from .pages import FailureGroup, Overview, TaskFunction
 from .querysets import IS_UNFINISHED, ScheduleQuerySet, TaskQuerySet
 from .results import MAX_NAME, Signal, Step, TaskEvent, TaskResult
 from .schedules import OVERLAPS, TIMING_COLUMNS, Schedule
+from .shards import Shard, ShardBucket
 from .tasks import KEYED, MAX_LENGTHS, Task

@@ -151,6 +151,7 @@ class Task(models.Model):
     """Seconds from now, of a task that is yet to be written and has no eta of its own."""
 
     conflict: Any = None
+    shard_key: str | None = None
     """The `Conflict` of a task that is yet to be written: what it wants if its unique key is taken."""
 
     expires_in: float | None = None

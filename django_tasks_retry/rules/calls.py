@@ -52,6 +52,7 @@ class TaskOptions(TypedDict, total=False):
     debounce: float | timedelta | None
     debounce_max: float | timedelta | None
     on_failure: Call[Any] | Link[str, Any] | TaskOf[[str], Any] | None
+    shard_key: str | None
 
 
 class CallOptions(TaskOptions, total=False):

@@ -14,8 +14,9 @@ from uuid import UUID
 
 from django.db.models.base import ModelState
 
+from ..conf import shard_number
 from ..models import CALL_COLUMNS, ORIGIN_COLUMNS, PLACE_COLUMNS, Task
-from ..rules.names import uuid7
+from ..rules.names import in_shard, uuid7
 from ..rules.status import Status
 
 FIRST_YEAR, LAST_YEAR = 1900, 9000  # years that every time zone and both databases can store
@@ -47,7 +48,7 @@ def filled_in(columns: dict[str, Any], **given: Any) -> Task:
 def same_call(task: Task, **changes: Any) -> Task:
     """Another task with the same call, queue and priority, not yet written."""
     copied = {name: getattr(task, name) for name in (*CALL_COLUMNS, "queue", "priority", "on_failure")}
-    return new_task(**copied | {"id": new_id()} | changes)
+    return new_task(**copied | {"id": new_id(task.backend)} | changes)
 
 
 def key_of(task: Task) -> tuple[str, str | None]:
@@ -96,8 +97,10 @@ _lock = threading.Lock()
 _last = (0, 0)  # the millisecond and the counter of the next id, unless the clock has gone on
 
 
-def new_id() -> UUID:
-    return new_ids(1)[0]
+def new_id(backend: str = "") -> UUID:
+    """Return an id, which names the shard if this is the backend of one."""
+    number = shard_number(backend) if backend else 0
+    return in_shard(new_ids(1)[0], number) if number else new_ids(1)[0]
 
 
 def new_ids(count: int) -> list[UUID]:

@@ -167,7 +167,8 @@ def completed(outcome: Completed) -> Report:
     if value is not None and hides(lease.backend):
         form = hidden(result, lease.backend, lease.id, f"result-{lease.attempts}")
         result = result if form is None else dump(form)
-    return Report(lease, COMPLETE, **signed(outcome), result=result, next_id=new_id() if lease.interval else None)
+    next_id = new_id(lease.backend) if lease.interval else None
+    return Report(lease, COMPLETE, **signed(outcome), result=result, next_id=next_id)
 
 
 def released(outcome: Released) -> Report:

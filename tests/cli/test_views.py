@@ -273,6 +273,8 @@ def test_a_backend_that_is_none_is_answered_by_every_subcommand(cli):
     needed |= {"schedules pause": ["s", "--reason", "x"], "archive read": ["0199a3f2-77aa-7000-8000-000000000000"]}
     needed |= {f"effects {verb}": ["abcd", "charge", "--reason", "x"] for verb in ("happened", "retry")}
     needed |= {
+        "shards add": ["q1"],
+        "shards drain": ["q1"],
         "limit": ["lane", "--clear", "--reason", "x"],
         "partitions export": ["p20260101", "out"],
         "reschedule": ["--now"],

@@ -238,6 +238,7 @@ USED = {
         timedelta(hours=3),
     ),
     "on_failure": ({"on_failure": call(tasks.noop)}, lambda task: "tests.tasks.noop" in str(task.on_failure), True),
+    "shard_key": ({"shard_key": "tenant-7"}, lambda task: task.shard_key, None),  # not stored: it chooses a database
 }
 
 

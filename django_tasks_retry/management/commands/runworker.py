@@ -13,6 +13,7 @@ from django_tasks_retry.durations import read_duration
 from django_tasks_retry.errors import TaskQueueError
 from django_tasks_retry.worker import start
 from django_tasks_retry.worker.options import WorkerOptions, read_count, read_names, read_size
+from django_tasks_retry.worker.shards import run_worker
 from django_tasks_retry.worker.startup import prepare_connections
 
 
@@ -25,6 +26,7 @@ class Command(BaseCommand):
         add("--queues", "-q", type=names, default=("*",), metavar="a,b,bulk*", help="names or patterns (default: all)")
         add("--exclude", "-x", type=names, default=(), metavar="c,d*", help="queues that this worker leaves to others")
         add("--backend", default="default", help="the alias in TASKS (default: default)")
+        add("--shards", type=names, default=(), metavar="q0,q1", help="of OPTIONS['SHARDS'] (default: all)")
         add = parser.add_argument_group("how many at once").add_argument
         add("--processes", type=count, default=1, help="default: 1")
         add("--threads", type=count, default=8, help="for plain functions, per process (default: 8)")
@@ -82,7 +84,8 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         try:
             prepare_connections(options)
-            code = start(options, given["log_format"], given["verbosity"], self.check_migrations)
+            how = given["log_format"], given["verbosity"], self.check_migrations
+            code = run_worker(options, given["shards"], lambda each: start(each, *how))
         except TaskQueueError as error:
             raise CommandError(str(error)) from error
         raise SystemExit(code)

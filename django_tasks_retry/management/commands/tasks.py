@@ -6,6 +6,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db.utils import Error
 
 from django_tasks_retry.cli.output import Output
+from django_tasks_retry.cli.shards import run_over_shards
 from django_tasks_retry.cli.subcommand import CliError, Context, Exit, add_subcommands, subcommands
 from django_tasks_retry.conf import check_backend
 from django_tasks_retry.display.scope import console_backend
@@ -23,7 +24,7 @@ class Command(BaseCommand):
         output = Output(self.stdout, self.stderr, as_json=given["json"], colour=not given["no_color"])
         try:
             backend = check_backend(given["backend"] or console_backend())
-            code = subcommands()[given["subcommand"]].run(Context(given, output, backend)) or Exit.OK
+            code = run_over_shards(subcommands()[given["subcommand"]], Context(given, output, backend))
             self.stdout.flush()
         except BrokenPipeError:
             # Python would complain when it flushes what is left.

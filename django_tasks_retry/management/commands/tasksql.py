@@ -36,6 +36,7 @@ PRODUCER: Grants = {
     models.TaskEvent: READ,
     models.Step: ADD,
     models.Signal: ADD,
+    **dict.fromkeys((models.Shard, models.ShardBucket), (*ADD, "UPDATE")),
 }
 WORKER: Grants = {
     models.Task: (*KEEP, f"UPDATE ({', '.join(MOVED)})"),
@@ -46,6 +47,7 @@ WORKER: Grants = {
     **dict.fromkeys((models.TaskStat, models.LaneStat), (*KEEP, "UPDATE")),
     models.TaskTotal: COUNT,
     models.Queue: READ,
+    **dict.fromkeys((models.Shard, models.ShardBucket), (*ADD, "UPDATE")),
 }
 OPERATOR: Grants = {
     models.Task: (*ADD, f"UPDATE ({', '.join((*MOVED, *POSITION))})"),
@@ -54,6 +56,7 @@ OPERATOR: Grants = {
     **dict.fromkeys((models.FlowLimit, models.Queue), COUNT),
     **dict.fromkeys((models.TaskStat, models.TaskTotal), READ),
     models.Schedule: (*COUNT, "DELETE"),
+    **dict.fromkeys((models.Shard, models.ShardBucket), COUNT),
 }
 ROLES = {
     "producer": ("enqueues tasks and reads their results", PRODUCER),

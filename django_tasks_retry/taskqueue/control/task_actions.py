@@ -14,6 +14,7 @@ from django.db import IntegrityError, transaction
 
 from ... import registry
 from ...clock import Now
+from ...conf import has_shards
 from ...errors import IllegalMove
 from ...models import Task, TaskEvent
 from ...rules.payload import noted
@@ -28,6 +29,7 @@ from ..enqueue.options import EnqueueOptions
 from ..events import RESCHEDULED, actor_of, event, write_events, write_rescheduled
 from ..new_tasks import same_call
 from ..reading import readable, repeatable
+from ..shards import hold
 from ..timeouts import locked, until_free
 from ..workflows.canary import Canary
 from ..workflows.cancel import CHUNK, Changed, cancel, chunks, tally
@@ -165,11 +167,20 @@ def place_free(
     ids: Sequence[UUID], *, wait: bool, using: str, actor: str, reason: str, wishes: dict[str, Any]
 ) -> list[UUID]:
     ids = locked(Task.objects.using(using).pending(), ids, wait=wait)
-    update(ids, using, actor, **wishes)
+    with hold(in_queue(wishes.get("queue"), ids, using), using):
+        update(ids, using, actor, **wishes)
     moved = readable(Task.objects.using(using).only(*RESCHEDULED), ids)
     write_rescheduled(moved, actor, reason, using)
     notify_work_on_commit({task.queue for task in moved}, using)
     return ids
+
+
+def in_queue(queue: str | None, ids: Sequence[UUID], using: str) -> list[Task]:
+    """Return the tasks as they would be in another queue, which may belong to another shard."""
+    moved = list(Task.objects.using(using).filter(pk__in=ids)) if queue is not None and has_shards() else []
+    for task in moved:
+        task.queue = queue or ""
+    return moved
 
 
 def wished(eta: datetime | timedelta | None, queue: str | None, priority: int | None, backend: str) -> dict[str, Any]:

@@ -11,17 +11,19 @@ from uuid import UUID
 from django.db import transaction
 
 from ... import registry
-from ...conf import check_backend, forgotten
+from ...conf import check_backend, forgotten, has_shards, is_sharded, shard_number
 from ...errors import InvalidCall
 from ...middleware import hooks
 from ...models import Task
 from ...rules.calls import Call
 from ...rules.lanes.limits import LaneDeclaration, declaration_of
 from ...rules.lanes.templates import checked_lane, fill_lane
+from ...rules.names import in_shard
 from ...rules.policy import policy_of
 from ..database import database
 from ..lease import current_lease
 from ..new_tasks import BLANK, CHUNK, filled_in, new_id, new_task, rising_ids
+from ..shards import address, insert_placed, shard_for
 from ..typed import TypedCall, typed_call
 from .backlog import check_backlog, is_capped
 from .checks import (
@@ -57,15 +59,23 @@ def enqueue_many(calls: Iterable[Any]) -> list[Task]:
 
     A long list is written in chunks before the last is checked. Other iterables may query the database themselves.
     """
-    if isinstance(calls, list | tuple) and len(calls) >= PIPELINED:
+    if isinstance(calls, list | tuple) and len(calls) >= PIPELINED and not has_shards():
         size = min(CHUNK, (len(calls) + 1) // 2)
         starts = range(0, len(calls), size)
         stored = insert_pipelined(prepare_chunk(calls[start : start + size]) for start in starts)
     else:
         tasks = prepare_all(calls)
-        stored = insert_in_time(tasks) if tasks else []
+        insert = insert_in_shards if has_shards() else insert_in_time
+        stored = insert(tasks) if tasks else []
     send_enqueued(stored)
     return stored
+
+
+def insert_in_shards(tasks: Sequence[Task]) -> list[Task]:
+    """Insert where each task belongs. A backend of one shard, as `default@q1`, leaves no choice."""
+    if any(is_sharded(task.backend) and not shard_number(task.backend) for task in tasks):
+        return insert_placed(tasks, insert_in_time)
+    return insert_in_time(tasks)
 
 
 def insert_in_time(tasks: Sequence[Task]) -> list[Task]:
@@ -81,10 +91,15 @@ def enqueue_stream(calls: Iterable[Any]) -> int:
     if not (first := next(chunks, [])):
         return 0
     head, chunks = first[:1], chain(iter([first]), chunks)
+    shard = shard_for(head[0]) if is_sharded(head[0].backend) else None
     del first  # so that it is freed when it is sent; chain() would keep the list, but not the iterator, to its end
+    if shard:
+        address(head, shard)
     using = database_of(head)
     with enqueue_deadline(head, using) as deadline, transaction.atomic(using=using):
         for tasks in deadline.each(chunks):
+            if shard:
+                address(tasks, shard)
             database_of([*head, *tasks])
             send_enqueued(insert_checked(tasks, using))
             count += len(tasks)
@@ -146,6 +161,7 @@ class SharedChecks(NamedTuple):
     typed: TypedCall | None
     run_after: Any
     backend: str
+    shard: int
     columns: dict[str, Any]  # all columns of a new task
     lane: LaneDeclaration | None
     task_options: dict[str, Any]  # optional ones, of `@task(…)` and `using(…)`
@@ -176,8 +192,8 @@ def check_shared(options: EnqueueOptions) -> SharedChecks:
     }
     typed = typed_call(registered.func, takes_context=registered.takes_context)
     return SharedChecks(
-        options, callee, typed, registered.run_after, backend, BLANK | columns, declaration_of(registered.func),
-        task_options(registered),
+        options, callee, typed, registered.run_after, backend, shard_number(backend), BLANK | columns,
+        declaration_of(registered.func), task_options(registered),
     )  # fmt: skip
 
 
@@ -231,6 +247,8 @@ def prepare(
     shared.callee.check(args, kwargs)
     parent = current_lease.get()
     task_id = task_id or new_id()
+    if shared.shard:
+        task_id = in_shard(task_id, shared.shard)
     task = filled_in(
         shared.columns,
         id=task_id,
@@ -271,6 +289,7 @@ def apply_optional(task: Task, options: dict[str, Any]) -> None:
             set_end(task, name, end)
     if (then := options.pop("on_failure", None)) is not None:
         task.on_failure = call_on_failure(then, task)
+    task.shard_key = checked_key(options.pop("shard_key", None))
     if options:
         set_conflict(task, **options)
 
@@ -303,7 +322,7 @@ def follow_up(failed: Task) -> Task:
     stored: Any = failed.on_failure
     columns = {name: stored[name] for name in FOLLOW_UP if name in stored}
     args = [str(failed.id)] * bool(stored["has_id"]) + columns["args"]
-    origin = {"id": new_id(), "run_id": failed.run_id, "parent_id": failed.id, "backend": failed.backend}
+    origin = {"id": new_id(failed.backend), "run_id": failed.run_id, "parent_id": failed.id, "backend": failed.backend}
     return new_task(**ABSENT | columns | origin | {"args": args})
 
 

@@ -15,6 +15,7 @@ from ...payloads import calls_hidden
 from ..database import is_missing_table
 from ..engines import Engine, engine_for
 from ..new_tasks import CHUNK, key_of
+from ..shards import hold
 from .checks import canonical_metadata
 from .notify import notify_work_on_commit
 from .unique import holders_by_key, resolve_conflict
@@ -80,7 +81,7 @@ def hidden_chunks(chunks: Iterable[Sequence[Task]]) -> Iterator[Sequence[Task]]:
 def insert_rows(tasks: Sequence[Task], using: str) -> list[Task]:
     """Insert without a notification, which is sent from a thread."""
     engine = engine_for(using)
-    with calls_hidden(tasks), in_migrated(using), one_transaction(tasks, engine):
+    with calls_hidden(tasks), in_migrated(using), hold(tasks, using), one_transaction(tasks, engine):
         if any(task.unique_key for task in tasks):
             return insert_unique(tasks, engine)
         chunks = (tasks[start : start + CHUNK] for start in range(0, len(tasks), CHUNK))

@@ -59,6 +59,7 @@ class EnqueueOptions(NamedTuple):
     deadline: datetime | timedelta | None = None
     unique_for: float | timedelta | None = None
     on_failure: Any = None
+    shard_key: str | None = None
 
     @classmethod
     def with_options(cls, func: Any, **options: Any) -> EnqueueOptions:

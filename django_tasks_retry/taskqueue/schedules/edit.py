@@ -10,10 +10,10 @@ from django.utils import timezone as django_timezone
 
 from ... import registry
 from ...clock import now
-from ...conf import suggestion
+from ...conf import is_sharded, shard_backends, suggestion
 from ...durations import checked_seconds
 from ...errors import InvalidCall, InvalidSchedule
-from ...models import MAX_LENGTHS, OVERLAPS, TIMING_COLUMNS, Schedule
+from ...models import MAX_LENGTHS, OVERLAPS, TIMING_COLUMNS, Schedule, Task
 from ...rules.payload import checked_name, storable
 from ...rules.schedules.declarations import ScheduleDeclaration, check_keys
 from ...rules.schedules.timing import Timing, check_timing
@@ -23,6 +23,9 @@ from ..enqueue.enqueue import prepare
 from ..enqueue.options import EnqueueOptions
 from ..events import actor_of, write_operator_event
 from ..reading import read_row, unreadable_columns
+from ..shards import belonging, home_of, is_up
+
+DUE_NOW = timedelta(0)
 
 
 def create_schedule(
@@ -30,12 +33,16 @@ def create_schedule(
 ) -> Schedule:
     """Plan calls of a registered task. `asked`: the keywords of `@schedule`, and `backend`."""
     checked_schedule_name(name)
-    using = database(asked.get("backend") or registered_task(task).backend)
+    backend = asked.get("backend") or registered_task(task).backend
+    using = database(backend)
     moment = now(using)
     definition = defined(task, asked, moment)
     schedule = Schedule(
         name=name, **definition, **planned_columns(definition, moment), source="database", updated_at=moment
     )
+    if is_sharded(backend):
+        schedule.backend = home_of(key_of(schedule), backend)
+        using = database(schedule.backend)
     try:
         with transaction.atomic(using=using):
             schedule.save(using=using, force_insert=True)
@@ -63,7 +70,7 @@ def change_schedule(
     name: str, *, by: Any = None, reason: str = "", backend: str = "default", **changes: Any
 ) -> Schedule:
     """Change what was asked for. A new timing counts from now; other changes leave the next slot alone."""
-    using = database(backend)
+    using = database(shard_with_schedule(name, backend))
     with transaction.atomic(using=using):
         schedule = locked_schedule(name, using)
         if not schedule.is_editable:
@@ -97,7 +104,7 @@ def rewrite(schedule: Schedule, definition: Mapping[str, Any], moment: datetime,
 
 def delete_schedule(name: str, *, by: Any = None, reason: str = "", backend: str = "default") -> None:
     """Delete a schedule. Its tasks stay."""
-    using = database(backend)
+    using = database(shard_with_schedule(name, backend))
     with transaction.atomic(using=using):
         schedule = locked_schedule(name, using)
         if not schedule.is_editable and schedule.vanished_at is None:
@@ -106,6 +113,22 @@ def delete_schedule(name: str, *, by: Any = None, reason: str = "", backend: str
             )
         schedule.delete(using=using)
         write_operator_event("schedule.deleted", name, actor_of(by), reason, using)
+
+
+def key_of(schedule: Schedule) -> str:
+    """Return the key by which a schedule is placed: that of its tasks, which without any other is its name."""
+    return belonging(task_for(schedule)) or schedule.name
+
+
+def shard_with_schedule(name: str, backend: str) -> str:
+    """Return the backend of the shard that holds the schedule."""
+    if not is_sharded(backend):
+        return backend
+    shards = [backend, *shard_backends(backend)]
+    holders = (
+        each for each in filter(is_up, shards) if Schedule.objects.using(database(each)).filter(pk=name).exists()
+    )
+    return next(holders, backend)
 
 
 def locked_schedule(name: str, using: str) -> Schedule:
@@ -200,6 +223,16 @@ def planned_columns(definition: Mapping[str, Any], moment: datetime) -> dict[str
 def check_readable(schedule: Schedule) -> None:
     if columns := unreadable_columns(schedule):
         raise InvalidSchedule(f"It cannot be read: {', '.join(columns)}. Delete it, and create it again.")
+
+
+def task_for(schedule: Schedule, slot: datetime | None = None) -> Task:
+    """Prepare a run. Raises if the row names a function or arguments that this process cannot call."""
+    check_readable(schedule)
+    registered = registered_task(schedule.func_path)
+    request = EnqueueOptions(registered.func, schedule.args, schedule.kwargs, eta=DUE_NOW, backend=schedule.backend)
+    task = prepare(request._replace(queue=schedule.queue, priority=schedule.priority))
+    task.schedule_id, task.slot = schedule.name, slot
+    return task
 
 
 DEFINED = ("func_path", "args", "kwargs", "backend", "queue", "priority", *TIMING_COLUMNS, "overlap", "misfire_grace")

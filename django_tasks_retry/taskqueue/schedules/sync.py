@@ -9,7 +9,7 @@ from django.db import transaction
 
 from ... import registry
 from ...clock import now
-from ...conf import options
+from ...conf import is_sharded, named_in_settings, options
 from ...errors import InvalidSchedule, TaskQueueError
 from ...models import OperatorEvent, Schedule
 from ...rules.schedules.declarations import ScheduleDeclaration, declarations_of
@@ -17,8 +17,17 @@ from ...utc import as_instant
 from ..database import database
 from ..events import operator_event, write_operator_event
 from ..reading import read_rows, unreadable_columns
+from ..shards import is_owner
 from ..workers import alive_workers, sound_workers
-from .edit import checked_schedule_name, define_schedule, locked_schedule, planned_columns, read_declaration, rewrite
+from .edit import (
+    checked_schedule_name,
+    define_schedule,
+    key_of,
+    locked_schedule,
+    planned_columns,
+    read_declaration,
+    rewrite,
+)
 
 logger = logging.getLogger("django_tasks_retry")
 ACTOR = "code"
@@ -40,7 +49,7 @@ def listed_schedules(backend: str = "default") -> Iterator[Listed]:
     """Yield them unchecked, with duplicate names."""
     for path in registry.known_paths():
         task = registry.find(path)
-        for declared in declarations_of(task.func) if task and task.backend == backend else ():
+        for declared in declarations_of(task.func) if task and task.backend == named_in_settings(backend) else ():
             yield Listed(declared.name or path, task, declared, "code", f"@schedule on {path}")
     for name, asked in options(backend).schedules.items():
         task = asked.get("task") if isinstance(asked, Mapping) else None
@@ -104,6 +113,8 @@ def sync_page(page: Sequence[Listed], backend: str, using: str) -> None:
         name = one.name
         try:
             definition = definition_in_code(one, backend, moment)
+            if is_sharded(backend) and not is_home(name, definition, backend):
+                continue
             if name not in rows:
                 fresh.append((one, definition))
             elif is_behind(rows[name], one, definition):
@@ -112,6 +123,11 @@ def sync_page(page: Sequence[Listed], backend: str, using: str) -> None:
             logger.error("the schedule %r is left as it was: %s", name, error)
     if fresh:
         create(fresh, moment, using)
+
+
+def is_home(name: str, definition: Mapping[str, Any], backend: str) -> bool:
+    """Return whether the tasks of this schedule belong to this shard."""
+    return is_owner(key_of(Schedule(name=name, **definition)), backend)
 
 
 def is_behind(row: Schedule, listed: Listed, definition: Mapping[str, Any]) -> bool:

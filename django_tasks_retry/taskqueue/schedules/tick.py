@@ -6,7 +6,7 @@ neither leader nor log is needed for exactly one task per slot.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -22,15 +22,13 @@ from ...rules.schedules.timing import Decision, decide
 from ...utc import adapted
 from ..database import UNREADABLE, database
 from ..engines import engine_for
-from ..enqueue.enqueue import prepare
 from ..enqueue.insert import insert_rows, insert_with_middleware
 from ..enqueue.notify import notify_work, send_enqueued
-from ..enqueue.options import EnqueueOptions
 from ..events import actor_of, operator_event, write_operator_event
 from ..reading import read_rows
-from .edit import check_readable, locked_schedule, registered_task
+from ..shards import hold
+from .edit import locked_schedule, shard_with_schedule, task_for
 
-DUE_NOW = timedelta(0)
 BATCH = 500  # schedules of one transaction: on SQLite others wait for it
 
 
@@ -119,7 +117,9 @@ def make_tasks(dues: Sequence[Due], troubles: dict[str, str], using: str) -> Non
         if slot is None or due.blocked_by or (name, slot) in taken:
             continue
         try:
-            due.task = task_for(due.schedule, slot)
+            task = task_for(due.schedule, slot)
+            with hold([task], using):  # one that belongs to another shard must not hold up all others
+                due.task = task
         except (TaskQueueError, *UNREADABLE) as error:
             troubles[name] = f"{error}"
 
@@ -177,16 +177,6 @@ def next_due_in(
     return None
 
 
-def task_for(schedule: Schedule, slot: datetime | None = None) -> Task:
-    """Prepare a run. Raises if the row names a function or arguments that this process cannot call."""
-    check_readable(schedule)
-    registered = registered_task(schedule.func_path)
-    request = EnqueueOptions(registered.func, schedule.args, schedule.kwargs, eta=DUE_NOW, backend=schedule.backend)
-    task = prepare(request._replace(queue=schedule.queue, priority=schedule.priority))
-    task.schedule_id, task.slot = schedule.name, slot
-    return task
-
-
 def unfinished_runs(names: Collection[str], using: str) -> dict[str, UUID]:
     """Return an unfinished run by the name of its schedule."""
     runs = Task.objects.using(using).filter(finished_at=None, schedule_id__in=names)
@@ -195,7 +185,7 @@ def unfinished_runs(names: Collection[str], using: str) -> dict[str, UUID]:
 
 def run_schedule_now(name: str, *, by: Any = None, reason: str = "", backend: str = "default") -> Task:
     """Enqueue its call once, beside the plan, also while it is paused."""
-    using = database(backend)
+    using = database(shard_with_schedule(name, backend))
     with transaction.atomic(using=using):
         schedule = locked_schedule(name, using)
         [task] = insert_with_middleware([task_for(schedule)], using)

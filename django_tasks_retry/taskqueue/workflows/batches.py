@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db import transaction
 
 from ... import registry
+from ...conf import is_sharded
 from ...errors import InvalidCall, UnregisteredTask
 from ...models import Task
 from ...rules.backoff import MAX_DELAY
@@ -22,6 +23,7 @@ from ..enqueue.notify import is_enqueue_heard, send_enqueued
 from ..enqueue.options import EnqueueOptions
 from ..new_tasks import CHUNK
 from ..renewal import one_commit
+from ..shards import address, shard_for
 from .members import batch_key
 from .steps import CALLBACK, StepKind, StepStore, insert_steps
 
@@ -54,6 +56,8 @@ def checked_member(task: Task) -> Task:
 
 
 def write_members(tasks: Sequence[Task], backend: str) -> list[Task]:
+    if is_sharded(backend):
+        address(tasks, backend)
     if tasks and database_of(tasks) != database(backend):
         raise InvalidCall("The members of a batch live in another database than the task that waits for them.")
     return insert_with_middleware(tasks, database(backend)) if tasks else []
@@ -80,6 +84,8 @@ def start_batch(steps: StepStore, name: str, kind: StepKind, batch: UUID, calls:
 def enqueue_batch(calls: Iterable[Any], *, then: Any) -> list[Task]:
     """Enqueue the calls as one batch, and a call that is due once all of them have ended; all or nothing."""
     callback = checked_callback(then)
+    if is_sharded(callback.backend):
+        address([callback], shard_for(callback))
     # The batch has the id of its callback, so that a member leads to the task that will read its result.
     batch = callback.id
     members = [task for page in pages_of(calls, batch, of=callback) for task in page]

@@ -147,7 +147,7 @@ class Workflow:
         """
         check_errors(errors)
         if not self.steps.enter(name, StepKind.BATCH):
-            start_batch(self.steps, name, StepKind.BATCH, new_id(), calls)
+            start_batch(self.steps, name, StepKind.BATCH, new_id(self.steps.lease.backend), calls)
         batch = UUID(self.steps.result(name)["batch"])
         if fail_fast and without_success(batch, self._using).exists():
             self._cancel_rest(batch)

@@ -15,6 +15,7 @@ from ...models import Task, TaskQuerySet, TaskResult
 from ...payloads import opened
 from ...rules.status import UNFINISHED, Status
 from ..database import database
+from ..shards import shard_of_id
 from ..typed import Instances, function_of, read_returned, return_codec
 from .members import members_of, without_success
 
@@ -183,7 +184,8 @@ class Batch(NamedTuple):
         batch = of.batch if isinstance(of, Task) else of
         if batch is None:
             raise InvalidCall(f"Task {of} is no member of a batch.")
-        return cls(UUID(str(batch)), database(backend))
+        found = UUID(str(batch))
+        return cls(found, database(shard_of_id(found, backend)))
 
     def progress(self) -> BatchCounts:
         """Count the members by state. A retry takes the place of the member that it retries."""

@@ -18,7 +18,7 @@ from django.db import Error, transaction
 from django.db.models.expressions import Combinable
 
 from ...clock import Now
-from ...conf import options
+from ...conf import options, shard_backends
 from ...models import MAX_NAME, Signal, Task
 from ...rules.payload import checked_name, encoded
 from ..database import database
@@ -27,6 +27,7 @@ from ..engines.base import Suspended
 from ..enqueue.notify import notify_work
 from ..events import RESCHEDULED, actor_of, write_rescheduled
 from ..report import Receipt, Report
+from ..shards import check_answers
 from ..timeouts import locked
 from .members import CANARY, FAIL_FAST, SIGNAL, batch_of, keys_of, signal_key, without_success
 
@@ -218,7 +219,18 @@ class Received(NamedTuple):
 
 
 def signal(name: str, payload: Any = None, *, by: Any = None, backend: str = "default") -> bool:
-    """Wake tasks that wait for this name, now or later, in the caller's transaction. False if it was sent before."""
+    """Wake tasks that wait for this name, now or later, in the caller's transaction. False if it was sent before.
+
+    Every shard is told. Those whose transaction is not the caller's are told at once, so sending it again is harmless.
+    """
+    shards = shard_backends(backend)
+    for shard in shards:
+        check_answers(shard)
+    firsts = [signal_in(shard, name, payload, by) for shard in shards]
+    return any(firsts)
+
+
+def signal_in(backend: str, name: str, payload: Any, by: Any) -> bool:
     using = database(backend)
     stored, text = encoded(payload, f"The payload of signal {name!r}", options(backend).max_args_size)
     name = checked_name(name, "name", MAX_NAME)

@@ -19,6 +19,7 @@ from django.db import Error
 
 from ... import bridge, registry, taskqueue
 from ...compat import is_heard, is_watched, task_backends, task_finished, task_started
+from ...conf import named_in_settings
 from ...errors import InvalidPayload, LeaseLost, TaskCancelled
 from ...registry import AnyTask
 from ...rules.failure import Code, Failure, capture
@@ -117,7 +118,7 @@ def begin(attempt: Attempt) -> BoundCall | taskqueue.Outcome:
     if not isinstance(call, BoundCall):
         return call
     if is_start_heard:
-        task_started.send_robust(type(task_backends[lease.backend]), task_result=attempt.result)
+        task_started.send_robust(type(task_backends[named_in_settings(lease.backend)]), task_result=attempt.result)
     return call
 
 

@@ -19,7 +19,7 @@ from ..rules.names import worker_of
 from ..taskqueue import statistics
 from .base import TaskPermissionMixin
 from .failures import failure_rows
-from .parts.charts import chart_context, chosen_scale, read_activity
+from .parts.charts import backlog_context, chart_context, chosen_scale, read_activity
 from .queues import queue_rows
 
 MAX_GROUPS = 5
@@ -39,6 +39,7 @@ class OverviewAdmin(TaskPermissionMixin):
         verdict = doctor.diagnose(standing, can_see_payload=visible, problems=problems, kinds=doctor.FEW_KINDS)
         context = {
             **chart_context(activity),
+            "backlog": backlog_context(scope, activity, standing.due, standing.oldest_seconds),
             "is_empty": not stored,
             "verdict": stored and verdict,
             "now": scope.now,

@@ -21,8 +21,9 @@ from ..models import FlowLimit, Queue
 from ..models.limits import FUNCTION, LANE, QUEUE, split
 from ..rules.lanes.limits import LONGEST_WINDOW, MOST, WINDOW
 from ..taskqueue.lanes import MOST_SHOWN, LaneSummary, summarize_lanes
+from ..taskqueue.statistics import backlogs_since
 from .base import ConsoleAdmin, Verb
-from .parts.charts import SCALES, Activity, read_activity, sparkline
+from .parts.charts import SCALES, Activity, backlog_spark, read_activity, sparkline
 
 MAX_LABEL = 264
 SHORTEST_BACKLOG = 60  # seconds; a backlog that is worked off sooner needs no forecast
@@ -64,6 +65,10 @@ class QueueAdmin(ConsoleAdmin):
 
 def queue_rows(standing: Standing, activity: Activity, *, can_see_payload: bool) -> list[dict[str, Any]]:
     """Return how each queue stands, in words, and its attempts as a small chart."""
+    scope, begin = standing.scope, activity.total[0].start
+    backlogs: dict[str, dict[datetime, int]] = {}
+    for each in backlogs_since(begin, scope.using, queue__in=[queue.name for queue in standing.queues]):
+        backlogs.setdefault(each.queue, {})[each.minute] = each.due
     pauses = describe_pauses([each.pause for each in standing.queues if each.pause], can_see_payload=can_see_payload)
     return [
         {
@@ -80,6 +85,7 @@ def queue_rows(standing: Standing, activity: Activity, *, can_see_payload: bool)
             "rate": formatting.format_decimal(queue.per_minute),
             "failing": formatting.format_percentage(queue.failures, queue.attempts),
             "spark": sparkline(activity.for_queue(queue.name)),
+            "backlog": backlog_spark(activity, backlogs.get(queue.name, {}), queue.due),
         }
         for queue in standing.queues
     ]

@@ -93,6 +93,8 @@ def queue_names(scope: Scope, waiting: Sequence[statistics.Depth] | None = None)
 
 
 def estimated_due(queue: statistics.QueueFigures, using: str) -> int:
+    if queue.due <= statistics.CAP:
+        return queue.due
     due = Task.objects.using(using).due().filter(queue=queue.name)
     return max(queue.due, engine_for(using).estimate_count(due))
 
@@ -109,7 +111,7 @@ def read_standing(scope: Scope) -> Standing:
     queues = [
         replace(
             each,
-            due=estimated_due(each, scope.using) if each.due > statistics.CAP else each.due,
+            due=estimated_due(each, scope.using),
             attempts=counts.attempts,
             failures=counts.failures,
             full_at=full.get(each.name, 0),

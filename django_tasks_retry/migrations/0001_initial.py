@@ -217,6 +217,22 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="BacklogStat",
+            fields=[
+                ("id", BigAutoField(primary_key=True, serialize=False)),
+                ("minute", DateTimeField(verbose_name="minute")),
+                ("queue", CharField(default="", max_length=64, verbose_name="queue")),
+                ("due", PositiveIntegerField(default=0, verbose_name="due")),
+                ("oldest", FloatField(default=0, verbose_name="seconds waited")),
+            ],
+            options={
+                "verbose_name": "backlog statistic",
+                "verbose_name_plural": "backlog statistics",
+                "default_permissions": (),
+                "constraints": [UniqueConstraint(name="dtr_one_backlog", fields=["minute", "queue"])],
+            },
+        ),
+        migrations.CreateModel(
             name="Schedule",
             fields=[
                 ("name", CharField(max_length=128, primary_key=True, serialize=False, verbose_name="name")),

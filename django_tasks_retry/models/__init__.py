@@ -2,7 +2,7 @@
 
 from .columns import CALL_COLUMNS, FIXED_COLUMNS, ORIGIN_COLUMNS, OWN_COLUMNS, PLACE_COLUMNS, STATE_COLUMNS
 from .limits import FUNCTION, LANE, QUEUE, TRIPPED, FlowLimit, LaneStat
-from .operations import OperatorEvent, Queue, TaskStat, TaskTotal, Worker
+from .operations import BacklogStat, OperatorEvent, Queue, TaskStat, TaskTotal, Worker
 from .pages import FailureGroup, Overview, TaskFunction
 from .querysets import IS_UNFINISHED, ScheduleQuerySet, TaskQuerySet
 from .results import MAX_NAME, Signal, Step, TaskEvent, TaskResult

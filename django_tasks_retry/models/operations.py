@@ -127,6 +127,25 @@ class TaskTotal(Histograms):
         return f"{self.queue} {self.func_path}"
 
 
+class BacklogStat(models.Model):
+    """How many tasks of a queue were due at one minute, and how long the first had waited; of all, under no name."""
+
+    id = models.BigAutoField(primary_key=True)
+    minute = InstantField(_("minute"))
+    queue = models.CharField(_("queue"), max_length=MAX_LENGTHS["queue"], default="")
+    due = models.PositiveIntegerField(_("due"), default=0)
+    oldest = models.FloatField(_("seconds waited"), default=0)
+
+    class Meta:
+        verbose_name = _("backlog statistic")
+        verbose_name_plural = _("backlog statistics")
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(name="dtr_one_backlog", fields=["minute", "queue"])]
+
+    def __str__(self) -> str:
+        return f"{self.minute} {self.queue}"
+
+
 class OperatorEvent(models.Model):
     """A decision about a queue, a worker or a schedule, by an operator or by the queue's rules. Append-only."""
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.display.events import place_in_project
-from django_tasks_retry.models import OperatorEvent, Task, TaskStat
+from django_tasks_retry.models import BacklogStat, OperatorEvent, Task, TaskStat
 from django_tasks_retry.rules.failure import fingerprint, frames_of, general, innermost_project_frame
 from django_tasks_retry.taskqueue import Stat
 from django_tasks_retry.taskqueue.statistics.failure_groups import describe_groups, group_heads
@@ -211,3 +211,22 @@ def test_an_ordinary_task_enters_no_index_of_the_console(database):
             held[index] = cursor.fetchone()[0]
     assert len(held) > 10
     assert not any(held.values())
+
+
+def test_the_backlog_of_the_last_hour_is_drawn_with_a_table(database, operator):
+    moment = clock.now(database).replace(second=0, microsecond=0)
+    for minutes, due, oldest in ((50, 40, 10.0), (20, 4000, 300.0)):
+        for queue in ("", "emails"):
+            BacklogStat.objects.create(minute=moment - timedelta(minutes=minutes), queue=queue, due=due, oldest=oldest)
+    BacklogStat.objects.create(minute=moment - timedelta(hours=3), queue="", due=10**6, oldest=0)
+    Task.objects.enqueue_many([(tasks.noop,)] * 3)
+    backlog = operator.get("/admin/django_tasks_retry/overview/").context["backlog"]
+    assert (backlog["most"], backlog["longest"]) == ("4,000", "5 min")
+    assert [row[1:2] for row in backlog["rows"]] == [("3",), ("4,000",), ("40",)], "now, and what is known"
+    assert len(backlog["due"]) == 3
+    day = operator.get("/admin/django_tasks_retry/overview/?span=24h").context["backlog"]
+    assert day["most"] == "1,000,000"
+    page = operator.get("/admin/django_tasks_retry/queue/")
+    drawn = {queue["key"]: queue["backlog"] for queue, *_urls in page.context["queues"]}
+    assert len(drawn["emails"]) == 2
+    assert len(drawn["default"]) == 1

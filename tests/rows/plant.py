@@ -16,6 +16,7 @@ from django.db import DatabaseError, connections, models, transaction
 from django_tasks_retry.clock import now
 from django_tasks_retry.guard.sqlite import install_on_sqlite, on_types, remove_from_sqlite
 from django_tasks_retry.models import (
+    BacklogStat,
     FlowLimit,
     LaneStat,
     OperatorEvent,
@@ -210,6 +211,7 @@ SOUND: dict[type[models.Model], Callable[[Planter, int], models.Model]] = {
     Queue: lambda planter, number: Queue(name=f"odd-{number}", paused_at=planter.moment, paused_by="odd"),
     TaskStat: lambda planter, number: TaskStat(minute=planter.moment, queue="default", func_path=f"odd.n{number}"),
     TaskTotal: lambda planter, number: TaskTotal(queue="default", func_path=f"odd.n{number}"),
+    BacklogStat: lambda planter, number: BacklogStat(minute=planter.moment, queue=f"odd-{number}"),
     LaneStat: lambda planter, number: LaneStat(minute=planter.moment, lane=f"tenant-{number}"),
     OperatorEvent: lambda planter, number: OperatorEvent(
         kind="queue.paused", subject="default", ts=planter.moment, actor="odd"

@@ -1,7 +1,7 @@
 """Attempts over time, from the workers' statistics, and charts of them as shapes for inline SVG."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,13 +12,13 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from ...display.formatting import format_number
+from ...display.formatting import format_duration, format_number
 from ...display.scope import Scope
-from ...taskqueue.statistics import sums_since
+from ...taskqueue.statistics import Backlog, backlogs_since, sums_since
 
 WIDTH, HEIGHT = 1000.0, 120.0
 GAP = 0.18
-SPARK_HEIGHT = 20.0
+SPARK_HEIGHT, BACKLOG_HEIGHT = 20.0, 60.0
 SPARK_BARS = 20
 KINDS = (("failed", "failed"), ("retried", "retried"), ("completed", "success"))
 """The counts in the order in which they are stacked, from the bottom up, each with its colour."""
@@ -112,6 +112,34 @@ def chart_context(activity: Activity) -> dict[str, Any]:
     return {"chart": chart, "scale": activity.scale, "scales": scales}
 
 
+def backlog_context(scope: Scope, activity: Activity, due: int, oldest: float) -> dict[str, Any]:
+    """Draw how many tasks were due and how long the first had waited; the last bar is now. A gap is not known."""
+    scale, first = activity.scale, activity.total[0].start
+    found = [*backlogs_since(first, scope.using, queue=""), Backlog(scope.now, "", due, oldest)]
+    bars: dict[int, tuple[int, float]] = {}
+    for each in found:
+        n = int((each.minute - first) / scale.step)
+        before = bars.get(n, (0, 0.0))
+        bars[n] = max(before[0], each.due), max(before[1], each.oldest)
+    rows = [(first + scale.step * n, *bars[n]) for n in sorted(bars, reverse=True)]
+    most, longest = max(due for due, _ in bars.values()), max(oldest for _, oldest in bars.values())
+    return {
+        "due": list(single_bars({n: due for n, (due, _) in bars.items()}, scale.count, "running")),
+        "oldest": list(single_bars({n: oldest for n, (_, oldest) in bars.items()}, scale.count, "retried")),
+        "most": format_number(most),
+        "longest": format_duration(longest) if longest else format_number(0),
+        "rows": [(at, format_number(due), format_duration(oldest) if oldest else "0") for at, due, oldest in rows],
+    }
+
+
+def single_bars(values: Mapping[int, float], count: int, kind: str) -> Iterator[Shape]:
+    top, width = max(values.values()), WIDTH / count
+    for n, value in values.items():
+        if value:
+            height = max(value / top * BACKLOG_HEIGHT, 1.0)
+            yield shape((n + GAP / 2) * width, BACKLOG_HEIGHT - height, width * (1 - GAP), height, kind)
+
+
 def stacked_bars(bucket: Bucket, n: int, count: int, top: int) -> Iterator[Shape]:
     width, filled, label = WIDTH / count, 0.0, bar_label(bucket)
     for name, kind in KINDS:
@@ -145,13 +173,21 @@ def sparkline(buckets: Sequence[Bucket]) -> list[Shape]:
     return shapes
 
 
-def histogram(counts: Sequence[int]) -> list[Shape]:
+def backlog_spark(activity: Activity, due: Mapping[datetime, int], current: int) -> list[Shape]:
+    """Draw how many tasks of a queue were due, the last bar now."""
+    step, size = activity.scale.step, activity.scale.count // SPARK_BARS
+    counts = [0] * (activity.scale.count // size)
+    for minute, count in [*due.items(), (activity.total[-1].start, current)]:
+        n = min(int((minute - activity.total[0].start) / step) // size, len(counts) - 1)
+        counts[n] = max(counts[n], count)
+    return histogram(counts, "running")
+
+
+def histogram(counts: Sequence[int], kind: str = "success") -> list[Shape]:
     """Draw a bar for each count, as high as its share of the largest."""
     top, width = max(counts, default=0), 100 / max(len(counts), 1)
     heights = [max(count / top * SPARK_HEIGHT, 1.0) if count else 0.0 for count in counts]
-    return [
-        shape(n * width, SPARK_HEIGHT - high, width * 0.9, high, "success") for n, high in enumerate(heights) if high
-    ]
+    return [shape(n * width, SPARK_HEIGHT - high, width * 0.9, high, kind) for n, high in enumerate(heights) if high]
 
 
 def shares(parts: Sequence[tuple[str, int, str]]) -> list[Shape]:

@@ -44,7 +44,7 @@ WORKER: Grants = {
     models.FlowLimit: (*KEEP, f"UPDATE ({', '.join(COUNTED)})"),
     models.Schedule: (*ADD, update_all_but(models.Schedule, "name", *PAUSED)),
     **dict.fromkeys((models.TaskResult, models.TaskEvent, models.Step, models.Signal, models.OperatorEvent), KEEP),
-    **dict.fromkeys((models.TaskStat, models.LaneStat), (*KEEP, "UPDATE")),
+    **dict.fromkeys((models.TaskStat, models.LaneStat, models.BacklogStat), (*KEEP, "UPDATE")),
     models.TaskTotal: COUNT,
     models.Queue: READ,
     **dict.fromkeys((models.Shard, models.ShardBucket), (*ADD, "UPDATE")),
@@ -54,7 +54,7 @@ OPERATOR: Grants = {
     models.Worker: (*READ, "UPDATE (stop_asked_at, stop_asked_by)"),
     **dict.fromkeys((models.TaskResult, models.TaskEvent, models.Step, models.Signal, models.OperatorEvent), ADD),
     **dict.fromkeys((models.FlowLimit, models.Queue), COUNT),
-    **dict.fromkeys((models.TaskStat, models.TaskTotal), READ),
+    **dict.fromkeys((models.TaskStat, models.TaskTotal, models.BacklogStat), READ),
     models.Schedule: (*COUNT, "DELETE"),
     **dict.fromkeys((models.Shard, models.ShardBucket), COUNT),
 }

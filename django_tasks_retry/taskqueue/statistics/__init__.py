@@ -6,7 +6,7 @@ from .failure_groups import group_outcomes, group_texts
 from .objectives import Budget, Objective, late_hours, late_tasks, objectives, read_budgets
 from .snapshot import Holder, Snapshot, from_replica, late_schedules, read_queues, replica_lag, take_snapshot
 from .stats import BOUNDS, COUNTS, OUTCOMES, RAN, RECENT, WAITED, Counts, Stat, counts_since, failing_functions
-from .stats import sums_since
+from .stats import Backlog, add_backlog, backlogs_since, sums_since
 from .summaries import CAP, LOOK_BACK, Depth, QueueFigures, ahead_of, count_or_estimate, count_stored, depths
 from .summaries import expired_leases, id_after
 from .summaries import newest_before, newest_events, paused_queues, queue_figures, serving, unknown_functions

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import accumulate
 from operator import add as add_up
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connections, transaction
 from django.db.models import Sum
 
 from ...clock import Now, now
-from ...models import LaneStat, TaskStat, TaskTotal
+from ...models import BacklogStat, LaneStat, TaskStat, TaskTotal
 from ...utc import adapted
 from ..database import database
 from ..engines import engine_for
@@ -28,7 +28,8 @@ RAN = tuple(f"ran_{name}" for name in BUCKETS)
 WAITED = tuple(f"waited_{name}" for name in BUCKETS)
 """The columns that hold how many attempts ran, or waited, for so long; each counts its own bucket alone."""
 
-KEEP, KEEP_LANES = timedelta(days=8), timedelta(hours=1)
+KEEP, KEEP_LANES, KEEP_BACKLOG = timedelta(days=8), timedelta(hours=1), timedelta(hours=25)
+MOST_BACKLOGS, MOST_DUE, LONGEST_WAIT = 50, 2**31 - 1, 1e9
 RECENT = timedelta(minutes=10)  # the time whose attempts say how a queue or a function does now
 FEWEST_FAILURES = 5  # a function with fewer failures within RECENT is not called failing
 KEY = ("queue", "func_path")
@@ -133,7 +134,37 @@ def forget_stats(*, backend: str = "default") -> int:
     using = database(backend)
     past = TaskStat.objects.using(using).filter(minute__lt=Now() - KEEP)
     of_lanes = LaneStat.objects.using(using).filter(minute__lt=Now() - KEEP_LANES)
-    return past._raw_delete(past.db) + of_lanes._raw_delete(of_lanes.db)
+    standing = BacklogStat.objects.using(using).filter(minute__lt=Now() - KEEP_BACKLOG)
+    return sum(old._raw_delete(old.db) for old in (past, of_lanes, standing))
+
+
+def add_backlog(queues: Iterable[tuple[str, int, float]], *, backend: str = "default") -> None:
+    """Add how queues stand to the current minute: each with its due tasks and how long the first has waited.
+
+    Only the longest ones are kept by name, so a day is bounded. If two workers add to a minute, the first one counts.
+    """
+    using, found = database(backend), sorted(queues, key=lambda each: -each[1])
+    minute = now(using).replace(second=0, microsecond=0)
+    total = "", sum(due for _, due, _ in found), max((oldest for *_, oldest in found), default=0.0)
+    rows = [
+        BacklogStat(minute=minute, queue=name, due=min(due, MOST_DUE), oldest=oldest)
+        for name, due, oldest in (total, *found[:MOST_BACKLOGS])
+    ]
+    BacklogStat.objects.using(using).bulk_create(rows, ignore_conflicts=True)
+
+
+class Backlog(NamedTuple):
+    minute: datetime
+    queue: str
+    due: int
+    oldest: float
+
+
+def backlogs_since(begin: datetime, using: str, **chosen: Any) -> list[Backlog]:
+    """Return how queues stood since then; with `queue=""` the sum of all."""
+    rows = BacklogStat.objects.using(using).filter(minute__gte=begin, minute__lte=Now(), **chosen)
+    rows = rows.filter(due__gte=0, oldest__range=(0, LONGEST_WAIT))  # an odd row is no reading
+    return [Backlog(*row) for row in rows.order_by("minute", "queue").values_list("minute", "queue", "due", "oldest")]
 
 
 @dataclass(frozen=True, slots=True)

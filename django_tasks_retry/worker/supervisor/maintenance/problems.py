@@ -1,4 +1,7 @@
-"""Looks for what is wrong, on one worker: logs what keeps tasks from running, and guards against a bad release."""
+"""Looks for what is wrong, on one worker: logs what keeps tasks from running, and guards against a bad release.
+
+The figures of the queues are kept as the backlog of the minute.
+"""
 
 import logging
 from time import monotonic
@@ -7,9 +10,9 @@ from ....analysis.releases import guard_release
 from ....clock import now
 from ....conf import options
 from ....display.problems import Problem, function_problems, problems_of_queue, unknown_function_problems
-from ....display.scope import Scope, Standing, read_workers
+from ....display.scope import Scope, Standing, estimated_due, read_workers
 from ....taskqueue import database
-from ....taskqueue.statistics import depths, paused_queues, queue_figures
+from ....taskqueue.statistics import add_backlog, depths, paused_queues, queue_figures
 from ...logs import printable
 from ...shared.database import DatabaseCaller
 from ...shared.interval import Interval
@@ -49,6 +52,8 @@ class Problems:
         workers, names = read_workers(scope), sorted({depth.queue for depth in waiting})
         queues = queue_figures(names, waiting, workers, scope.now, paused=paused_queues(using))
         standing = Standing(scope, workers, waiting, queues)
+        counted = [(each.name, estimated_due(each, using), each.oldest_seconds) for each in queues]
+        add_backlog(counted, backend=self.backend)
         # Not what needs the names of users: a worker's role may not read them.
         unserved = [problem for queue in queues for problem in problems_of_queue(queue)]
         return [*unserved, *unknown_function_problems(standing), *function_problems(standing)]

@@ -28,7 +28,9 @@ def plan_of(arguments: list[str]) -> Plan:
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=3600.0, help="the fire lasts no longer")
     parser.add_argument("--pace", type=float, default=1.0, help="faults come that many times less often")
-    parser.add_argument("--untimed", action="store_true", help="tell how soon work was given back, but do not judge it")
+    parser.add_argument(
+        "--untimed", action="store_true", help="tell how soon work was picked up and given back, but do not judge it"
+    )
     parser.add_argument("--partitioned", action="store_true", help="with history in partitions, by the hour")
     folder = Path(tempfile.mkdtemp(prefix="dtr-soak-"))
     folder.chmod(0o755)

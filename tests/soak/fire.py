@@ -222,6 +222,7 @@ class Fire:
             [(began + wall, ended + wall) for began, ended in filter(None, [self.calm.window])],
             list(self.lookout.seen.values()),
             TIMEOUT_GRACE,
+            self.plan.untimed,
             self.plan.database == "sqlite",
         )
 

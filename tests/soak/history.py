@@ -49,6 +49,7 @@ class History:
     calm: list[tuple[float, float]] = field(default_factory=list)  # while nothing was broken
     sightings: list[Sighting] = field(default_factory=list)
     timeout_grace: float = 1.0
+    untimed: bool = False  # how soon tasks were picked up is not judged
     one_writer: bool = False  # at a time: who waits for the others to write may lose a short lease
 
     def in_order(self, began: float, ended: float) -> bool:

@@ -199,6 +199,13 @@ def test_nobody_is_blamed_for_what_waited_while_the_database_was_away():
     assert check(replace(history, outages=[(91.0, 99.0)])) == []
 
 
+@pytest.mark.parametrize("late", ["I7 overdue", "I7 not soon"])
+def test_on_a_busy_machine_nobody_is_blamed_for_a_late_start(late):
+    history = good()
+    DOCTORED[late](history)
+    assert check(replace(history, untimed=True)) == []
+
+
 STEADY = {"open files": 20, "threads": 2, "KiB of memory": 50_000}
 LEAKS = {"open files": 40, "threads": 9, "KiB of memory": 90_000}
 

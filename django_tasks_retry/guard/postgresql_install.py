@@ -25,14 +25,16 @@ WHERE parent.relnamespace = quote_ident(current_schema())::regnamespace AND pare
     AND parent.relkind IN ('r', 'p')
 """
 # By what a trigger does, not by how the server prints it: that changes with search_path, with its version, and once it
-# was dumped and restored, by which brackets and casts it writes.
-SEALS = r"""
+# was dumped and restored, by which brackets, quotes and casts it writes. Without backslashes, which not every session
+# reads alike.
+SEALS = """
 SELECT c.relname, t.tgname, %s || ':' || md5(concat_ws(
         '|', t.tgtype, t.tgoldtable, t.tgnewtable, t.tgdeferrable, t.tginitdeferred,
         (SELECT string_agg(a.attname, ',' ORDER BY a.attname)
             FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (t.tgattr::int2[])),
         regexp_replace(
-            substring(pg_get_triggerdef(t.oid) FROM ' WHEN \((.*)\) EXECUTE '), '::[a-z ]+(\[\])?|[()\s]', '', 'g'
+            substring(pg_get_triggerdef(t.oid) FROM ' WHEN [(](.*)[)] EXECUTE '),
+            '::[a-z "]+([[][]])?|[()"[:space:]]', '', 'g'
         ),
         p.proname, p.prosrc, p.provolatile, p.proconfig, p.prosecdef, l.lanname
     )), obj_description(t.oid, 'pg_trigger')

@@ -52,6 +52,7 @@ def test_while_a_place_is_free_a_claimer_takes_it(database):
         assert len(taskqueue.claim("sup/1")) == 1
 
 
+@pytest.mark.needs("advisory_locks")
 def test_a_claimer_without_a_place_takes_nothing_and_knows_when_to_come_back(database):
     task, memory = enqueue(tasks.noop), refreshed()
     with taken(database):
@@ -62,6 +63,7 @@ def test_a_claimer_without_a_place_takes_nothing_and_knows_when_to_come_back(dat
     assert [lease.id for lease in taskqueue.claim("sup/1", memory=memory)] == [task.pk]
 
 
+@pytest.mark.needs("advisory_locks")
 def test_a_claimer_without_a_place_takes_nothing_less_urgent_instead(database):
     enqueue(tasks.noop, priority=5)
     enqueue(tasks.noop, priority=0)
@@ -69,6 +71,7 @@ def test_a_claimer_without_a_place_takes_nothing_less_urgent_instead(database):
         assert taskqueue.claim("sup/1", limit=2) == []
 
 
+@pytest.mark.needs("advisory_locks")
 def test_a_claim_in_parts_ends_where_it_finds_no_place(database):
     """If something is limited, each priority has claim statements of its own."""
     create_limits({"queue:elsewhere"}, database)
@@ -78,6 +81,7 @@ def test_a_claim_in_parts_ends_where_it_finds_no_place(database):
         assert taskqueue.claim("sup/1", limit=2) == []
 
 
+@pytest.mark.needs("advisory_locks")
 def test_places_that_stay_taken_keep_nobody_away_for_good(database):
     enqueue(tasks.noop)
     enqueue(tasks.noop)

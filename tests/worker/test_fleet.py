@@ -7,21 +7,22 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
-from django.db import connections
+from django.db import IntegrityError, connections
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task, Worker
-from django_tasks_retry.taskqueue import ClaimMemory, EnqueueOptions
+from django_tasks_retry.taskqueue import ClaimMemory, Completed, EnqueueOptions, report_of
 from django_tasks_retry.taskqueue.claim.tuning import TUNING
 from django_tasks_retry.taskqueue.engines import engine_for
 from django_tasks_retry.taskqueue.enqueue.notify import WakeUp, WakeUpKind
 from django_tasks_retry.worker.child.attempt import Attempt, start
 from django_tasks_retry.worker.child.child import Child as WorkerChild
 from django_tasks_retry.worker.child.claimer import Intake
+from django_tasks_retry.worker.child.outbox import Outbox
 from django_tasks_retry.worker.options import WorkerOptions
 from django_tasks_retry.worker.shared.database import DatabaseCaller
 from django_tasks_retry.worker.shared.inflight import InFlightTable, Room
@@ -555,6 +556,71 @@ def test_a_wake_up_after_the_look_of_functions_makes_coroutines_look_again(commi
     one.coroutines.wake()
     one.claim(lambda *_: None)
     assert "due_ranges" in asked.statements
+
+
+# Lanes that were full
+
+
+@pytest.fixture
+def full(committed, configure):
+    """A lane that runs one task at a time: who claims from it, the attempt that has ended, and the task that waits."""
+    configure(LANES={"stripe": {"concurrency": 1}})
+    enqueue(tasks.noop, lane="stripe")
+    waiting, one, found = enqueue(tasks.noop, lane="stripe"), intake(committed), []
+    one.claim(lambda leases, _: found.extend(leases))
+    ended = Attempt(found[0], 0.0, None)
+    ended.report = report_of(Completed(ended.lease))
+    outbox = Outbox(one.database, cast("Any", None), 60.0)
+    outbox.add([ended])
+    return one, outbox, ended, waiting
+
+
+def write(one, outbox):
+    """Write as a child does. Return what was claimed in doing so."""
+    found: list[Any] = []
+    for attempt in outbox.write(one.successors_of(outbox.pending)):
+        one.note_ended(attempt)
+    one.take_successors(lambda leases, _: found.extend(leases))
+    return [lease.id for lease in found]
+
+
+def test_who_records_the_end_claims_the_next_of_a_full_lane(full):
+    one, outbox, ended, waiting = full
+    assert write(one, outbox) == [waiting.pk]
+    assert ended.receipt.accepted
+    assert not one.functions.claim_now, "the lane is full again, so there is nothing to claim"
+
+
+def test_an_end_is_recorded_though_the_claim_with_it_is_refused(full, monkeypatch):
+    one, outbox, ended, waiting = full
+
+    def refuse(*_: Any, **__: Any) -> list[Any]:
+        raise IntegrityError("refused")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.functions, "ask", refuse)
+        assert write(one, outbox) == []
+    assert ended.receipt.accepted
+    assert one.functions.answer_lost
+    found: list[Any] = []
+    one.claim(lambda leases, _: found.extend(leases))
+    assert [lease.id for lease in found] == [waiting.pk]
+
+
+def test_what_is_known_too_long_is_searched_for_anew_after_the_record(full):
+    one, outbox, ended, _ = full
+    one.functions.memory.cursor.came_short = True
+    assert write(one, outbox) == []
+    assert ended.receipt.accepted
+    assert one.functions.claim_now
+
+
+def test_a_claim_that_was_wanted_meanwhile_is_still_wanted(full):
+    one, outbox, _, waiting = full
+    one.claim_now()
+    one.functions.memory.cursor.came_short = False
+    assert write(one, outbox) == [waiting.pk]
+    assert one.functions.claim_now
 
 
 # An outage of the database

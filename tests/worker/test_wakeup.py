@@ -44,6 +44,7 @@ def test_a_task_enqueued_while_the_worker_waits_is_picked_up_at_once(start, effe
     print(f"enqueued to finished {time.monotonic() - enqueued:.3f} s")  # noqa: T201
 
 
+@pytest.mark.needs("listen")
 @pytest.mark.no_pooler("a pooler in transaction mode delivers no notifications")
 def test_a_process_that_enqueues_and_ends_has_told_the_worker(start, effects, committed, tmp_path):
     on_postgresql(committed)
@@ -56,6 +57,7 @@ def test_a_process_that_enqueues_and_ends_has_told_the_worker(start, effects, co
     wait_for(lambda: Task.objects.successful().count() == 4, "the end of all tasks")
 
 
+@pytest.mark.needs("listen")
 @pytest.mark.fault("wake_ups_lost")
 @pytest.mark.no_pooler("a pooler in transaction mode delivers no notifications")
 def test_a_task_enqueued_while_the_listener_is_cut_off_is_found_when_it_listens_again(start, effects, committed):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_tasks_retry import signal, taskqueue
 from django_tasks_retry.errors import InvalidCall, InvalidPayload
 from django_tasks_retry.models import Signal, Step, Task
+from django_tasks_retry.taskqueue.workflows.wake import wake
 from tests.steps import now_of
 from tests.workflows import tasks
 
@@ -29,6 +31,18 @@ def test_a_signal_that_comes_later_wakes_who_waits(harness):
     signal("approved:1", "yes")
     harness.run_due()
     assert now_of(task).outcome.result == "yes"
+
+
+def test_who_begins_to_wait_does_not_read_those_who_wait_already(harness):
+    waiting = [Task.objects.enqueue(tasks.approval, ["approved:1"]) for _ in range(2)]
+    harness.run_until_idle()
+    with CaptureQueriesContext(connections[harness.using]) as asked:
+        assert wake(["signal:approved:1"], harness.using) == []
+    assert len(asked) == 1
+    assert "waits_for" not in asked[0]["sql"]
+    signal("approved:1", "yes")
+    harness.run_until_idle()
+    assert [now_of(task).outcome.result for task in waiting] == ["yes", "yes"]
 
 
 def test_the_first_signal_of_a_name_wins(harness):

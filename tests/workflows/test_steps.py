@@ -43,6 +43,7 @@ def test_a_result_reads_the_same_the_first_time_as_the_second(database):
     assert first == StepStore(lease).result("pair") == [1, {"a": [2]}]
 
 
+@pytest.mark.needs("kept_plans")
 def test_a_step_takes_one_statement_to_look_and_one_to_remember_whose_plan_is_kept(database):
     _, lease = begin()
     with CaptureQueriesContext(connections[database]) as asked:

@@ -109,11 +109,13 @@ def claim(
     backend: str = "default",
     memory: ClaimMemory | None = None,
     at_once: int | None = None,
+    searches: bool = True,
 ) -> list[Lease]:
     """Lease up to `limit` tasks, most urgent first. Pass the same `memory` each time to let claims build on each other.
 
     At most `at_once` of them are from lanes with a rate: as many as the claimer starts at once. Leases from known
     ranges are returned without a search for others: the next claim does that, and while `came_short` there may be more.
+    A claim that never `searches` leaves it to the next one, for a caller that holds locks meanwhile.
     """
     engine, memory = engine_for(database(backend)), memory or ClaimMemory(queues)
     seconds = options(backend).lease if lease is None else lease
@@ -126,6 +128,8 @@ def claim(
         memory.cursor.came_short = 0 < len(claimed) < limit and not memory.is_all_closed
         if claimed or claimed.turned_away or not memory.cursor.may_refresh:
             return claimed.leases
+    if not searches:
+        return []
     return claim_known(memory, limit, starting, terms, engine).leases if memory.refresh(engine, backend) else []
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connections, transaction
 
 from ...errors import InvalidLane
 from ...models import FlowLimit, Task
@@ -171,11 +171,16 @@ class Limiter:
             return Claimed()
         labels = {label for each in wanted for label in self.labels(each)} | ({whole} if whole else set())
         self.rows.create_missing(labels, self.engine.using)
-        with transaction.atomic(using=self.engine.using):
+        using = self.engine.using
+        is_alone = connections[using].get_autocommit()  # else the commit is the caller's
+        with transaction.atomic(using=using, savepoint=False):
             capacities = self.capacities(labels, limit)
             claimed = self.take(wanted, limit, capacities, part.function)
             started = [capacity.row for capacity in capacities.values() if capacity.has_started]
-            FlowLimit.objects.using(self.engine.using).bulk_update(started, ["recent"])
+            FlowLimit.objects.using(using).bulk_update(started, ["recent"])
+            if is_alone and not claimed.everything:
+                # Its commit would flush the log for nothing, under the locks.
+                transaction.set_rollback(True, using)  # noqa: FBT003
         for label, capacity in capacities.items():
             if capacity.is_bounded and capacity.left <= 0:
                 # As of the lock, by whose time the window was measured: the claim and its commit took a while.

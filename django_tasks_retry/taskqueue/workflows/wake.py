@@ -75,9 +75,13 @@ def wake(keys: Sequence[str], using: str) -> list[UUID]:
 
     Wakes a bounded number. If more wait for one signal, the sweep wakes the rest, so its sender need not wait.
     """
+    # Signals first: many tasks may wait for one, and each that begins to would read those before it.
+    keys = [key for key in keys if batch_of(key) is not None or has_come(key, using)]
+    if not keys:
+        return []
     tasks = Task.objects.using(using).suspended().filter(waits_for__in=keys).order_by("waits_for", "pk")
     waiting: list[tuple[UUID, Any]] = list(tasks.values_list("pk", "waits_for")[:MOST])
-    ready = {key for key in {key for _, key in waiting} if has_come(key, using)}
+    ready = {key for key in {key for _, key in waiting} if batch_of(key) is None or has_come(key, using)}
     ids = [pk for pk, key in waiting if key in ready]
     return make_due(ids, ready, using) if ids else []
 

@@ -73,7 +73,7 @@ class Child:
         threading.Thread(target=self.read_messages, daemon=True, name="django_tasks_retry.messages").start()
         while not (self.is_stopping and self.is_idle):
             self.collect()
-            self.note_recorded(self.outbox.write())
+            self.write()
             if self.is_crippled:
                 self.leave_neighbours()
             self.claim()  # before the books: a task that just came waits for this
@@ -173,6 +173,13 @@ class Child:
         self.intake.claim_now()
 
     # What goes out
+
+    def write(self) -> None:
+        """Record what has ended; and claim what comes after it in full lanes, with the same commit."""
+        may_claim = not (self.is_stopping or self.is_crippled or is_leaving.is_set())
+        successors = self.intake.successors_of(self.outbox.pending) if may_claim else None
+        self.note_recorded(self.outbox.write(successors))
+        self.intake.take_successors(self.start_attempts)
 
     def note_recorded(self, answered: Iterable[Attempt]) -> None:
         ours = [attempt for attempt in answered if attempt in self.attempts]

@@ -4,8 +4,10 @@ import random
 from collections.abc import Callable, Iterable, Sequence, Set
 from time import monotonic
 
+from django.db import transaction
+
 from ... import registry
-from ...taskqueue import ClaimMemory, Lease, Released, claim, claim_task, finish, is_work_left, leases_of
+from ...taskqueue import ClaimMemory, Lease, Receipt, Released, claim, claim_task, finish, is_work_left, leases_of
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Unavailable
 from ..shared.inflight import Room
@@ -39,6 +41,9 @@ class Claimer:
         except Unavailable:
             self.answer_lost = True
             return []
+        return self.note_claimed(leases, limit)
+
+    def note_claimed(self, leases: list[Lease], limit: int) -> list[Lease]:
         self.wait()
         self.came_full = len(leases) == limit
         if self.came_full or self.memory.cursor.came_short:
@@ -68,13 +73,23 @@ class Claimer:
 
     def note_ended(self, lease: Lease) -> None:
         """Claim again at once if the lane of the task was full: a permit is free."""
-        if self.memory.closed.reopen(lease.lane, f"queue:{lease.queue}", f"function:{lease.func_path}"):
+        if self.reopen(lease):
             self.wake()
 
-    def ask(self, limit: int, at_once: int) -> list[Lease]:
-        only, backend = self.options.only, self.options.backend
+    def reopen(self, lease: Lease) -> bool:
+        return self.memory.closed.reopen(*labels_of(lease))
+
+    def opens(self, lease: Lease) -> bool:
+        """Return whether the end of this task opens what was full."""
+        closed = self.memory.closed.until
+        return bool(closed) and any(label in closed for label in labels_of(lease))
+
+    def ask(self, limit: int, at_once: int, *, searches: bool = True) -> list[Lease]:
+        only, backend, memory = self.options.only, self.options.backend, self.memory
         if only is None:
-            return claim(self.worker_id, limit=limit, backend=backend, memory=self.memory, at_once=at_once)
+            return claim(
+                self.worker_id, limit=limit, backend=backend, memory=memory, at_once=at_once, searches=searches
+            )
         known = only.func_path in (self.memory.paths or ())
         lease = claim_task(only, self.worker_id, backend=backend) if known else None
         return [lease] if lease else []
@@ -94,6 +109,35 @@ class Claimer:
         self.answer_lost = False
 
 
+def labels_of(lease: Lease) -> tuple[str, str, str]:
+    return lease.lane, f"queue:{lease.queue}", f"function:{lease.func_path}"
+
+
+class Successors:
+    """Tasks of full lanes, claimed in the transaction that records the ends of those before them.
+
+    A lane that runs one task at a time waits for one flush of the server's log a task, not for two.
+    """
+
+    def __init__(self, claimer: Claimer, ended: Sequence[Attempt], limit: int, at_once: int) -> None:
+        self.claimer, self.ended, self.limit, self.at_once = claimer, ended, limit, at_once
+        self.leases: list[Lease] = []
+        self.asked = 0.0
+
+    def claim_after(self, record: Callable[[], list[Receipt]]) -> list[Receipt]:
+        with transaction.atomic(using=self.claimer.database.using):
+            receipts = record()
+            for attempt in self.ended:
+                self.claimer.reopen(attempt.lease)
+            self.asked = monotonic()
+            self.leases = self.claimer.ask(self.limit, self.at_once, searches=False)
+        return receipts
+
+    def forget(self) -> None:
+        """The answer is lost, or nothing was written: what was claimed is looked for, and given back."""
+        self.leases, self.ended, self.claimer.answer_lost = [], [], True
+
+
 class Intake:
     """The two claimers of a child, for functions and for coroutines, and the budget of both."""
 
@@ -107,6 +151,7 @@ class Intake:
         self.coroutines = Claimer(worker_id, options, database, coroutines)
         self.budget = ClaimBudget(options, attempts, careful=careful, knows_coroutines=bool(coroutines))
         self.may_be_more = False
+        self.successors: Successors | None = None
         self.look_again, self.look_wait = float("-inf"), SHORTEST_WAIT
 
     def claim_now(self) -> None:
@@ -132,6 +177,29 @@ class Intake:
             if leases:
                 self.look_again, self.look_wait = float("-inf"), SHORTEST_WAIT
             start(leases, asked)
+
+    def successors_of(self, ended: Sequence[Attempt]) -> Successors | None:
+        """Return how to claim in the transaction that records these, if that opens a lane; None as a rule."""
+        for claimer in (self.functions, self.coroutines):
+            is_async = claimer is self.coroutines
+            its = [each for each in ended if each.is_async is is_async and claimer.opens(each.lease)]
+            limit = self.limit(claimer) if its and not claimer.answer_lost and self.options.only is None else 0
+            if limit > 0:
+                self.successors = Successors(claimer, its, limit, self.budget.free_slots(coroutines=is_async))
+                return self.successors
+        return None
+
+    def take_successors(self, start: Callable[[list[Lease], float], None]) -> None:
+        if self.successors is None:
+            return
+        successors, self.successors = self.successors, None
+        if not successors.leases:
+            successors.claimer.wake()
+            return
+        if not successors.claimer.claim_now:  # else another claim is wanted, for what arrived meanwhile
+            successors.claimer.note_claimed(successors.leases, successors.limit)
+        self.budget.note_claimed(len(successors.leases))
+        start(successors.leases, successors.asked)
 
     def limit(self, claimer: Claimer) -> int:
         return self.budget.limit(coroutines=claimer is self.coroutines, ahead=self.functions.memory.ahead)
@@ -171,6 +239,8 @@ class Intake:
 
     def note_ended(self, attempt: Attempt) -> None:
         self.budget.note_answered()
+        if self.successors and attempt in self.successors.ended:
+            return
         if attempt.lease.lane or self.functions.memory.closed.until or self.coroutines.memory.closed.until:
             (self.coroutines if attempt.is_async else self.functions).note_ended(attempt.lease)
 

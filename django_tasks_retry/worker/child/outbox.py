@@ -10,6 +10,7 @@ from ..logs import log_exception
 from ..shared.database import DatabaseCaller, Rejected, Unavailable
 from ..shared.inflight import InFlightTable
 from .attempt import Attempt, valid_from
+from .claimer import Successors
 
 logger = logging.getLogger(__name__)
 BUSY_SECONDS = 0.2
@@ -33,18 +34,20 @@ class Outbox:
     def next_try(self) -> float:
         return self.database.try_after if self.pending else max(self.database.try_after, self.busy_until)
 
-    def write(self) -> list[Attempt]:
-        """Record all pending reports in one statement. Return the attempts that were answered."""
+    def write(self, successors: Successors | None = None) -> list[Attempt]:
+        """Record all pending reports in one statement, and claim successors with them. Return what was answered."""
         if self.busy and monotonic() >= self.busy_until:
             self.pending, self.busy = self.pending + self.busy, []
         if not self.pending or not self.database.is_available:
             return []
         batch = self.pending
         try:
-            self.accept(batch, self.receipts(batch))
-        except Rejected:
-            return self.write_one_by_one(batch)
-        except Unavailable:
+            self.accept(batch, self.receipts(batch, successors))
+        except Unavailable as error:
+            if successors is not None:
+                successors.forget()
+            if isinstance(error, Rejected):
+                return self.write_one_by_one(batch)
             self.in_doubt = True
             return []
         self.pending, self.in_doubt = self.pending[len(batch) :], False
@@ -82,8 +85,11 @@ class Outbox:
             return monotonic() < valid_from(attempt, self.inflight) + self.lease
         return receipt is not None and receipt.is_busy
 
-    def receipts(self, batch: list[Attempt]) -> list[Receipt]:
-        return self.database.call(lambda: record([attempt.report for attempt in batch if attempt.report]))
+    def receipts(self, batch: list[Attempt], successors: Successors | None = None) -> list[Receipt]:
+        reports = [attempt.report for attempt in batch if attempt.report]
+        if successors is None:
+            return self.database.call(lambda: record(reports))
+        return self.database.call(lambda: successors.claim_after(lambda: record(reports)))
 
     def accept(self, batch: list[Attempt], receipts: list[Receipt]) -> None:
         """Keep the receipts. After a lost answer, a rejected report may have been recorded before: read it again."""

@@ -180,7 +180,8 @@ def carry_schedule(row: Schedule, using: str, to: str) -> None:
         row = pause_first.get()
     there = Schedule.objects.using(database(to))
     values = {field.attname: getattr(row, field.attname) for field in Schedule._meta.concrete_fields}
-    values["backend"] = to
+    # An audit looks for the slots since then: those before it have their tasks where it was.
+    values |= {"backend": to, "updated_at": now(database(to))}
     if row.paused_by == MOVING:
         values |= {"paused_at": None, "paused_by": ""}
     there.bulk_create([Schedule(**values)], ignore_conflicts=True)

@@ -21,11 +21,9 @@ from .display.scope import Scope, read_standing
 from .errors import GuardMissing, NotMigrated
 from .metrics import CONTENT_TYPE, scrape
 from .models import Worker
-from .taskqueue import alive_workers, database
+from .taskqueue import ALIVE_SECONDS, alive_workers, database, sound_workers, statement_timeout
 from .taskqueue.shards import ask_all
 from .taskqueue.statistics import depths, paused_queues, serving, unknown_functions
-from .taskqueue.timeouts import statement_timeout
-from .taskqueue.workers import ALIVE_SECONDS, sound_workers
 
 LONGEST_WITHIN = 86_400.0
 SCHEME = "bearer "

@@ -18,9 +18,7 @@ from django.urls import reverse
 from .models import Task
 from .monitoring import probe
 from .rules.status import FINISHED
-from .taskqueue import Batch, database
-from .taskqueue.reading import read_values
-from .taskqueue.timeouts import statement_timeout
+from .taskqueue import Batch, database, read_values, statement_timeout
 
 SALT = "django_tasks_retry.progress"
 PAUSE, LONGEST_PAUSE, REST_FACTOR = 1.0, 30.0, 20

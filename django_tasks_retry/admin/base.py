@@ -28,9 +28,8 @@ from ..errors import TaskQueueError
 from ..models import FailureGroup, FlowLimit, Overview, Queue, Schedule, Task, TaskFunction, Worker
 from ..rules.redact import redact_text
 from ..selection.actions import CANCEL, RETRY
-from ..taskqueue import statistics
+from ..taskqueue import is_timeout, statement_timeout, statistics
 from ..taskqueue.database import is_missing_table
-from ..taskqueue.timeouts import is_timeout, statement_timeout
 from .parts.shards import on_shard, shard_tabs
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from ..display.formatting import format_moment, format_number, one_line
 from ..display.scope import console_backend, console_database
 from ..models import Task
 from ..selection.actions import ACTIONS, CANCEL, RETRY, Action
-from ..taskqueue import statistics
+from ..taskqueue import statement_timeout, statistics
 from ..taskqueue.new_tasks import new_id
 from ..taskqueue.statistics import group_outcomes
-from ..taskqueue.timeouts import statement_timeout
 from ..taskqueue.workflows import MOST_CANARIES
 from .base import ConsoleAdmin, log_action, reason_of
 from .parts.selection import (

@@ -27,8 +27,7 @@ from ..rules.secrets import HIDDEN
 from ..selection.actions import ACTIONS, CANCEL, RETRY
 from ..selection.matching import visible_text
 from ..selection.payload import visible_arguments
-from ..taskqueue import statistics
-from ..taskqueue.reading import read_row, unreadable_columns
+from ..taskqueue import read_row, statistics, unreadable_columns
 from ..taskqueue.statistics import GroupHead, group_texts
 from .base import TaskPermissionMixin
 from .bulk import BulkActionAdmin

@@ -38,7 +38,6 @@ SAMPLE = 1000
 SHARES = (0.5, 0.95, 0.99)
 MAX_FUNCTIONS = 500
 OWN = "django_tasks_retry."  # functions of the package, which run the workflows of the project: they are not listed
-
 KINDS = (
     "retried", "step", "pending", "cancelled", "lost", "failed", "released", "folded", "running", "waiting", "released",
     "success",

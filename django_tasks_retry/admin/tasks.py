@@ -28,10 +28,7 @@ from ..selection.actions import CANCEL, RETRY, RUN_NOW, Action
 from ..selection.grammar import HELP
 from ..selection.matching import matching
 from ..selection.payload import find_visible
-from ..taskqueue import statistics
-from ..taskqueue.engines import engine_for
-from ..taskqueue.reading import read_rows, unreadable_columns
-from ..taskqueue.timeouts import is_timeout, statement_timeout
+from ..taskqueue import engine_for, is_timeout, read_rows, statement_timeout, statistics, unreadable_columns
 from .base import is_update
 from .batches import WorkflowAdmin
 from .calls import CallAdmin

@@ -31,8 +31,7 @@ from ..display.scope import Scope, Standing
 from ..models import OperatorEvent
 from ..rules.names import short_name
 from ..rules.redact import redact_text
-from ..taskqueue.engines import engine_for
-from ..taskqueue.events import write_operator_event
+from ..taskqueue import engine_for, write_operator_event
 from ..taskqueue.statistics import describe_groups, group_heads
 from .doctor import Usual, starts
 

@@ -12,7 +12,6 @@ from enum import IntEnum
 from typing import Any
 
 FEWEST = 3  # calls of each kind, below which everything would look like a difference
-
 MOST_OF, FEW_OF = 0.95, 0.05
 MOST = 5  # differences that are told
 MAX_VALUE = 120

@@ -18,10 +18,9 @@ from ..display.problems import Problem, find_problems, runworker_command, shell_
 from ..display.scope import Scope, Standing
 from ..models import KEYED, FlowLimit, Queue, Task, TaskQuerySet, TaskStat
 from ..rules.transitions import EventKind
-from ..taskqueue import statistics
+from ..taskqueue import read_rows, statistics
 from ..taskqueue.control import pause_of
 from ..taskqueue.lanes import LaneSummary, labels_of, summarize_limits, tasks_of
-from ..taskqueue.reading import read_rows
 from ..taskqueue.statistics import BOUNDS, COUNTS, RECENT, WAITED, counts_since, serving
 from .contrast import chance_of
 

@@ -31,9 +31,8 @@ from ..rules.lanes.limits import Limit
 from ..rules.names import first_of, worker_of
 from ..rules.queues import serves
 from ..rules.transitions import EventKind
-from ..taskqueue import statistics
+from ..taskqueue import read_rows, read_values, statistics
 from ..taskqueue.lanes import decided_limit, labels_of, limit_of, tasks_of
-from ..taskqueue.reading import read_rows, read_values
 from ..taskqueue.workers import KEEP, sound_workers
 from ..utc import as_instant
 

@@ -10,8 +10,7 @@ from ..display.scope import Scope
 from ..taskqueue.statistics import Budget, Objective, late_hours, late_tasks
 from .late import cause_text, split_waits
 
-ASKED_FOR = {"not_due", "backoff", "asked"}
-"""Causes that come before a task is due."""
+ASKED_FOR = {"not_due", "backoff", "asked"}  # causes that come before a task is due
 
 
 class Eater(NamedTuple):

@@ -29,11 +29,10 @@ from ..models import FlowLimit, Schedule, Step, Task
 from ..payloads import is_hidden
 from ..rules.names import short_id
 from ..selection.payload import COLUMNS
-from ..taskqueue.engines import engine_for
+from ..taskqueue import engine_for, read_rows, unreadable_columns
 from ..taskqueue.enqueue import callee_of
 from ..taskqueue.lanes import COLUMNS as LIMITED_COLUMNS
 from ..taskqueue.lanes import decided_limit, limit_of
-from ..taskqueue.reading import read_rows, unreadable_columns
 from ..taskqueue.schedules import definition_in_code, is_behind, listed_schedules
 from ..taskqueue.workflows import CALLBACK, HIDDEN, UNTIL, StepKind
 

@@ -16,10 +16,7 @@ from ..conf import options
 from ..models import OperatorEvent, TaskEvent, Worker
 from ..rules.names import worker_of
 from ..rules.transitions import EventKind
-from ..taskqueue import database, pause
-from ..taskqueue.engines import engine_for
-from ..taskqueue.events import write_operator_event
-from ..taskqueue.workers import sound_workers
+from ..taskqueue import database, engine_for, pause, sound_workers, write_operator_event
 from .contrast import chance_of
 
 logger = logging.getLogger("django_tasks_retry")

@@ -20,8 +20,7 @@ from ..models import OperatorEvent, Task, TaskEvent, TaskQuerySet, Worker
 from ..rules.names import first_of, worker_of
 from ..rules.transitions import EventKind
 from ..selection.payload import COLUMNS, visible_arguments
-from ..taskqueue import statistics
-from ..taskqueue.reading import read_row, read_rows
+from ..taskqueue import read_row, read_rows, statistics
 from ..utc import as_instant, in_project_time
 from .contrast import About, Difference, Fact, differences, facts_of
 

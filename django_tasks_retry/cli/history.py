@@ -19,8 +19,7 @@ from ..durations import read_duration
 from ..rules.names import first_of
 from ..selection.grammar import read_moment
 from ..selection.matching import first_id_at
-from ..taskqueue import database, retention
-from ..taskqueue.events import write_operator_event
+from ..taskqueue import database, retention, write_operator_event
 from ..taskqueue.lanes import largest_limit
 from ..verify.audit import MOST_LISTED, Audit, verify
 from ..verify.lanes import Allowed, Limits

@@ -22,7 +22,6 @@ from .output import cell
 from .subcommand import CliError, Context, Exit, option
 
 MAX_CANDIDATES = 5  # the number of tasks that an error names if the digits of an id fit several
-
 PLAIN = (
     "queue", "priority", "backend", "attempts", "refunds", "max_attempts", "eta", "expires_at", "deadline_at",
     "unique_until", "created_at", "started_at", "last_attempt_at", "finished_at", "run_id", "batch", "waits_for",

@@ -20,9 +20,7 @@ from ..models import Step, Task, TaskEvent, TaskResult
 from ..rules.names import short_id
 from ..rules.redact import redact_text
 from ..selection.matching import walk
-from ..taskqueue import statistics
-from ..taskqueue.engines import engine_for
-from ..taskqueue.reading import read_row, read_rows, unreadable_columns
+from ..taskqueue import engine_for, read_row, read_rows, statistics, unreadable_columns
 from . import records
 from .output import cell
 from .subcommand import Context, Exit, command, option

@@ -13,11 +13,10 @@ from ..rules.backoff import MAX_DELAY
 from ..rules.failure import Code
 from ..rules.status import Status
 from ..rules.transitions import POISON_AFTER, EventKind
-from ..taskqueue import alive_workers, sound_workers, statistics
+from ..taskqueue import alive_workers, read_rows, sound_workers, statistics, unreadable_columns
 from ..taskqueue.claim import awaited_by, begun_in
 from ..taskqueue.control import pause_of
 from ..taskqueue.lanes import LaneSummary, labels_of, running_in, summarize_limits
-from ..taskqueue.reading import read_rows, unreadable_columns
 from ..taskqueue.recording import WARN_AFTER_RELEASES, releases_in_a_row
 from ..taskqueue.statistics import serving
 from ..taskqueue.workflows import CANARY, SIGNAL, batch_counts, batch_of, canary_standing

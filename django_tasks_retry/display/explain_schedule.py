@@ -9,9 +9,7 @@ from django.utils.translation import gettext as _
 from .. import registry
 from ..errors import TaskQueueError
 from ..models import OperatorEvent, Schedule
-from ..taskqueue import alive_workers
-from ..taskqueue.database import UNREADABLE
-from ..taskqueue.reading import read_rows
+from ..taskqueue import UNREADABLE, alive_workers, read_rows
 from ..taskqueue.schedules import task_for, unfinished_runs
 from ..utc import as_instant
 from .events import describe_pauses

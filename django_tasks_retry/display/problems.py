@@ -12,13 +12,11 @@ from django.utils.translation import ngettext
 from .. import guard, registry
 from ..conf import OURS, configured_backends
 from ..models import FlowLimit, Task, Worker
-from ..taskqueue import statistics
+from ..taskqueue import ALIVE_SECONDS, read_rows, statistics
 from ..taskqueue.enqueue import app_not_installed, will_be_found
 from ..taskqueue.lanes import summarize_limits
-from ..taskqueue.reading import read_rows
 from ..taskqueue.retention import partition_problems
 from ..taskqueue.statistics import QueueFigures, failing_functions, late_schedules, read_budgets, unknown_functions
-from ..taskqueue.workers import ALIVE_SECONDS
 from ..taskqueue.workflows import unknown_effects
 from .events import describe_pauses
 from .explain_schedule import RUNWORKER, missed_slots
@@ -40,7 +38,6 @@ MAX_LATE = 5
 MAX_LANES = 20
 MAX_LOST = 5
 STUCK = timedelta(minutes=10)  # a task that has run for longer than this may keep its lane from going on
-
 BEFORE_FAILING, AFTER_FAILING = timedelta(minutes=15), timedelta(minutes=2)
 """How long before and after the first failing minute a release may have begun that is named as the cause."""
 

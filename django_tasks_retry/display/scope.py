@@ -11,9 +11,8 @@ from ..clock import now
 from ..compat import DEFAULT_TASK_BACKEND_ALIAS
 from ..conf import configured_backends, queues
 from ..models import Queue, Task, Worker
-from ..taskqueue import alive_workers, database, sound_workers, statistics
+from ..taskqueue import alive_workers, database, engine_for, sound_workers, statistics
 from ..taskqueue.database import source
-from ..taskqueue.engines import engine_for
 from ..taskqueue.enqueue import full_queues
 
 MOST_WORKERS = 1000

@@ -18,10 +18,9 @@ from ..rules.names import short_name
 from ..rules.redact import redact_text
 from ..rules.status import Status
 from ..rules.transitions import POISON_AFTER
+from ..taskqueue import ALIVE_SECONDS, unreadable_columns
 from ..taskqueue.lanes import LaneSummary
-from ..taskqueue.reading import unreadable_columns
 from ..taskqueue.statistics import QueueFigures
-from ..taskqueue.workers import ALIVE_SECONDS
 from ..taskqueue.workflows import SIGNAL
 from .formatting import error_name, format_duration, format_elapsed, format_relative, one_line
 

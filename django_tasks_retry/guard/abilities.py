@@ -17,16 +17,13 @@ class Abilities:
     """`ctid` names the place of a row. Otherwise an UPDATE finds the rows that it locked by their ids."""
     advisory_locks: bool = True
     """Otherwise claims go to the head of a queue in any number, and calls with a unique key lock its holders."""
-    listen: bool = True
-    """Otherwise workers poll."""
+    listen: bool = True  # otherwise workers poll
     transition_tables: bool = True
     """Triggers see all rows of a statement as a table, or its TRUNCATE. Otherwise they look at row after row."""
     deferrable_triggers: bool = True
     """Triggers look at a result when the transaction ends. Otherwise only when it is written, as on SQLite."""
-    inheritance: bool = True
-    """Otherwise history is not partitioned, but pruned row by row."""
-    kept_plans: bool = True
-    """Functions of the database keep the plans of statements. Otherwise their texts are sent."""
+    inheritance: bool = True  # otherwise history is not partitioned, but pruned row by row
+    kept_plans: bool = True  # Functions of the database keep the plans of statements. Otherwise their texts are sent.
 
     @property
     def guards_partitions(self) -> bool:

@@ -15,7 +15,6 @@ from .postgresql import ARCHIVED, BEFORE_THE_END, CONTRACT_ROWS, KNOWN, ONCE_TRU
 from .postgresql_roles import ROLE_ROWS, role_functions
 
 ROWS = ROLE_ROWS | CONTRACT_ROWS  # name of a trigger → its table, when it fires, and its function
-
 CHILDREN = """
 SELECT parent.relname, child.relname, child.relispartition
 FROM pg_inherits AS i

@@ -66,8 +66,7 @@ class RetryPolicy:
     retry_on: ExceptionClasses = ()
     abort_on: ExceptionClasses = ()
     atomic: bool = False
-    objective: float | None = None
-    """Seconds within which an attempt that is due should start."""
+    objective: float | None = None  # seconds within which an attempt that is due should start
 
     def __post_init__(self) -> None:
         if self.max_attempts is not None:

@@ -47,7 +47,6 @@ BYTES_PREFIX = re.compile(r"(?i)[bruf]{1,2}")
 SCHEME = re.compile(r"(?i)bearer|basic")
 ESCAPED_BLANKS = {"n", "r", "t"}
 BLOCK = {"|", ">", "-"}  # signs before a value in YAML
-
 BLANK, BLANK_OR_LINE, QUOTING = {"space"}, {"space", "line"}, {"quote", "backslashes"}
 ENDS_PLAIN = {"stop", "close", "quote"}
 CREDENTIAL = re.compile(r"(?=.*\d)[\w.~+/=-]{6,}|[\w.~+/=-]{16,}")

@@ -5,7 +5,6 @@ from html import unescape
 
 HIDDEN = "*" * 20  # the stand-in for secrets, as Django's own filter writes it
 MAX_NAME = 80  # longer words are not names
-
 SECRET_NAME = re.compile(
     r"(?i)(?<![a-z])api|api(?![a-z])|auth(?!or(?!i))|token|(?<!mon)(?<!tur)key(?!word|board|note|frame)|secret"
     r"|pass(?:w|phrase|code|key|e?$|[_-]|\d)|pwd|psw|signature|(?<![a-z])(?:sig|pin|pw|t?otp|mfa|2fa|cv[cv])(?![a-z])"

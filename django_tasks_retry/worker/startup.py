@@ -18,9 +18,8 @@ from ..conf import options as queue_options
 from ..conf import queues as known_queues
 from ..errors import InvalidOptions, UnknownQueue
 from ..rules.queues import matches
-from ..taskqueue import check_queue_in_use, database
+from ..taskqueue import check_queue_in_use, database, engine_for
 from ..taskqueue.database import hosts_of
-from ..taskqueue.engines import engine_for
 from .logs import printable
 from .options import OF_CHILD, WorkerOptions
 from .shared.database import Deadline

@@ -17,8 +17,7 @@ from ...display.states import SCHEDULED, State, badge, colour_of, task_state
 from ...models import Schedule, Task
 from ...rules.names import short_name
 from ...rules.schedules.timing import zone_of
-from ...taskqueue.database import UNREADABLE
-from ...taskqueue.reading import read_rows
+from ...taskqueue import UNREADABLE, read_rows
 from .charts import SPARK_HEIGHT, shape
 
 RUNS = 30

@@ -56,8 +56,7 @@ class Selection:
     """The eta of the first task and the seconds between two tasks, for an action that is spread over time."""
 
     canaries: int = 0
-    enough: float = 0.0
-    """How many tasks go first, and which share of them must succeed."""
+    enough: float = 0.0  # how many tasks go first, and which share of them must succeed
 
     def sign(self) -> str:
         return signing.dumps(asdict(self), salt=SALT, compress=True)

@@ -21,7 +21,6 @@ from ...rules.transitions import EventKind
 
 WIDTH = 1000.0
 MIN_WIDTH = 5.0  # the least width of an attempt, so that short ones can be seen
-
 OUTCOMES: dict[str, tuple[str, str | Promise]] = {
     EventKind.COMPLETED: ("success", gettext_lazy("completed")),
     EventKind.FAILED: ("failed", gettext_lazy("failed")),

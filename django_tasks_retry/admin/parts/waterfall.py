@@ -29,7 +29,6 @@ ALIKE = 8  # tasks of one function below one task that are drawn; the others are
 MAX_ATTEMPTS = 20  # attempts of a task that are drawn
 MAX_LABELS = 6
 MAX_DEPTH = 6  # the indentation grows up to here
-
 COLUMNS = (
     "id", "func_path", "status", "parent_id", "retry_of_id", "created_at", "eta", "attempts", "refunds", "started_at",
     "finished_at", "run_id", "waits_for",

@@ -13,7 +13,6 @@ from django_tasks_retry.taskqueue.engines import engine_for
 
 POSITION = ("queue", "priority")  # a task's position in the queue: operators may change it, workers may not
 MOVED = ("eta", *models.STATE_COLUMNS)  # the columns of a task that moves write
-
 COUNTED = (
     "recent", "paused_at", "paused_by", "reason", "probe_at", "probing_since", "probe_from", "counts_from",
 )  # fmt: skip

@@ -41,7 +41,6 @@ NO_EXPRESSION = (CronSimError, ArithmeticError, AssertionError, LookupError, Typ
 """Exceptions that cronsim raises for a text that is no expression."""
 
 LATEST = datetime(9100, 1, 1, tzinfo=UTC)  # columns hold times before it
-
 MICROSECOND, SECOND = timedelta(microseconds=1), timedelta(seconds=1)
 A_DAY = timedelta(hours=25)
 WINDOWS = [timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=370), timedelta(days=366 * 9)]

@@ -17,7 +17,6 @@ NO_ARGUMENTS: tuple[Any, ...] = ()
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 ALIASES = {"run_after": "eta", "queue_name": "queue"}  # names of `django.tasks` that are accepted, too
-
 OPTIONS_ELSEWHERE = {
     **ALIASES,
     "countdown": "eta=timedelta(seconds=…)",

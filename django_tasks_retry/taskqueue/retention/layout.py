@@ -85,7 +85,6 @@ def partition_named(name: str) -> Partition | None:
 
 
 MARK = "django_tasks_retry:"  # prefix of the comment on the table of results, which states the period and the backends
-
 PARENT_COMMENT = """
 SELECT obj_description(c.oid, 'pg_class')
 FROM pg_class AS c

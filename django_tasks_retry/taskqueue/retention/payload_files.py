@@ -25,8 +25,7 @@ SELECT t.backend, t.id, t.kwargs::text, r.result::text
 FROM {{archive}} AS t JOIN {RESULT} AS r ON r.task_id = t.id
 WHERE t.kwargs ? '{PAYLOAD}' OR r.result ? '{PAYLOAD}'
 """
-Files: TypeAlias = dict[str, dict[str, UUID]]
-"""By backend and name, the tasks that they belong to."""
+Files: TypeAlias = dict[str, dict[str, UUID]]  # by backend and name, the tasks that they belong to
 
 
 def files_in_rows(ids: Sequence[UUID], backend: str, using: str, export: Archive | None) -> Files:

@@ -17,7 +17,6 @@ from .layout import Layout, Partition, tables_of
 
 logger = logging.getLogger("django_tasks_retry")
 PREMAKE = 3  # partitions after the current one
-
 DEFAULT_ROWS = " UNION ALL ".join(
     f"(SELECT 1 FROM {table}_kept WHERE task_id >= %(first)s AND task_id < %(end)s LIMIT 1)" for table in PARTITIONED
 )

@@ -25,8 +25,7 @@ from .stats import BOUNDS, WAITED
 from .summaries import CAP, Depth, depths, newest_before
 
 WINDOWS = {"5m": timedelta(minutes=5), "1h": timedelta(hours=1), "6h": timedelta(hours=6), "7d": timedelta(days=7)}
-FAST = 14.4
-"""The burn rate that spends two percent of a month's budget within an hour."""
+FAST = 14.4  # the burn rate that spends two percent of a month's budget within an hour
 
 FEWEST_LATE = 5
 MOST_HOURS, MOST_LATE, LOOK_BACK = 12, 25, 10_000
@@ -59,8 +58,7 @@ class Budget:
     share: float
     attempts: Mapping[str, float] = field(default_factory=dict)
     late: Mapping[str, float] = field(default_factory=dict)
-    waiting: int = 0
-    """Tasks that are late and have not started. They count as attempts of each window."""
+    waiting: int = 0  # Tasks that are late and have not started. They count as attempts of each window.
 
     def in_time(self, window: str) -> float | None:
         return 1 - self.late[window] / self.attempts[window] if self.attempts.get(window) else None

@@ -42,7 +42,6 @@ MOST_NAMED = 400
 
 STATEMENT_SECONDS = 3.0
 SNAPSHOT_SECONDS = 6.0  # All statements together: Prometheus waits for ten seconds. 20,000 queues take one to two.
-
 BURN_WINDOWS = ("5m", "1h", "6h")
 LATE = timedelta(seconds=60)
 LITERALS = re.compile(r"'(?:[^'\\]|''|\\.)*(?:'|$)|\$(\w*)\$.*?(?:\$\1\$|$)|\b\d+(?:\.\d+)?\b", re.DOTALL)

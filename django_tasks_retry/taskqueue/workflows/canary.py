@@ -27,11 +27,9 @@ from .members import CANARY, as_batch
 from .wake import ACTOR, make_due, received, signal
 
 STARTED = "canary.started"
-MOST = 1000
-"""Tasks of one operation that one sweep moves."""
+MOST = 1000  # tasks of one operation that one sweep moves
 MOST_CANARIES = 100
-OPERATIONS = 20
-"""Operations that one sweep looks at."""
+OPERATIONS = 20  # operations that one sweep looks at
 FAR = timedelta(seconds=MAX_DELAY)
 LAST = UUID(int=2**128 - 1)
 
@@ -41,10 +39,8 @@ class Canary(NamedTuple):
 
     operation: UUID
     left: int
-    continue_if: float
-    """The share of the canaries that must succeed."""
-    since: datetime
-    """The instant from which the rest is spread: it counts from the decision instead."""
+    continue_if: float  # the share of the canaries that must succeed
+    since: datetime  # the instant from which the rest is spread: it counts from the decision instead
 
     def after(self, done: int) -> "Canary":
         return self._replace(left=max(0, self.left - done))
@@ -68,8 +64,7 @@ class Standing(NamedTuple):
     succeeded: int
     needed: int
     since: datetime
-    error: str
-    """The error of one that failed."""
+    error: str  # the error of one that failed
 
     @property
     def sentence(self) -> str:

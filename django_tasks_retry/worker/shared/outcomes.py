@@ -14,9 +14,8 @@ from ...errors import LostReason
 from ...rules.names import short_id, short_name
 from ...rules.redact import redact_text
 from ...rules.status import Status
-from ...taskqueue import Lease, Receipt, Stat, add_stats
+from ...taskqueue import Lease, Receipt, Stat, add_stats, log_once
 from ...taskqueue.lanes import has_breaker
-from ...taskqueue.reading import log_once
 from ...taskqueue.statistics import OUTCOMES
 from ..logs import ATTEMPTS, indented, printable
 from .database import DatabaseCaller, Rejected, Unavailable

@@ -27,8 +27,7 @@ from django.db.utils import Error
 
 from ...models import Worker
 from ...rules.queues import serves
-from ...taskqueue import ClaimMemory, is_work_due
-from ...taskqueue.engines import engine_for
+from ...taskqueue import ClaimMemory, engine_for, is_work_due
 from ...taskqueue.enqueue import CHANNEL, WakeUp, WakeUpKind, notify_more, read_message
 from ..options import WorkerOptions
 from ..shared.database import DatabaseCaller, Deadline, Unavailable

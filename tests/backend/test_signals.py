@@ -11,7 +11,7 @@ from django_tasks_retry.backend import RetryBackend
 from django_tasks_retry.compat import (
     CORE_HAS_TASKS,
     TaskResultStatus,
-    log_task_finished,
+    signals,
     task_enqueued,
     task_finished,
     task_started,
@@ -94,13 +94,13 @@ def test_a_receiver_in_place_of_the_frameworks_own_is_heard(database, tasks, cap
     def receive(task_result, **_):
         finished.append(task_result.status)
 
-    task_finished.disconnect(log_task_finished)
+    task_finished.disconnect(signals.log_task_finished)
     try:
         with caplog.at_level(logging.CRITICAL, LOGGER), connected(task_finished, receive):
             plain.add.enqueue(1, 2)
             tasks.run_due()
     finally:
-        task_finished.connect(log_task_finished)
+        task_finished.connect(signals.log_task_finished)
     assert finished == [TaskResultStatus.SUCCESSFUL]
 
 

@@ -4,11 +4,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from statistics import mean, median
 from typing import Any
 
+from django.db import connections
+
+from .. import registry
 from ..analysis import doctor, late
 from ..analysis.objectives import figures_of, what_ate
 from ..analysis.what_changed import sampled, sentences, what_changed
+from ..conf import suggestion
 from ..display.events import error_text, message_text
 from ..display.formatting import format_ago, format_capped, format_duration, format_percentage, one_line
 from ..display.scope import read_standing
@@ -17,6 +22,8 @@ from ..rules.names import short_id, short_name
 from ..rules.redact import redact_text
 from ..taskqueue.statistics import Budget, GroupFigures, describe_groups, group_heads, read_budgets
 from ..taskqueue.workflows import UnknownEffect, answer_effect, unknown_effects
+from ..worker.options import read_count
+from ..worker.rehearsal import VERDICTS, rehearse
 from .output import Column, only_json
 from .records import ID, one_task
 from .subcommand import WHY_IT_WAITS, CliError, Context, Exit, checked, command, option
@@ -100,6 +107,51 @@ def objectives_command(context: Context) -> Exit:
         return Exit.OK
     context.output.listing(budgets, BUDGETS, "No function or queue has an objective: @retry(objective=…), OBJECTIVES.")
     return Exit.FAILED if any(each.is_burning for each in budgets) else Exit.OK
+
+
+@command(
+    "rehearse", "Run recorded calls with this code, roll all back, and compare their ends with the recorded ones.",
+    option("function", metavar="FUNCTION", help="the path of the function"),
+    option("--database", dest="databases", action="append", required=True, metavar="ALIAS",
+           help="a replica or staging copy: its history is read, and the calls run there; then others that they use"),
+    option("--since", type=checked(read_duration), default=86400.0, metavar="1d", help="enqueued since (default: 1d)"),
+    option("--sample", type=checked(read_count), default=200, metavar="N", help="the newest N (default: 200)"),
+    option("--allow-network", action="store_true", help="do not refuse sockets and new effects"),
+)  # fmt: skip
+def rehearse_command(context: Context) -> Exit:
+    path, aliases = context["function"], context["databases"]
+    if registry.find(path) is None:
+        raise CliError(
+            f"This code does not know {one_line(path)}.{suggestion(path, registry.known_paths())}", Exit.NOT_FOUND
+        )
+    for alias in aliases:
+        if alias not in connections:
+            raise CliError(f"{one_line(alias, 60)} is no alias of DATABASES ({', '.join(connections)}).")
+    since, network = timedelta(seconds=context["since"]), context["allow_network"]
+    found = rehearse(path, context.backend, aliases, since, context["sample"], network=network)
+    if not found:
+        context.output.say(f"No call of {one_line(path)} has ended in this time.")
+        return Exit.NOT_FOUND
+    counts = {verdict: sum(each.verdict == verdict for each in found) for verdict in VERDICTS}
+    odd = [each for each in found if each.verdict not in ("equal", "cured")]
+    record = {
+        "function": path,
+        "counts": counts,
+        "median_seconds": median(each.seconds for each in found),
+        "recorded_median_seconds": median(each.recorded_seconds for each in found),
+        "statements": mean(each.statements for each in found),
+        "calls": [
+            {"id": str(each.task.pk), "verdict": each.verdict, "details": each.details}
+            for each in found
+            if each.details
+        ],
+    }
+    lines = [f"{each.verdict.upper():8} {short_id(each.task.pk)}  {'; '.join(each.details)}" for each in odd]
+    now, before = (format_duration(record[name]) for name in ("median_seconds", "recorded_median_seconds"))
+    times = f"median {now}, recorded {before}; {record['statements']:.1f} statements a call. All was rolled back."
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    context.output.answer(record, "\n".join([*lines, f"{summary}; {times}"]))
+    return Exit.FAILED if len(odd) > counts["refused"] or len(odd) == len(found) else Exit.OK
 
 
 EFFECTS: Sequence[Column[UnknownEffect]] = (

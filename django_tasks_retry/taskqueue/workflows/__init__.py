@@ -6,4 +6,4 @@ from .context import Workflow
 from .effects import ASKED, UnknownEffect, answer_effect, unknown_effects
 from .members import CANARY, SIGNAL, ancestry, as_batch, batch_of, keys_of
 from .results import batch_counts
-from .steps import CALLBACK, HIDDEN, UNTIL, StepKind, StepStore
+from .steps import CALLBACK, HIDDEN, UNTIL, StepKind, StepStore, storable

@@ -99,11 +99,7 @@ class StepStore:
 
 
 def save_step(lease: Lease, name: str, kind: StepKind, result: Any, function: Callable[..., Any] | None) -> Any:
-    what = f"The result of step {name!r}"
-    try:
-        stored, text = encoded(write_returned(function, result, what), what, options(lease.backend).max_result_size)
-    except InvalidPayload as unfit:
-        raise UnstorableResult(str(unfit)) from unfit
+    stored, text = storable(lease, name, result, function)
     if kind in {StepKind.STEP, StepKind.EFFECT} and stored is not None and hides(lease.backend):
         form = hidden(text, lease.backend, lease.id)
         text = text if form is None else dump(form)
@@ -111,6 +107,15 @@ def save_step(lease: Lease, name: str, kind: StepKind, result: Any, function: Ca
     if remember() is None and not (outlasts(lease) and remember()):
         raise_lost(lease)
     return stored
+
+
+def storable(lease: Lease, name: str, result: Any, function: Callable[..., Any] | None) -> tuple[Any, str]:
+    """Return a result as JSON and as its text."""
+    what = f"The result of step {name!r}"
+    try:
+        return encoded(write_returned(function, result, what), what, options(lease.backend).max_result_size)
+    except InvalidPayload as unfit:
+        raise UnstorableResult(str(unfit)) from unfit
 
 
 NOT_COPIED = Q(kind=StepKind.WAIT) | Q(kind=StepKind.SIGNAL, result__isnull=True)

@@ -100,7 +100,7 @@ def about_run(peers: list[Contender]) -> dict[str, str]:
     return {
         "date": today(),
         "machine": f"one machine with {os.cpu_count()} cores, which also ran PostgreSQL {VERSION}",
-        "command": f"python -m benchmarks {' '.join(sys.argv[1:])}".partition(" --out")[0],
+        "command": " ".join(["python -m benchmarks", *sys.argv[1:]]).partition(" --out")[0],
         "settings": ", ".join(f"{name} = {value}" for name, value in DURABLE.items()),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
     }

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from django_tasks_retry.worker.child import child as child_module
+from django_tasks_retry.worker.child.attempt import Attempt
+from django_tasks_retry.worker.child.child import LONGEST_LINGER
+from django_tasks_retry.worker.child.child import Child as WorkerChild
 from django_tasks_retry.worker.child.claimer import (
     CAREFUL_SECONDS,
     CAREFUL_TASKS,
@@ -17,7 +23,9 @@ from django_tasks_retry.worker.child.claimer import (
     Prefetch,
 )
 from django_tasks_retry.worker.options import WorkerOptions
+from django_tasks_retry.worker.shared.inflight import InFlightTable, Room
 
+LEASE: Any = SimpleNamespace(func_path="")
 OPTIONS = WorkerOptions(threads=4, async_slots=10)
 
 
@@ -130,6 +138,51 @@ def test_idle_slots_do_not_make_the_next_claim_smaller():
     assert prefetch.ahead(3.0) == pytest.approx(starved * 4, rel=0.08)
     prefetch.learn(0.01, now=4.0)
     assert prefetch.ahead(4.0) == 10
+
+
+@pytest.mark.parametrize(
+    ("waiting", "seconds"), [(0, 0.0), (8, 0.005), (80, LONGEST_LINGER)], ids=["none", "few", "many"]
+)
+def test_ends_gather_for_half_the_time_that_the_line_lasts(waiting, seconds):
+    assert WorkerChild.linger_time(child_with(waiting)) == pytest.approx(seconds, rel=0.08)
+
+
+@pytest.mark.parametrize("limit", [{"has_lanes": True}, {"full": ["queue:mail"]}], ids=["a lane", "a full queue"])
+def test_ends_do_not_gather_while_others_may_wait_for_the_permit_of_one(limit):
+    assert WorkerChild.linger_time(child_with(80, **limit)) == 0.0
+
+
+@pytest.mark.parametrize(("waiting", "reports"), [(80, [2]), (0, [1, 1])], ids=["a line", "no line"])
+def test_ends_that_come_while_others_wait_share_a_report(monkeypatch, waiting, reports):
+    child, lengths = child_with(waiting), list[int]()
+    first, second = (Attempt(LEASE, 0.0) for _ in range(2))
+    child.inbox.put(first)
+    monkeypatch.setattr(child_module, "sleep", lambda _: child.inbox.put(second))
+    child.take_ended = lambda ended: lengths.append(len(ended))
+    WorkerChild.collect(child)
+    if len(reports) > 1:
+        child.inbox.put(second)
+        WorkerChild.collect(child)
+    assert lengths == reports
+
+
+def child_with(waiting: int, *, has_lanes: bool = False, full: Sequence[str] = ()) -> Any:
+    """Stand in for a child of 16 threads, in whose line so many attempts of 20 ms wait."""
+    memory = SimpleNamespace(
+        cursor=SimpleNamespace(has_lanes=has_lanes), closed=SimpleNamespace(until=dict.fromkeys(full, 1.0))
+    )
+    intake = SimpleNamespace(
+        functions=SimpleNamespace(memory=memory),
+        budget=SimpleNamespace(prefetch=learnt(16, 0.02, 16)),
+        room=Room.ALL,
+    )
+    child: Any = SimpleNamespace(intake=intake, inbox=SimpleQueue(), is_stopping=False, wait_timeout=lambda: 0.0)
+    child.threads = SimpleNamespace(waiting=SimpleQueue())
+    for n in range(waiting):
+        child.threads.waiting.put(n)
+    child.inflight = InFlightTable(1)
+    child.linger_time = lambda: WorkerChild.linger_time(child)
+    return child
 
 
 def test_a_function_longer_than_the_work_ahead_ends_claiming_ahead_at_once():

@@ -1,7 +1,7 @@
 """A child's loop: claims, has functions run, and records their outcomes. Other threads run the functions.
 
 It records outcomes as they come in. While one write is in flight the next ones gather, so that under load many outcomes
-share a statement, and a lone one is not delayed.
+share a statement, and a lone one is not delayed. While others wait in line, outcomes gather some milliseconds longer.
 """
 
 import logging
@@ -30,7 +30,7 @@ from .timeouts import Timeouts
 logger = logging.getLogger(__name__)
 LONGEST_WAIT = 1.0
 FENCE_SECONDS = 0.25
-LONG_LINE, LINGER_SECONDS = 50, 0.002
+LARGE_REPORT, LONGEST_LINGER = 50, 0.01
 MOST_AT_ONCE = 400  # half of what is claimed ahead: some run while others are recorded
 MORE_SECONDS, LONGEST_MORE = 0.05, 1.0
 FLUSH_SECONDS = 10.0  # a supervisor is held up by its own calls to the database, 5 s each
@@ -112,8 +112,8 @@ class Child:
         ended: list[Attempt] = []
         try:
             item = self.inbox.get(timeout=timeout)
-            if self.threads.waiting.qsize() > LONG_LINE and self.inbox.qsize() < LONG_LINE:
-                sleep(LINGER_SECONDS)  # short tasks stand in line: let some of them end, to share a statement
+            if self.inbox.qsize() < LARGE_REPORT and (seconds := self.linger_time()):
+                sleep(seconds)
             while True:
                 if isinstance(item, Attempt):
                     ended.append(item)
@@ -125,6 +125,16 @@ class Child:
         except Empty:
             pass
         self.take_ended(ended)
+
+    def linger_time(self) -> float:
+        """Return how long to let more attempts end, to share a statement: half the time that the line of others lasts.
+
+        Not while lanes or limits are known, in which the next task may wait for the permit of one that has ended.
+        """
+        memory = self.intake.functions.memory
+        if memory.cursor.has_lanes or memory.closed.until:
+            return 0.0
+        return min(LONGEST_LINGER, self.intake.budget.prefetch.lasts(self.threads.waiting.qsize()) / 2)
 
     def take_ended(self, ended: list[Attempt]) -> None:
         # What was given up for stuck, or given back, may end after all; its outcome was recorded by others.

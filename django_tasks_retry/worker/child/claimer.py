@@ -370,6 +370,10 @@ class Prefetch:
             return 0
         return min(self.most_ahead, int(self.parallel * AHEAD_SECONDS / max(self.run_time, 1e-6)))
 
+    def lasts(self, waiting: int) -> float:
+        """Return the seconds until the last of so many starts, if they are like those before."""
+        return waiting * (self.run_time or 0.0) / self.parallel
+
     def room(self, in_flight: int, now: float, share: float = 1.0) -> int:
         """Return how many to claim now; 0 until half of what was claimed ahead is gone, so that claims stay large."""
         ahead = int(self.ahead(now) * share)

@@ -8,6 +8,7 @@ TROUBLE = "tests/worker/test_trouble.py::"
 CUT_EACH = TROUBLE + "test_each_statement_may_lose_its_request_or_its_reply"
 
 FLEET = "tests/worker/test_fleet.py::"
+BUDGET = "tests/worker/test_claim_budget.py::"
 
 ANSWERS = (
     Mutant(
@@ -236,5 +237,17 @@ WAKING = (
             "tests/worker/test_wakeup.py::test_a_task_enqueued_while_the_listener_is_cut_off_is_found_when_it_listens_again",
         ),
         on=PG,
+    ),
+    Mutant(
+        "slots that stand idle make the next claim smaller",
+        (Edit("worker/child/claimer.py", "self.parallel if self.ran_dry else 1.0", "1.0"),),
+        (BUDGET + "test_idle_slots_do_not_make_the_next_claim_smaller",),
+        on=UNNAMED,
+    ),
+    Mutant(
+        "ends gather though somebody waits for the permit of one",
+        (Edit("worker/child/child.py", "if memory.cursor.has_lanes or memory.closed.until:", "if False:"),),
+        (BUDGET + "test_ends_do_not_gather_while_others_may_wait_for_the_permit_of_one",),
+        on=UNNAMED,
     ),
 )

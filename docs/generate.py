@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 FIGURES = Path(__file__).parent / "benchmarks" / "figures.json"
 RUN = FIGURES.with_name("run.json")
 NEIGHBOURS = Path(__file__).parent / "neighbours.json"
+CLIENTS = Path(__file__).parent / "clients.json"
 RUN_TEXT = """\
 Measured on {date}, on {machine}, by ``{command}``. Settings of the server: {settings}. Versions: {versions}. A
 figure of an earlier run has its date. A star marks runs in which others used a tenth of the machine or more.
@@ -280,6 +281,12 @@ def benchmark_table() -> str:
     return f"{run}{pictures}Aims:\n\n{aims}\n" + table(titles, lines)
 
 
+def clients_table() -> str:
+    """Return the versions that a run of `python -m tests.clients` passed with."""
+    found = json.loads(CLIENTS.read_text(encoding="utf-8"))
+    return f"With {found['with']}:\n\n{table(('Package', 'Version'), sorted(found['versions'].items()))}"
+
+
 def neighbours_table() -> str:
     """Return the findings of `python -m tests.neighbours --write`."""
     if not NEIGHBOURS.exists():
@@ -301,6 +308,7 @@ MADE = {
     "changelog.rst": changelog,
     "benchmarks.rst": benchmark_table,
     "neighbours.rst": neighbours_table,
+    "clients.rst": clients_table,
     "settings.rst": settings_table,
     "moves.rst": moves_table,
     "runworker.rst": runworker_table,

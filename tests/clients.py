@@ -1,11 +1,13 @@
 """Packages that projects use beside the queue: `python -m tests.clients [name …]`.
 
-For each a project is made, with one task that a worker runs and one page that opens. A line for each tells its version.
-Everything is installed into one environment, of the main target.
+For each a project is made, with one task that a worker runs and one page that opens. A line for each tells its version;
+a run of all of them writes the table of docs/reference/stability.rst. Everything is installed into one environment, of
+the main target.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from tests.legs import ROOT, TARGET, find_interpreter, say
 from tests.pg import PgCluster
 
 SECONDS = 60
+VERSIONS = ROOT / "docs" / "clients.json"
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,12 @@ class Client:
     settings: str = ""
     server: tuple[str, ...] = ()
     migrate: tuple[tuple[str, ...], ...] = (("migrate",),)
+    tasks: str = ""
+    """A task that is made by the package's own decorators."""
+    enqueue: str = ""
+    """Enqueues it, by the package's own means."""
+    proof: str = ""
+    """Checks what the package knows when the worker is through."""
 
 
 WAGTAIL = (
@@ -59,6 +68,20 @@ STRUCTLOG = """
         "root": {"handlers": ["out"], "level": "INFO"},
     }
 """
+CRONTASK = """
+from crontask import cron
+@cron("0 0 * * *")
+@task
+def nightly() -> int:
+    return 1
+"""
+PERIODIC = """
+from django_periodic_tasks.decorators import exactly_once
+@task
+@exactly_once
+def once() -> int:
+    return 1
+"""
 CLIENTS = (
     Client("django-unfold", ("unfold",)),
     Client(
@@ -78,8 +101,23 @@ CLIENTS = (
         "django-health-check", ("health_check",), page="/health/",
         urls='path("health/", HealthCheckView.as_view(checks=["health_check.Database"]))',
     ),
-    Client("django-crontask", ("crontask",)),
-    Client("django-periodic-tasks", ("django_periodic_tasks",)),
+    Client(
+        "django-crontask", ("crontask",), tasks=CRONTASK,
+        enqueue="import shop.tasks; from crontask import scheduler; "
+        "[job.func() for job in scheduler.get_jobs() if job.name == 'nightly']",
+        proof='assert Task.objects.filter(func_path="shop.tasks.nightly", status="SUCCESS").count() == 1',
+    ),
+    Client(
+        "django-periodic-tasks", ("django_periodic_tasks",), page="/admin/django_periodic_tasks/scheduledtask/",
+        tasks=PERIODIC, enqueue="from django_periodic_tasks.models import ScheduledTask; ScheduledTask.objects.create("
+        "name='once', task_path='shop.tasks.once', cron_expression='0 0 * * *').enqueue_now()",
+        proof="from django_periodic_tasks.models import TaskExecution; "
+        "assert TaskExecution.objects.get().status == TaskExecution.Status.COMPLETED",
+    ),
+    Client(
+        "django-tasks-monitor", ("tasks_monitor",), page="/admin/tasks_monitor/taskrecord/",
+        proof="from tasks_monitor.models import TaskRecord; assert TaskRecord.objects.get().status == 'SUCCESSFUL'",
+    ),
     Client("wagtail", WAGTAIL, urls='path("cms/", include("wagtail.admin.urls"))', page="/cms/"),
     Client("django-tenants", ("django_tenants", "customers"), settings=TENANTS,
            migrate=(("makemigrations", "customers"), ("migrate_schemas", "--shared"))),
@@ -142,12 +180,15 @@ client.force_login(User.objects.create_superuser("ann"))
 answer = client.get(PAGE)
 assert answer.status_code == 200, (answer.status_code, answer.content[:500])
 assert client.get("/page/").status_code == 200
+ENQUEUE
 """
 RAN = """
 import django; django.setup()
 from django_tasks_retry.models import Task
-[task] = Task.objects.all()
+task = Task.objects.get(func_path="shop.tasks.double")
 assert (task.status, task.outcome.result) == ("SUCCESS", 42), (task.status, task.last_error)
+assert not Task.objects.exclude(status="SUCCESS").exists()
+PROOF
 """
 
 
@@ -165,9 +206,12 @@ def main(names: Sequence[str]) -> int:
             except (AssertionError, OSError, subprocess.SubprocessError) as error:
                 rows.append((client.package, version(python, client.package), f"FAILED: {error}"))
             say(f"{rows[-1][0]:22} {rows[-1][1]:8} {rows[-1][2]}")
-    say(f"{sum(word == 'passed' for *_, word in rows)} of {len(rows)} with Python {TARGET.python}, "
-        f"Django {version(python, 'django')}")  # fmt: skip
-    return int(any(word != "passed" for *_, word in rows))
+    passed, main = [row for row in rows if row[2] == "passed"], f"Django {version(python, 'django')}"
+    say(f"{len(passed)} of {len(rows)} with Python {TARGET.python}, {main}")
+    if not names:
+        found = {"with": f"Python {TARGET.python}, {main}", "versions": {name: number for name, number, _ in passed}}
+        VERSIONS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return int(len(passed) < len(rows))
 
 
 def install(interpreter: Path) -> Path:
@@ -199,9 +243,9 @@ def visit(client: Client, python: Path, folder: Path, server: PgCluster) -> None
     if client.server:
         serve(client, python, folder, variables)
     else:
-        run("-c", ASK.replace("PAGE", repr(client.page)))
+        run("-c", ASK.replace("PAGE", repr(client.page)).replace("ENQUEUE", client.enqueue))
     run("-m", "django", "runworker", "--drain")
-    run("-c", RAN)
+    run("-c", RAN.replace("PROOF", client.proof))
 
 
 def write(client: Client, folder: Path, server: PgCluster) -> None:
@@ -213,6 +257,8 @@ def write(client: Client, folder: Path, server: PgCluster) -> None:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         made = dedent(text).replace("URLS]", f"{client.urls}]").replace("HEALTH", health)
         (folder / path).write_text(made, encoding="utf-8")
+    with (folder / "shop" / "tasks.py").open("a", encoding="utf-8") as file:
+        file.write(client.tasks)
     settings = folder / "project" / "settings.py"
     settings.write_text(head + settings.read_text(encoding="utf-8") + dedent(client.settings), encoding="utf-8")
 

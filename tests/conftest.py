@@ -63,6 +63,7 @@ LONG = (
     "taskqueue/test_unreadable_rows.py",
     "testing/test_unittest.py",
     "typing/test_types.py",
+    "upgrade/",
     "verify/test_on_top.py",
     "worker/test_bad_exits.py",
     "worker/test_cripples.py",

@@ -19,9 +19,9 @@ CHILDREN = (
             ),
             Edit(
                 "worker/child/outbox.py",
-                "record([attempt.report for attempt in batch if attempt.report])",
-                "record([__import__('django_tasks_retry.worker.child.attempt', fromlist=['x']).conclude("
-                "attempt, attempt.report) for attempt in batch if attempt.report])",
+                "[attempt.report for attempt in batch if attempt.report]",
+                "[__import__('django_tasks_retry.worker.child.attempt', fromlist=['x']).conclude("
+                "attempt, attempt.report) for attempt in batch if attempt.report]",
             ),
         ),
         ("tests/worker/test_own_thread.py::test_results_and_exceptions_are_looked_at_in_the_thread_of_their_task",),

@@ -125,7 +125,7 @@ GUARD = (
                 """" OR ".join(f"{operand} = '{value}'" for value in values)""",
                 """f"{operand} IN (" + ", ".join(f"'{value}'" for value in values) + ")\"""",
             ),
-            Edit(INSTALL, r"'::[a-z ]+(\[\])?|[()\s]'", "'no such text'"),
+            Edit(INSTALL, """'::[a-z "]+([[][]])?|[()"[:space:]]'""", "'no such text'"),
         ),
         (RESTORE + "test_a_guard_that_was_printed_and_read_again_is_whole",),
         on=PG,

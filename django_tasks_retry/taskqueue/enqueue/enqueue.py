@@ -25,20 +25,8 @@ from ..lease import current_lease
 from ..new_tasks import BLANK, CHUNK, filled_in, new_id, new_task, rising_ids
 from ..shards import address, insert_placed, shard_for
 from ..typed import TypedCall, typed_call
+from . import checks
 from .backlog import check_backlog, is_capped
-from .checks import (
-    Callee,
-    canonical_call,
-    canonical_metadata,
-    checked_interval,
-    checked_key,
-    checked_priority,
-    checked_queue,
-    effective_policy,
-    known_callee,
-    set_end,
-    set_eta,
-)
 from .deadline import enqueue_deadline
 from .insert import insert_each, insert_with_middleware
 from .notify import send_enqueued
@@ -157,7 +145,7 @@ class SharedChecks(NamedTuple):
     """Checks of the options that calls of one function share: made once for all of them."""
 
     first: EnqueueOptions  # kept, so that no other object takes the identity of one of its options
-    callee: Callee
+    callee: checks.Callee
     typed: TypedCall | None
     run_after: Any
     backend: str
@@ -181,14 +169,14 @@ def known_checks(_registered: int, *shared: Any) -> SharedChecks:
 def check_shared(options: EnqueueOptions) -> SharedChecks:
     registered = registry.resolve(options.func)
     backend = check_backend(options.backend or registered.backend)
-    callee = known_callee(registered.func, takes_context=registered.takes_context)
+    callee = checks.known_callee(registered.func, takes_context=registered.takes_context)
     columns = {
         "func_path": callee.path,
-        "queue": checked_queue(registered.queue_name if options.queue is None else options.queue, backend),
-        "priority": checked_priority(registered.priority if options.priority is None else options.priority),
+        "queue": checks.checked_queue(registered.queue_name if options.queue is None else options.queue, backend),
+        "priority": checks.checked_priority(registered.priority if options.priority is None else options.priority),
         "backend": backend,
-        "interval": checked_interval(options.interval),
-        **effective_policy(options, policy_of(registered.func), backend),
+        "interval": checks.checked_interval(options.interval),
+        **checks.effective_policy(options, policy_of(registered.func), backend),
     }
     typed = typed_call(registered.func, takes_context=registered.takes_context)
     return SharedChecks(
@@ -243,7 +231,7 @@ def prepare(
 ) -> Task:
     """Check everything that can be wrong with a call before anything is written."""
     shared = check_shared(options) if earlier is None else shared_checks(options, earlier)
-    args, kwargs = canonical_call(options, shared.backend, shared.callee, shared.typed)
+    args, kwargs = checks.canonical_call(options, shared.backend, shared.callee, shared.typed)
     shared.callee.check(args, kwargs)
     parent = current_lease.get()
     task_id = task_id or new_id()
@@ -254,15 +242,15 @@ def prepare(
         id=task_id,
         args=args,
         kwargs=kwargs,
-        unique_key=None if options.unique_key is None else checked_key(options.unique_key),
+        unique_key=None if options.unique_key is None else checks.checked_key(options.unique_key),
         lane=lane_of(options.lane, shared, args, kwargs),
-        metadata={} if options.metadata is NOTHING else canonical_metadata(options.metadata, shared.backend),
+        metadata={} if options.metadata is NOTHING else checks.canonical_metadata(options.metadata, shared.backend),
         run_id=parent.run_id if parent else task_id,
         parent_id=parent.id if parent else None,
     )
     eta: Any = shared.run_after if options.eta is None else options.eta
     if eta is not None:
-        set_eta(task, eta)
+        checks.set_eta(task, eta)
     if shared.task_options or options[FIRST_OPTIONAL:] != NONE_OPTIONAL:
         apply_optional(task, shared.task_options | optional_options(options))
     return task
@@ -283,13 +271,13 @@ def task_options(registered: Any) -> dict[str, Any]:
 
 def apply_optional(task: Task, options: dict[str, Any]) -> None:
     """Apply the options that few calls have, after all others."""
-    task.unique_key = task.unique_key or checked_key(options.pop("unique_key", None))
+    task.unique_key = task.unique_key or checks.checked_key(options.pop("unique_key", None))
     for name in ("expires", "deadline"):
         if (end := options.pop(name, None)) is not None:
-            set_end(task, name, end)
+            checks.set_end(task, name, end)
     if (then := options.pop("on_failure", None)) is not None:
         task.on_failure = call_on_failure(then, task)
-    task.shard_key = checked_key(options.pop("shard_key", None))
+    task.shard_key = checks.checked_key(options.pop("shard_key", None))
     if options:
         set_conflict(task, **options)
 

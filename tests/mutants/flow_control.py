@@ -15,6 +15,7 @@ BACKLOG = "tests/taskqueue/test_backlog.py::"
 RECOVER = "tests/taskqueue/test_recover.py::"
 CRIPPLES = "tests/worker/test_cripples.py::"
 ISOLATION = "tests/worker/test_isolation.py::"
+FLEET = "tests/worker/test_fleet.py::"
 RACES = "tests/races/test_flow_control.py::"
 
 FLOW_CONTROL = (
@@ -66,6 +67,31 @@ FLOW_CONTROL = (
         (Edit("taskqueue/enqueue/unique.py", "    engine.lock_key(task.queue, conflict.key)\n", ""),),
         (RACES + "test_a_call_waits_for_another_of_its_key_that_has_yet_to_commit",),
         on=PG,
+    ),
+    Mutant(
+        "a server without advisory locks settles a key unlocked",
+        (Edit("taskqueue/engines/postgresql_rows.py", "if settles and not", "if not settles and not"),),
+        ("tests/guard/test_abilities.py::test_who_settles_a_key_of_a_plain_server_locks_its_holders",),
+        on=PG,
+    ),
+    Mutant(
+        "the next of a full lane is claimed by a commit of its own",
+        (Edit("worker/child/claimer.py", "with transaction.atomic(using=self.claimer.database.using):", "if True:"),),
+        (
+            "tests/worker/test_lanes.py::"
+            "test_the_next_of_a_full_lane_is_claimed_by_the_commit_that_records_the_one_before",
+        ),
+        on=PG,
+    ),
+    Mutant(
+        "an answer to a claim that came with a record is not looked for",
+        (Edit("worker/child/outbox.py", "                successors.forget()\n", "                pass\n"),),
+        (FLEET + "test_an_end_is_recorded_though_the_claim_with_it_is_refused",),
+    ),
+    Mutant(
+        "a claim that found a lane full is flushed",
+        (Edit("taskqueue/claim/limiter.py", "if is_alone and not claimed.everything:", "if False:"),),
+        (FLEET + "test_a_claim_from_a_full_lane_leaves_nothing_to_flush",),
     ),
     Mutant(
         "the one that follows does not wait for the one that runs",

@@ -12,6 +12,7 @@ from typing import Any, cast
 import psycopg
 import pytest
 from django.db import IntegrityError, connections
+from django.test.utils import CaptureQueriesContext
 
 from django_tasks_retry import taskqueue
 from django_tasks_retry.models import Task, Worker
@@ -589,6 +590,12 @@ def test_who_records_the_end_claims_the_next_of_a_full_lane(full):
     assert write(one, outbox) == [waiting.pk]
     assert ended.receipt.accepted
     assert not one.functions.claim_now, "the lane is full again, so there is nothing to claim"
+
+
+def test_a_claim_from_a_full_lane_leaves_nothing_to_flush(full, committed):
+    with CaptureQueriesContext(connections[committed]) as asked:
+        assert taskqueue.claim("sup/2") == []
+    assert [each["sql"] for each in asked if each["sql"] in {"COMMIT", "ROLLBACK"}] == ["ROLLBACK"]
 
 
 def test_an_end_is_recorded_though_the_claim_with_it_is_refused(full, monkeypatch):

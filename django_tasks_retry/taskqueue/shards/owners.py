@@ -12,7 +12,7 @@ from zlib import crc32
 from django.db import DatabaseError, transaction
 
 from ...conf import configured_backends, forgotten, is_sharded, options, shard_backends
-from ...errors import ShardAway
+from ...errors import InvalidOptions, ShardAway
 from ...models import Schedule, Shard, ShardBucket, Task
 from ..database import database
 from .answers import check_answers, in_time, is_up
@@ -39,7 +39,13 @@ class Owners:
         self.lock = threading.Lock()
 
     def of(self, bucket: int) -> str:
-        return self.shards[self.rows[bucket][1]]
+        owner = self.rows[bucket][1]
+        if owner >= len(self.shards):
+            raise InvalidOptions(
+                f"A key belongs to the shard number {owner}, which SHARDS of this process does not have yet. "
+                "Deploy the settings to all processes before `tasks shards add`."
+            )
+        return self.shards[owner]
 
     def learn(self, rows: Iterable[tuple[int, int, int]]) -> None:
         for bucket, version, owner in rows:

@@ -86,6 +86,7 @@ class QueueOptions:
     attempt_log_lines: int = 50  # of a failed attempt, kept with its event; 0 keeps none
     metrics_token: str | None = field(default=None, repr=False)  # a request that sends it may read the metrics
     metrics_permission: str | None = None  # or a user with this permission
+    api_token_age: float | None = None  # seconds for which a token of the JSON API is valid; None: there is no API
     backlog: Mapping[str, Any] = field(default_factory=dict)  # by queue or lane:…: how many tasks may be pending
     schedules: Mapping[str, Any] = field(default_factory=dict)  # by name: task, and cron or every
     lanes: Mapping[str, Any] = field(default_factory=dict)  # limits by patterns of lanes, queue:… and function:…
@@ -262,6 +263,7 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
         f"a text of at most {MAX_RELEASE} characters, such as a tag or a commit",
     ),
     "ADMIN_EMAIL_INTERVAL": check_interval,
+    "API_TOKEN_AGE": check(lambda value: value is None or value > 0, "seconds, or None for no API"),
     "DEPLOY_GUARD": check(lambda value: value in (None, "report", "pause"), "'report', 'pause', or None"),
     "TASK_MODULES": check(
         lambda value: (

@@ -85,6 +85,8 @@ OPTIONS = {
     "``None``: priorities are strict.",
     "BACKLOG": "How many tasks may be pending, by queue, lane or pattern; see :doc:`/howto/backlog`.",
     "SCHEDULES": "Schedules by their names, each a dictionary with a ``task`` and a ``cron`` or ``every``.",
+    "API_TOKEN_AGE": "Seconds for which a token of the :doc:`JSON API </howto/agents>` is valid. ``None``: there is "
+    "no API.",
     "MIDDLEWARE": "Paths of :doc:`middleware <../howto/middleware>` classes, the outermost first.",
 }
 

@@ -97,7 +97,8 @@ def actor_of(by: Any) -> str:
 
 REASON_LENGTH = 200
 SUBJECT_LENGTH = 128
-BY_RULE = ("schedule.skipped", "schedule.missed", "alert.sent")
+ASKED = "api.asked"  # a question by a token or an agent
+BY_RULE = (ASKED, "schedule.skipped", "schedule.missed", "alert.sent")
 KEEP = timedelta(days=90)
 
 

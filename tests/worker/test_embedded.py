@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -131,3 +134,42 @@ def test_a_step_that_fails_keeps_none_of_the_others(start, monkeypatch):
     monkeypatch.setattr(worker, "maintain", lambda: 1 / 0)
     made = [Task.objects.enqueue(note, [1])]
     until(lambda: statuses(made) == {"SUCCESS"})
+
+
+SITE = """
+import sys, time
+import django
+from django.conf import settings
+
+settings.configure(
+    SECRET_KEY="x", USE_TZ=True,
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django_tasks_retry"],
+    DATABASES={"default": {
+        "ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1], "OPTIONS": {"transaction_mode": "IMMEDIATE"},
+    }},
+    TASKS={"default": {"BACKEND": "django_tasks_retry.backend.RetryBackend", "QUEUES": [], "OPTIONS": {
+        "TASK_MODULES": ["tests.worker.test_embedded"],
+    }}},
+)
+django.setup()
+from django.core.management import call_command
+
+call_command("migrate", verbosity=0)
+from django_tasks_retry import embedded
+from django_tasks_retry.models import Task
+from tests.worker.test_embedded import hold
+
+embedded.start(poll=0.05, grace=0.2)
+hold.enqueue()
+while not Task.objects.running().exists():
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.long
+def test_a_process_that_ends_hands_back_what_runs(tmp_path):
+    subprocess.run([sys.executable, "-c", SITE, str(tmp_path / "db")], check=True, timeout=60)
+    with sqlite3.connect(tmp_path / "db") as connection:
+        [row] = connection.execute("SELECT status, attempts, refunds FROM django_tasks_retry_task")
+        [stopped] = connection.execute("SELECT stopped_at IS NOT NULL FROM django_tasks_retry_worker")
+    assert (row, stopped) == (("PENDING", 1, 1), (1,))

@@ -229,7 +229,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "backlog statistic",
                 "verbose_name_plural": "backlog statistics",
                 "default_permissions": (),
-                "constraints": [UniqueConstraint(name="dtr_one_backlog", fields=["minute", "queue"])],
+                "constraints": [UniqueConstraint(name="dtr_one_backlog", fields=["queue", "minute"])],
             },
         ),
         migrations.CreateModel(

@@ -140,7 +140,7 @@ class BacklogStat(models.Model):
         verbose_name = _("backlog statistic")
         verbose_name_plural = _("backlog statistics")
         default_permissions = ()
-        constraints = [models.UniqueConstraint(name="dtr_one_backlog", fields=["minute", "queue"])]
+        constraints = [models.UniqueConstraint(name="dtr_one_backlog", fields=["queue", "minute"])]
 
     def __str__(self) -> str:
         return f"{self.minute} {self.queue}"

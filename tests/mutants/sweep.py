@@ -29,6 +29,7 @@ ROOMS = {
     "conf.py": ("tests/backend", "tests/lanes"),
     "registry.py": ("tests/backend",),
     "middleware.py": ("tests/middleware", "tests/contrib"),
+    "payloads.py": ("tests/typed/test_payloads.py",),
     "models": ("tests/contract", "tests/taskqueue", "tests/schedules"),
     "guard": ("tests/guard",),
     "taskqueue/claim": ("tests/taskqueue", "tests/lanes"),

@@ -22,6 +22,8 @@ from django_tasks_retry.models import (
     OperatorEvent,
     Queue,
     Schedule,
+    Shard,
+    ShardBucket,
     Signal,
     Step,
     Task,
@@ -213,6 +215,8 @@ SOUND: dict[type[models.Model], Callable[[Planter, int], models.Model]] = {
     TaskTotal: lambda planter, number: TaskTotal(queue="default", func_path=f"odd.n{number}"),
     BacklogStat: lambda planter, number: BacklogStat(minute=planter.moment, queue=f"odd-{number}"),
     LaneStat: lambda planter, number: LaneStat(minute=planter.moment, lane=f"tenant-{number}"),
+    Shard: lambda planter, number: Shard(number=10 + number, name=f"odd-{number}"),
+    ShardBucket: lambda planter, number: ShardBucket(bucket=10 + number, owner=0),
     OperatorEvent: lambda planter, number: OperatorEvent(
         kind="queue.paused", subject="default", ts=planter.moment, actor="odd"
     ),

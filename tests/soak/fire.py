@@ -198,7 +198,9 @@ class Fire:
         sys.stderr.write(f"{self.workflows}\n")
         history = self.history(wall, slots)
         members = self.lanes.members(history.events)
-        complaints += wrong_with_lanes(members)
+        from tests.soak.waits import complaints as wrong_with_waits
+
+        complaints += [*wrong_with_lanes(members), *wrong_with_waits()]
         refused, done, lanes = self.hostile.refused, dict(self.operator.deeds), list(told_of_lanes(members))
         return Outcome(history, self.nemesis, refused, done, fire, peace, complaints, self.samples, slots, lanes)
 

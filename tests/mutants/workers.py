@@ -240,7 +240,7 @@ WAKING = (
     ),
     Mutant(
         "slots that stand idle make the next claim smaller",
-        (Edit("worker/child/claimer.py", "self.parallel if self.ran_dry else 1.0", "1.0"),),
+        (Edit("worker/child/prefetch.py", "self.parallel if self.ran_dry else 1.0", "1.0"),),
         (BUDGET + "test_idle_slots_do_not_make_the_next_claim_smaller",),
         on=UNNAMED,
     ),

@@ -13,7 +13,7 @@ from django_tasks_retry.worker.child import child as child_module
 from django_tasks_retry.worker.child.attempt import Attempt
 from django_tasks_retry.worker.child.child import LONGEST_LINGER
 from django_tasks_retry.worker.child.child import Child as WorkerChild
-from django_tasks_retry.worker.child.claimer import (
+from django_tasks_retry.worker.child.prefetch import (
     CAREFUL_SECONDS,
     CAREFUL_TASKS,
     LONGEST_LOOP_REST,

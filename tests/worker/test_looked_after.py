@@ -14,8 +14,8 @@ from django_tasks_retry.taskqueue import claim, recover
 from django_tasks_retry.worker.child import executors
 from django_tasks_retry.worker.child.attempt import Attempt
 from django_tasks_retry.worker.child.child import Child
-from django_tasks_retry.worker.child.claimer import FIRST_REST, LONGEST_REST, Prefetch
 from django_tasks_retry.worker.child.executors import BLOCKED_SECONDS, LoopExecutor
+from django_tasks_retry.worker.child.prefetch import FIRST_REST, LONGEST_REST, Prefetch
 from django_tasks_retry.worker.shared.database import DatabaseCaller
 from django_tasks_retry.worker.shared.inflight import InFlightTable, State
 from django_tasks_retry.worker.shared.messages import LeasesLost, channel_pair

@@ -7,9 +7,9 @@ from ...errors import TaskCancelled, TaskTimeout
 from ...taskqueue import Released
 from ..shared.inflight import InFlightTable
 from .attempt import Attempt, conclude, valid_from
-from .claimer import ClaimBudget
 from .executors import LoopExecutor, ThreadExecutor
 from .outbox import Outbox
+from .prefetch import ClaimBudget
 from .process import EXIT_FENCED, leave
 
 STARVED_SECONDS = 1.0

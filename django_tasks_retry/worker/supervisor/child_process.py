@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import connections
 
 from ..child.child import Child
-from ..child.claimer import MOST_AHEAD
+from ..child.prefetch import MOST_AHEAD
 from ..child.process import EXIT_BROKEN, EXIT_CRIPPLED, EXIT_FENCED, run_child
 from ..options import WorkerOptions
 from ..shared.inflight import Entry, InFlightTable, State

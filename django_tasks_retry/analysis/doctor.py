@@ -12,7 +12,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from ..clock import Now
-from ..display.explain import explain_limit, explain_pause, explain_unclaimed
+from ..display.explain import explain_unclaimed
+from ..display.explain_limits import explain_limit, explain_pause
 from ..display.formatting import NO_VALUE, format_duration, format_elapsed, format_number, format_percentage, one_line
 from ..display.problems import Problem, find_problems, runworker_command, shell_word
 from ..display.scope import Scope, Standing

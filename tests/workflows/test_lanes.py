@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_tasks_retry import call
-from django_tasks_retry.display.explain import order_sentence
+from django_tasks_retry.display.explain_limits import order_sentence
 from django_tasks_retry.display.scope import current_scope
 from django_tasks_retry.models import Task
 from django_tasks_retry.testing.inline import run_inline

@@ -14,8 +14,16 @@ from django.utils.translation import ngettext
 from ..clock import Now
 from ..display.explain import explain_unclaimed
 from ..display.explain_limits import explain_limit, explain_pause
-from ..display.formatting import NO_VALUE, format_duration, format_elapsed, format_number, format_percentage, one_line
-from ..display.problems import Problem, find_problems, runworker_command, shell_word
+from ..display.formatting import (
+    NO_VALUE,
+    format_duration,
+    format_elapsed,
+    format_number,
+    format_percentage,
+    one_line,
+    shell_word,
+)
+from ..display.problems import Problem, find_problems, runworker_command
 from ..display.scope import Scope, Standing
 from ..models import KEYED, FlowLimit, Queue, Task, TaskQuerySet, TaskStat
 from ..rules.transitions import EventKind

@@ -20,6 +20,7 @@ INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 NO_VALUE = "—"
+MEANS_SOMETHING = re.compile(r"[^\w@%+=:,./-]", re.ASCII)  # to a shell
 
 
 def printable(text: object, limit: int = 20_000) -> str:
@@ -36,6 +37,11 @@ def one_line(text: object, limit: int = 160) -> str:
     """The beginning of a text, on one line."""
     flat = " ".join(str(text)[: limit * 4].split())
     return printable(flat if len(flat) <= limit else f"{flat[: limit - 1]}…")
+
+
+def shell_word(text: str) -> str:
+    """The text as one word of a shell: whatever could mean something to it stands behind a backslash."""
+    return MEANS_SOMETHING.sub(r"\\\g<0>", text)
 
 
 def task_name(path: str, limit: int = 80, calls: Sequence[str] = ()) -> str:

@@ -1,6 +1,5 @@
 """Problems that keep tasks from running, each with what to do about it: for the Overview, the shell and *Why?*."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -28,11 +27,11 @@ from .formatting import (
     format_number,
     format_relative,
     one_line,
+    shell_word,
     task_name,
 )
 from .scope import Scope, Standing
 
-MEANS_SOMETHING = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
 MAX_UNKNOWN = 5  # the number of unknown functions that are named
 MAX_LATE = 5
 MAX_LANES = 20
@@ -88,11 +87,8 @@ def find_problems(standing: Standing, *, can_see_payload: bool) -> Iterator[Prob
     yield from unknown_function_problems(standing)
     for each in unknown_effects(scope.using)[:MAX_LOST]:
         text = _("Task %(task)s does not know whether its effect %(name)s happened (key %(key)s).")
-        text %= {
-            "task": each.task.pk,
-            "name": one_line(each.name),
-            "key": one_line(each.key) if can_see_payload else "…",
-        }
+        key = one_line(each.key) if can_see_payload else "…"
+        text %= {"task": each.task.pk, "name": one_line(each.name), "key": key}
         yield Problem("unknown_effect", text, page="task", params={"q": str(each.task.pk)}, subject=each.name)
 
 
@@ -321,8 +317,3 @@ def runworker_command(queue: str) -> str:
     """Return the command that starts a worker of this queue; safe to paste, whatever the queue is called."""
     word = shell_word(one_line(queue, 64))
     return f"python manage.py runworker --queues{'=' if queue.startswith('-') else ' '}{word}"
-
-
-def shell_word(text: str) -> str:
-    """The text as one word of a shell: whatever could mean something to it stands behind a backslash."""
-    return MEANS_SOMETHING.sub(r"\\\g<0>", text)

@@ -1,14 +1,12 @@
 """Our rows in the words of `django.tasks`."""
 
 import asyncio
-import builtins
 import json
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache
 from time import monotonic, sleep
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
@@ -24,7 +22,6 @@ from .payloads import is_hidden, opened
 from .registry import AnyTask
 from .rules.failure import capture
 from .rules.names import path_of
-from .rules.redact import redact_text
 from .rules.status import Status
 from .rules.transitions import EventKind
 from .taskqueue import Lease, Receipt, Report, database
@@ -242,33 +239,6 @@ def concluded(result: AnyResult, receipt: Receipt, report: Report | None) -> Any
     elif receipt.error is not None:
         result.errors.append(task_error(receipt.error))
     return result
-
-
-PLAIN_ERRORS = {
-    path_of(kind): kind
-    for kind in vars(builtins).values()
-    if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, UnicodeError | ExceptionGroup)
-}
-"""Exceptions of Python's own that take a message."""
-
-
-class RecordedError(Exception):
-    """Stands in for the exception of a task: its name, its message and its traceback, and none of its code."""
-
-
-def recorded_error(error: dict[str, Any], traceback: TracebackType | None = None) -> Exception:
-    """Return an exception for the framework's log line, which goes to mails and to Sentry: secrets are redacted.
-
-    It has the recorded name. Without a traceback, the recorded text becomes a note.
-    """
-    path = error["exception"]
-    module, _, name = path.rpartition(".")
-    named = {"__module__": module or __name__}
-    kind = PLAIN_ERRORS.get(path) or type(name or "RecordedError", (RecordedError,), named)
-    recorded: Exception = kind(redact_text(error["message"]))
-    if traceback is None:
-        recorded.add_note(redact_text(error["traceback"]))
-    return recorded.with_traceback(traceback)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ A driver calls `run_attempt` or `run_attempt_async`, in the attempt's own thread
 many at a time (outbox.py) and send signals from a thread of their own; others call `run_and_record` and `send_signals`.
 """
 
+import builtins
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from ...middleware import Attempt as AttemptSeen
 from ...middleware import Ending, Layers, hooks
 from ...models import Task
 from ...payloads import PAYLOAD
+from ...rules.names import path_of
+from ...rules.redact import redact_text
 from ...rules.status import Status
 from ...taskqueue import Failed, Lease, Outcome, Receipt, Report, database, record, release_task
 from ...taskqueue.enqueue import is_enqueue_heard, send_enqueued
@@ -222,8 +225,35 @@ def send_result(result: bridge.AnyResult, error: dict[str, Any] | None, tracebac
         task_finished.send_robust(sender, task_result=result)
         return
     try:
-        raise bridge.recorded_error(error, traceback)
+        raise recorded_error(error, traceback)
     except Exception as recorded:  # the framework's log line takes the traceback from the exception being handled
         # Without the frame of this function: a mail in HTML would show its variables, the arguments among them.
         recorded.__traceback__ = traceback
         task_finished.send_robust(sender, task_result=result)
+
+
+PLAIN_ERRORS = {
+    path_of(kind): kind
+    for kind in vars(builtins).values()
+    if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, UnicodeError | ExceptionGroup)
+}
+"""Exceptions of Python's own that take a message."""
+
+
+class RecordedError(Exception):
+    """Stands in for the exception of a task: its name, its message and its traceback, and none of its code."""
+
+
+def recorded_error(error: dict[str, Any], traceback: TracebackType | None = None) -> Exception:
+    """Return an exception for the framework's log line, which goes to mails and to Sentry: secrets are redacted.
+
+    It has the recorded name. Without a traceback, the recorded text becomes a note.
+    """
+    path = error["exception"]
+    module, _, name = path.rpartition(".")
+    named = {"__module__": module or __name__}
+    kind = PLAIN_ERRORS.get(path) or type(name or "RecordedError", (RecordedError,), named)
+    recorded: Exception = kind(redact_text(error["message"]))
+    if traceback is None:
+        recorded.add_note(redact_text(error["traceback"]))
+    return recorded.with_traceback(traceback)

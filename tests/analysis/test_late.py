@@ -12,6 +12,7 @@ from django.db.models import F
 
 from django_tasks_retry import clock, taskqueue
 from django_tasks_retry.analysis import late
+from django_tasks_retry.analysis.backdrop import Spans
 from django_tasks_retry.display.scope import Scope
 from django_tasks_retry.errors import Snooze
 from django_tasks_retry.models import Task, TaskEvent, Worker
@@ -278,7 +279,7 @@ def test_time_is_taken_once(seed):
         assert free == sorted(free)
 
 
-def minutes_of(spans: late.Spans, zero: datetime) -> set[int]:
+def minutes_of(spans: Spans, zero: datetime) -> set[int]:
     return {n for n in range(60) for start, end in spans if start <= zero + timedelta(minutes=n) < end}
 
 

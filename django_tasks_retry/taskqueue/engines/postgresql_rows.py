@@ -6,7 +6,7 @@ Values that all tasks share come once, others as arrays. A column that is NULL f
 task pays for no option of others. As one JSON text the same rows took client and server twice the time.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import cycle
@@ -25,7 +25,7 @@ from ...rules.transitions import COMPLETE
 from ..database import as_array, as_text, cursor_on, fetch
 from ..new_tasks import CHUNK, NEW_COLUMNS, SPANS, as_dated, as_stored, has_end
 from ..report import Report
-from .base import Engine
+from .postgresql_server import PostgreSQLServer
 from .statements import StoredStatement
 
 TYPES = {
@@ -77,9 +77,7 @@ JSON_PLACES = [place for place, name in enumerate(ENQUEUED) if TYPE[name] == "js
 NOTHING = "null"  # the result of most functions: SQL's NULL, as the ORM writes it
 
 
-class PostgreSQLInsert(Engine):
-    call: Callable[[StoredStatement, Any], list[tuple[Any, ...]]]
-
+class PostgreSQLInsert(PostgreSQLServer):
     def writes_at_once(self, tasks: Sequence[Task]) -> bool:
         return len(tasks) <= CHUNK and not any(task.unique_key for task in tasks)
 

@@ -114,7 +114,7 @@ OTHERS = (
         "a backend is known by its path",
         (
             Edit(
-                "conf.py",
+                "conf/__init__.py",
                 'return OURS in map(path_of, getattr(backend, "__mro__", ()))',
                 "return backend is not None and path == OURS",
             ),

@@ -26,7 +26,7 @@ SECONDS = 400
 ROOMS = {
     "rules": ("tests/rules", "tests/typed", "tests/lanes", "tests/admin/test_redaction.py", "tests/contract"),
     "durations.py": ("tests/rules", "tests/backend", "tests/taskqueue/test_wrong_calls.py"),
-    "conf.py": ("tests/backend", "tests/lanes"),
+    "conf": ("tests/backend", "tests/lanes"),
     "registry.py": ("tests/backend",),
     "middleware.py": ("tests/middleware", "tests/contrib"),
     "payloads.py": ("tests/typed/test_payloads.py",),

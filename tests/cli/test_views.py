@@ -269,6 +269,7 @@ def test_prune_tells_what_it_would_delete_by_backend_and_queue(cli, travel):
 def test_a_backend_that_is_none_is_answered_by_every_subcommand(cli):
     needed = {"show": ["abcd"], "execute": ["abcd"], "pause": ["q", "--reason", "x"], "resume": ["q"], "stop": ["w"]}
     needed |= {"enqueue": ["tests.tasks.noop"], "signal": ["paid"], "rehearse": ["f", "--database", "other"]}
+    needed |= {"token": ["somebody"]}
     needed |= {f"schedules {verb}": ["s"] for verb in ("show", "resume", "run")}
     needed |= {"schedules pause": ["s", "--reason", "x"], "archive read": ["0199a3f2-77aa-7000-8000-000000000000"]}
     needed |= {f"effects {verb}": ["abcd", "charge", "--reason", "x"] for verb in ("happened", "retry")}

@@ -44,9 +44,12 @@ ASKED = {
 OF_THIS_TASK_ALONE = {"expires", "deadline", "unique_for", "on_failure", "on_conflict", "debounce", "debounce_max"}
 """Neither repetitions nor retries take it over; see test_expiry.py, test_deadline.py, test_throttle.py."""
 
+PLACED_BY = {"shard_key"}
+"""Chooses the database of a call. Repetitions and retries stay in it; see tests/shards/test_placement.py."""
+
 
 def test_the_example_asks_for_all_that_is_passed_on():
-    assert set(ASKED) == set(EnqueueOptions._fields) - OF_THIS_TASK_ALONE
+    assert set(ASKED) == set(EnqueueOptions._fields) - OF_THIS_TASK_ALONE - PLACED_BY
 
 
 @pytest.mark.parametrize("beside", [0, 1], ids=["alone", "with another"])

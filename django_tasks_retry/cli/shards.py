@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.core.management.base import OutputWrapper
 
-from ..conf import is_sharded, options, shard_backends, shard_number
+from ..conf import is_sharded, options, shard_backends, shard_number, shards_by_name
 from ..display.formatting import format_duration, format_number
 from ..errors import ShardAway
 from ..taskqueue.control import rebalance, set_draining, shard_named, shard_standings
@@ -41,7 +41,7 @@ SHARDS: Sequence[Column[Any]] = (
 def shards(context: Context) -> Exit:
     standings, away = shard_standings(context.backend)
     rows: list[Mapping[str, Any]] = []
-    for name, shard in zip(options(context.backend).shards, shard_backends(context.backend), strict=False):
+    for name, shard in shards_by_name(context.backend).items():
         if (found := standings.get(shard)) is None:
             rows.append(dict.fromkeys(("buckets", "due", "oldest_seconds")) | {"shard": name, "state": "away"})
             continue

@@ -155,6 +155,11 @@ def shard_number(backend: str) -> int:
     return shards.index(backend) if backend in shards else 0
 
 
+def shards_by_name(backend: str) -> dict[str, str]:
+    """Return the backends of the shards by their names in SHARDS."""
+    return dict(zip(options(backend).shards, shard_backends(backend), strict=False))
+
+
 def is_sharded(backend: str) -> bool:
     return len(shard_backends(backend)) > 1
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
-from ..conf import is_sharded, named_in_settings, options, shard_backends
+from ..conf import is_sharded, named_in_settings, shards_by_name
 from ..errors import InvalidOptions
 from ..taskqueue import database
 from .options import WorkerOptions
@@ -46,7 +46,7 @@ def run_worker(asked: WorkerOptions, shards: Sequence[str], run: Run) -> int:
 
 
 def chosen_shards(backend: str, names: Sequence[str]) -> list[str]:
-    known = dict(zip(options(backend).shards, shard_backends(backend), strict=True))
+    known = shards_by_name(backend)
     if unknown := [name for name in names if name not in known]:
         raise InvalidOptions(f"--shards {','.join(unknown)}: OPTIONS['SHARDS'] has {', '.join(known)}.")
     if not names and backend != named_in_settings(backend):

@@ -286,6 +286,12 @@ def test_a_backend_that_is_none_is_answered_by_every_subcommand(cli):
         assert "Did you mean 'default'?" in answer.err, name
 
 
+def test_a_shard_of_a_backend_without_shards_is_answered_in_a_sentence(cli):
+    answer = cli("shards", "drain", "q1", "--yes")
+    assert (answer.code, answer.out) == (2, "")
+    assert "has no shard 'q1' (it is not set)" in answer.err
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
-from ...conf import is_sharded, options, shard_backends
+from ...conf import is_sharded, shard_backends, shards_by_name
 from ...display.formatting import format_capped
 from ...display.scope import console_backend, shown_shard
 from ...taskqueue import database
@@ -48,7 +48,7 @@ def shard_of_request(request: HttpRequest, kwargs: Mapping[str, Any]) -> str:
     for value in kwargs.values():
         with suppress(ValueError):
             return shard_of_id(UUID(str(value)), first)
-    named = dict(zip(options(first).shards, shard_backends(first), strict=True))
+    named = shards_by_name(first)
     if (asked := request.GET.get("shard", "")) in named:
         request.session[SHARD] = asked
     shards = shard_backends(first)
@@ -68,5 +68,5 @@ def shard_tabs(shown: str) -> list[dict[str, Any]]:
             if shard in standings
             else _("does not answer"),
         }
-        for name, shard in zip(options(shown).shards, shard_backends(shown), strict=True)
+        for name, shard in shards_by_name(shown).items()
     ]

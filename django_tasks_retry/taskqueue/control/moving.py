@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from ...clock import Now, now
-from ...conf import options, shard_backends
+from ...conf import options, shard_backends, shard_number, shards_by_name
 from ...errors import InvalidOptions, TaskQueueError
 from ...models import Schedule, Shard, ShardBucket, Task
 from ..database import UNREADABLE, database
@@ -53,7 +53,7 @@ def shard_standings(backend: str) -> tuple[dict[str, ShardStanding], list[str]]:
 
 
 def standing_of(shard: str) -> ShardStanding:
-    using, number = database(shard), shard_backends(shard).index(shard)
+    using, number = database(shard), shard_number(shard)
     due = Task.objects.using(using).due()
     first = due.order_by("eta").values_list("eta", flat=True).first()
     return ShardStanding(
@@ -65,7 +65,7 @@ def standing_of(shard: str) -> ShardStanding:
 
 
 def shard_named(name: str, backend: str) -> str:
-    named = dict(zip(options(backend).shards, shard_backends(backend), strict=True))
+    named = shards_by_name(backend)
     if name not in named:
         raise InvalidOptions(f"OPTIONS['SHARDS'] has no shard {name!r} ({', '.join(named) or 'it is not set'}).")
     return named[name]
@@ -80,7 +80,7 @@ def set_draining(shard: str, actor: str, *, is_draining: bool) -> None:
     for each in shards:
         using = database(each)
         write_names(using, options(shard).shards)
-        Shard.objects.using(using).filter(number=shards.index(shard)).update(is_draining=is_draining)
+        Shard.objects.using(using).filter(number=shard_number(shard)).update(is_draining=is_draining)
         kind = "shard.drained" if is_draining else "shard.added"
         write_operator_event(kind, database(shard), actor, "", using)
     known_owners(shard).read()
@@ -125,7 +125,7 @@ def moves(owners: Sequence[int], active: Collection[int]) -> dict[int, int]:
 def give_away(shard: str, wanted: Mapping[int, int]) -> int:
     """Give those of these buckets away that have no unfinished work, and tell all shards. Return how many."""
     using, shards = database(shard), shard_backends(shard)
-    stored = ShardBucket.objects.using(using).filter(bucket__in=wanted, owner=shards.index(shard))
+    stored = ShardBucket.objects.using(using).filter(bucket__in=wanted, owner=shard_number(shard))
     with transaction.atomic(using=using):
         mine = set(stored.select_for_update(skip_locked=True).values_list("bucket", flat=True))
         # A statement after the locks, so that it sees every call that was written before.
@@ -168,7 +168,7 @@ def carry_schedules(shard: str) -> None:
     using, shards = database(shard), shard_backends(shard)
     owners = dict(ShardBucket.objects.using(using).values_list("bucket", "owner"))
     for row in read_rows(Schedule.objects.using(using).filter(backend=shard)):
-        to = shards[owners.get(bucket_of(row), shards.index(shard))]
+        to = shards[owners.get(bucket_of(row), shard_number(shard))]
         if to != shard and is_up(to):
             carry_schedule(row, using, to)
 

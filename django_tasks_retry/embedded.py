@@ -17,6 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import SimpleQueue
 from time import monotonic
 
@@ -122,7 +123,7 @@ class EmbeddedWorker:
     def send(self, about: object) -> None:
         """Send the signals of tasks that were recovered, cancelled or enqueued by a schedule."""
         subjects = [about] if isinstance(about, Receipt) else list(about)  # type: ignore[call-overload]
-        self.jobs.put(lambda: send_all(subjects, self.options.backend))
+        self.jobs.put(partial(send_all, subjects, self.options.backend))
 
     # The thread that keeps them going
 
@@ -161,7 +162,7 @@ class EmbeddedWorker:
         )
         for attempt in [Attempt(lease, monotonic()) for lease in leases]:
             self.running.append(attempt)
-            self.jobs.put(lambda attempt=attempt: self.run(attempt))  # type: ignore[misc]
+            self.jobs.put(partial(self.run, attempt))
         if leases:
             self.claiming.soon()
 
@@ -176,7 +177,7 @@ class EmbeddedWorker:
             self.claiming.soon()
             if attempt.receipt is not None:
                 self.publisher.publish(AttemptResult(attempt.receipt, run_seconds=attempt.run_time, attempt=attempt))
-                self.jobs.put(lambda attempt=attempt: send_signals(attempt))  # type: ignore[misc]
+                self.jobs.put(partial(send_signals, attempt))
 
     def renew(self) -> None:
         """Renew what runs within its timeout. Past it the lease expires, and somebody else may try again."""
@@ -199,7 +200,7 @@ class EmbeddedWorker:
                 self.stopping.set()
         backend = self.options.backend
         if self.ring.is_first and queue_options(backend).alerts and self.alerting.is_due():
-            self.jobs.put(lambda: look(backend))
+            self.jobs.put(partial(look, backend))
 
     def finish(self) -> None:
         give_up_at = monotonic() + self.options.grace
@@ -208,7 +209,7 @@ class EmbeddedWorker:
             self.awake.wait(0.1)
             self.awake.clear()
         for attempt in [each for each in self.running if not each.ended]:
-            self.tick(lambda attempt=attempt: release_task(attempt.lease, "shutdown"))  # type: ignore[misc]
+            self.tick(partial(release_task, attempt.lease, "shutdown"))
         self.stats.finish(1.0)
         self.heartbeat.deregister()
 

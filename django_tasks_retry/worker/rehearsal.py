@@ -96,31 +96,32 @@ def nothing_outside(backend: str, aliases: Sequence[str], *, network: bool) -> I
             raise Refused(f"it ends the transaction: {one_line(sql, 60)}")
         return execute(sql, params, many, context)
 
-    def refuse(*_: Any, **context: Any) -> Any:
-        connection = context.get("connection") or _[-1]["connection"]
-        raise Refused(f"it uses the database {connection.alias!r}, or a thread of its own: pass --database to allow it")
-
-    def refuse_new(connection: Any, **_: Any) -> None:
-        connection.close()
-        refuse(connection=connection)
-
-    before = {alias: connections[alias] for alias in (home, *aliases)}
+    before = connections[home]
     named = [connections[alias] for alias in dict.fromkeys(aliases)]
     with ExitStack() as stack:
         for connection in connections.all(initialized_only=True):
             if connection not in named:
-                stack.enter_context(connection.execute_wrapper(refuse))
+                stack.enter_context(connection.execute_wrapper(lambda *call: refuse(call[-1]["connection"])))
         for connection in named:
             connection.ensure_connection()
             stack.enter_context(connection.execute_wrapper(watch))
         connections[home] = named[0]
-        stack.callback(connections.__setitem__, home, before[home])
+        stack.callback(connections.__setitem__, home, before)
         connection_created.connect(refuse_new)
         stack.callback(connection_created.disconnect, refuse_new)
         stack.enter_context(override_settings(**mail_settings()))
         for name in () if network else ("connect", "connect_ex", "sendto", "sendmsg"):
             stack.enter_context(patch.object(socket.socket, name, no_network))
         yield lambda: count
+
+
+def refuse(connection: Any) -> None:
+    raise Refused(f"it uses the database {connection.alias!r}, or a thread of its own: pass --database to allow it")
+
+
+def refuse_new(connection: Any, **_: Any) -> None:
+    connection.close()
+    refuse(connection)
 
 
 def mail_settings() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from operator import or_
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Q, Sum
+from django.db.models import F, Q
 
 from ... import registry
 from ...clock import Now, now
@@ -21,7 +21,7 @@ from ...rules.names import first_of, path_of
 from ...rules.policy import policy_of
 from ..database import database
 from ..reading import read_rows, read_values
-from .stats import BOUNDS, WAITED
+from .stats import BOUNDS, WAITED, sums_since
 from .summaries import CAP, Depth, depths, newest_before
 
 WINDOWS = {"5m": timedelta(minutes=5), "1h": timedelta(hours=1), "6h": timedelta(hours=6), "7d": timedelta(days=7)}
@@ -114,9 +114,9 @@ def read_waits(kind: str, window: str, wanted: Sequence[Objective], using: str) 
     if not names:
         return {}
     column = COLUMNS[kind]
-    stats = TaskStat.objects.using(using).filter(minute__gte=now(using) - WINDOWS[window], minute__lte=Now())
-    rows: Any = stats.filter(**{f"{column}__in": names}).order_by().values(column)
-    return {row[column]: [row[name] for name in WAITED] for row in rows.annotate(**{n: Sum(n) for n in WAITED})}
+    chosen: Any = {f"{column}__in": names}
+    rows = sums_since(now(using) - WINDOWS[window], using, column, columns=WAITED, **chosen)
+    return {row[column]: [row[name] for name in WAITED] for row in rows}
 
 
 def count_within(seconds: float, waited: Sequence[int]) -> float:

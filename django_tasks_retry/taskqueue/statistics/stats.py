@@ -228,11 +228,11 @@ def failing_since(func_path: str, moment: datetime, using: str) -> Failing:
 
 
 def sums_since(
-    begin: datetime, using: str, *keys: str, columns: Sequence[str] = COUNTS, func_path: str = ""
+    begin: datetime, using: str, *keys: str, columns: Sequence[str] = COUNTS, func_path: str = "", **chosen: Any
 ) -> Iterable[dict[str, Any]]:
     """Sum up attempts that ended since then by these columns, ordered by them; of one function, if it is given."""
     # Minutes to come are an odd row's, and may be none that Python can hold.
-    stats = TaskStat.objects.using(using).filter(minute__gte=begin, minute__lte=Now())
+    stats = TaskStat.objects.using(using).filter(minute__gte=begin, minute__lte=Now(), **chosen)
     if func_path:
         stats = stats.filter(func_path=func_path)
     found: Iterable[dict[str, Any]] = stats.order_by(*keys).values(*keys).annotate(**{n: Sum(n) for n in columns})

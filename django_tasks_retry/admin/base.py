@@ -214,18 +214,25 @@ def bounded(
                 return statistics.from_replica(console_backend(), lambda: answer(request, *args, **kwargs))
             return answer(request, *args, **kwargs)
         except DatabaseError as error:
-            if is_timeout(error):
-                text = _(
-                    "The database took too long to answer, and nothing was changed. Try again in a moment, or narrow "
-                    "the question: choose a status, a queue or a shorter period."
-                )
-                return console.render_notice(request, _("This took too long"), text)
-            if is_missing_table(error) and not guard.has_tables(console_database()):
-                text = _("The tables of the task queue do not exist. Create them with: python manage.py migrate")
-                return console.render_notice(request, _("Not migrated"), text, 503)
-            raise
+            if (page := error_page(console, request, error)) is None:
+                raise
+            return page
 
     return limited
+
+
+def error_page(console: ConsoleAdmin, request: HttpRequest, error: DatabaseError) -> HttpResponse | None:
+    """Return a page that says what to do about an error; None if nobody knows."""
+    if is_timeout(error):
+        text = _(
+            "The database took too long to answer, and nothing was changed. Try again in a moment, or narrow "
+            "the question: choose a status, a queue or a shorter period."
+        )
+        return console.render_notice(request, _("This took too long"), text)
+    if is_missing_table(error) and not guard.has_tables(console_database()):
+        text = _("The tables of the task queue do not exist. Create them with: python manage.py migrate")
+        return console.render_notice(request, _("Not migrated"), text, 503)
+    return None
 
 
 def check_allowed(console: ConsoleAdmin, request: HttpRequest, permission: str, *, read_only: bool) -> None:

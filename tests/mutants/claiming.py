@@ -130,8 +130,8 @@ KEYS_AND_ORDER = (
         (
             Edit(
                 "taskqueue/control/task_actions.py",
-                "            ended = ended_series(finished, using)\n",
-                "            ended = ended_series(finished, using)\n            finished.update(attempts=0)\n",
+                "    ended = ended_series(finished, using)\n",
+                "    ended = ended_series(finished, using)\n    finished.update(attempts=0)\n",
             ),
         ),
         (MODEL,),

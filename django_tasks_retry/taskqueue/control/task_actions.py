@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count, islice
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -35,6 +35,8 @@ from ..workflows.canary import Canary
 from ..workflows.cancel import CHUNK, Changed, cancel, chunks, tally
 from ..workflows.steps import copy_steps
 
+OtherCall: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]] | None
+
 
 def retry(  # noqa: PLR0913 - each is a wish of its own
     ids: Iterable[UUID],
@@ -47,7 +49,7 @@ def retry(  # noqa: PLR0913 - each is a wish of its own
     reason: str = "",
     resume: bool = False,
     before: str = "",
-    call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
+    call: OtherCall = None,
     canary: Canary | None = None,
     backend: str = "default",
 ) -> list[Task]:
@@ -66,12 +68,7 @@ def retry(  # noqa: PLR0913 - each is a wish of its own
     rest, told = iter(ids), {"edited": True} if call else {}
     while chunk := list(islice(rest, canary.left if canary and canary.left else CHUNK)):
         with transaction.atomic(using=using):
-            finished = repeatable(Task.objects.using(using).finished(), chunk)
-            ended = ended_series(finished, using)
-            copies = [
-                copy_of(task, ({} if task.pk in ended else ONCE) | when | place | edits_of(task, call))
-                for task, when in zip(finished, map(partial(timed, canary), due), strict=False)
-            ]
+            copies = copies_of(chunk, map(partial(timed, canary), due), place, call, using)
             written = [task for task in insert_with_middleware(copies, using) if not task.already_enqueued]
             write_events([retried(task, actor, reason, told | cause_of(canary)) for task in written], using)
             if canary and canary.left and written:
@@ -84,7 +81,18 @@ def retry(  # noqa: PLR0913 - each is a wish of its own
     return fresh
 
 
-def edits_of(task: Task, call: tuple[Sequence[Any], Mapping[str, Any]] | None) -> dict[str, Any]:
+def copies_of(
+    ids: Sequence[UUID], due: Iterable[dict[str, Any]], place: dict[str, Any], call: OtherCall, using: str
+) -> list[Task]:
+    finished = repeatable(Task.objects.using(using).finished(), ids)
+    ended = ended_series(finished, using)
+    return [
+        copy_of(task, ({} if task.pk in ended else ONCE) | when | place | edits_of(task, call))
+        for task, when in zip(finished, due, strict=False)
+    ]
+
+
+def edits_of(task: Task, call: OtherCall) -> dict[str, Any]:
     """Return the columns that another call changes."""
     if call is None:
         return {}

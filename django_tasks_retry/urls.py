@@ -11,6 +11,7 @@ urlpatterns = [
     path("live", monitoring.live, name="live"),
     path("ready", monitoring.ready, name="ready"),
     path("api/", http.description, name="api"),
+    path("api/propose", http.propose, name="propose"),
     path("api/<str:name>", http.question, name="question"),
     path("progress/<str:token>", progress.view, name="progress"),
 ]

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -12,18 +13,21 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from ..clock import now
+from ..display.events import operator_event_rows
 from ..display.formatting import format_moment, format_number, one_line
 from ..display.scope import console_backend, console_database
 from ..models import Task
 from ..selection.actions import ACTIONS, CANCEL, RETRY, Action
+from ..selection.proposals import CONFIRMED, DISMISSED, open_proposals, settle
 from ..taskqueue import statement_timeout, statistics
 from ..taskqueue.new_tasks import new_id
 from ..taskqueue.statistics import group_outcomes
 from ..taskqueue.workflows import MOST_CANARIES
 from .base import ConsoleAdmin, log_action, reason_of
+from .parts.filters import look_back_floor
 from .parts.selection import (
     DryRun,
     InvalidSelection,
@@ -33,6 +37,7 @@ from .parts.selection import (
     dry_run,
     load_selection,
     paused_queues_of,
+    select_all,
 )
 
 BATCH = 1000
@@ -41,6 +46,7 @@ BATCH_SECONDS = 20.0  # the time limit of one batch
 REASON_REQUIRED_ABOVE = 100  # changing more tasks than this needs a reason
 CANARIES, ENOUGH = 5, 80  # what the form suggests: how many go first, and the percentage that must succeed
 MAX_SPREAD = 7 * 24 * 60  # minutes that retries can be spread over
+SETTLED = gettext_lazy("This proposal is no longer open: somebody confirmed or dismissed it, or it is too old.")
 
 
 def run_action(
@@ -56,7 +62,7 @@ class BulkActionAdmin(ConsoleAdmin):
     """Act on many tasks: ask first, then change them in batches."""
 
     def confirmation_view(
-        self, request: HttpRequest, action: Action, selection: Selection, error: str = ""
+        self, request: HttpRequest, action: Action, selection: Selection, error: str = "", reason: str = ""
     ) -> HttpResponse:
         """Show what the action would do and ask. This changes nothing."""
         expected = expected_of(selection, action)
@@ -75,7 +81,7 @@ class BulkActionAdmin(ConsoleAdmin):
             "nothing_to_do": not expected.possible and expected.is_exact,
             "reason_required": requires_reason(expected),
             "reason_required_above": REASON_REQUIRED_ABOVE,
-            "reason": reason_of(request),
+            "reason": reason_of(request) or reason,
             "can_spread": action is RETRY,
             "spread": one_line(request.POST.get("spread", ""), 10),
             "max_spread": MAX_SPREAD,
@@ -101,6 +107,9 @@ class BulkActionAdmin(ConsoleAdmin):
                 selection = self.prepared(request, action, selection, reason)
             except NotConfirmed as error:
                 return self.confirmation_view(request, action, selection, error=str(error))
+            number = selection.proposal
+            if number and not settle(number, CONFIRMED, by=request.user, reason=reason, backend=console_backend()):
+                return self.refuse_settled(request)
         selection, is_finished = run_batches(selection, action, request, reason)
         if not is_finished:
             context = {
@@ -153,6 +162,43 @@ class BulkActionAdmin(ConsoleAdmin):
         if skipped:
             text = ngettext("%(count)s task skipped: %(why)s.", "%(count)s tasks skipped: %(why)s.", skipped)
             messages.warning(request, text % {"count": format_number(skipped), "why": action.skip_reason})
+
+    # Proposals of agents
+
+    def get_proposal_urls(self) -> list[Any]:
+        return [
+            self.page_url("proposals/<int:number>/", self.proposal_view, "proposal", read_only=True),
+            self.post_url("proposals/<int:number>/dismiss/", self.dismiss_view, "dismiss"),
+        ]
+
+    def proposal_view(self, request: HttpRequest, number: int) -> HttpResponse:
+        """Ask for a confirmation, with the selection and the reason of the proposal."""
+        for proposal in open_proposals(console_database(), pk=number):
+            self.check_settles(request, proposal.action)
+            params = {"q": proposal.words}
+            floor = look_back_floor(params, console_database())
+            selection = select_all(proposal.action.name, request.user, params, floor)
+            selection = replace(selection, sees_payload=True, proposal=number)
+            [row] = operator_event_rows([proposal.event], can_see_payload=True)
+            return self.confirmation_view(request, proposal.action, selection, reason=row["reason"])
+        return self.refuse_settled(request)
+
+    def dismiss_view(self, request: HttpRequest, number: int) -> HttpResponse:
+        for proposal in open_proposals(console_database(), pk=number):
+            self.check_settles(request, proposal.action)
+            verb, overview = partial(settle, number, DISMISSED), self.url("changelist", model="overview")
+            done, refused = _("Proposal dismissed."), str(SETTLED)
+            return self.decide(request, f"proposal {number}", "dismiss", verb, done, refused=refused, to=overview)
+        return self.refuse_settled(request)
+
+    def check_settles(self, request: HttpRequest, action: Action) -> None:
+        """Refuse who may not do it, or not see what the words of the proposal may quote."""
+        if not (action.is_allowed(request) and self.has_payload_permission(request)):
+            raise PermissionDenied
+
+    def refuse_settled(self, request: HttpRequest) -> HttpResponse:
+        messages.warning(request, SETTLED)
+        return HttpResponseRedirect(self.url("changelist", model="overview"))
 
     def list_url(self, params: Mapping[str, str]) -> str:
         url = self.url("changelist", model="task")

@@ -10,12 +10,15 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from ..analysis import doctor
-from ..display.formatting import format_approximate, format_capped, format_duration, format_number
+from ..display.events import operator_event_rows
+from ..display.formatting import format_approximate, format_capped, format_duration, format_number, one_line
 from ..display.problems import Problem, find_problems
 from ..display.scope import Standing, current_scope, read_standing
 from ..models import Overview, Task, Worker
 from ..registry import is_coroutine
 from ..rules.names import worker_of
+from ..rules.redact import redact_text
+from ..selection.proposals import open_proposals
 from ..taskqueue import statistics
 from .base import TaskPermissionMixin
 from .failures import failure_rows
@@ -45,6 +48,7 @@ class OverviewAdmin(TaskPermissionMixin):
             "now": scope.now,
             "cards": [*self.task_cards(standing), *self.total_cards(standing, heads, stored)],
             "problems": [(problem, self.problem_url(problem), self.resume_url(problem)) for problem in problems],
+            "proposals": self.proposal_rows(request, scope.using),
             "queues": queue_rows(standing, activity, can_see_payload=visible),
             "groups": failure_rows(groups, scope, can_see_payload=visible, with_locations=False),
             "failures_url": self.url("changelist", model="failuregroup"),
@@ -55,6 +59,21 @@ class OverviewAdmin(TaskPermissionMixin):
             "live": True,
         }
         return self.render_page(request, "overview", _("Overview"), context)
+
+    def proposal_rows(self, request: HttpRequest, using: str) -> list[dict[str, Any]]:
+        """Return what agents ask for, with addresses for those who may do it."""
+        proposals, visible = open_proposals(using), self.has_payload_permission(request)
+        rows = operator_event_rows([each.event for each in proposals], can_see_payload=visible)
+        return [
+            {
+                **row,
+                "label": proposal.action.title,
+                "words": one_line(redact_text(proposal.words), 400) if visible else "",
+                "number": proposal.event.pk,
+                "is_allowed": visible and proposal.action.is_allowed(request),
+            }
+            for proposal, row in zip(proposals, rows, strict=True)
+        ]
 
     def task_cards(self, standing: Standing) -> list[Card]:
         tasks, most = Task.objects.using(standing.scope.using), statistics.CAP + 1

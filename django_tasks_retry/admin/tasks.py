@@ -25,7 +25,7 @@ from ..display.scope import console_database, current_scope
 from ..models import Task, TaskQuerySet
 from ..rules.names import short_id
 from ..selection.actions import CANCEL, RETRY, RUN_NOW, Action
-from ..selection.grammar import HELP
+from ..selection.grammar import HELP, parse_search
 from ..selection.matching import matching
 from ..selection.payload import find_visible
 from ..taskqueue import engine_for, is_timeout, read_rows, statement_timeout, statistics, unreadable_columns
@@ -101,7 +101,7 @@ class TaskChangeList(ChangeList):
 
     def look_into_payload(self) -> None:
         """Search arguments or metadata: read a bounded number of the database's candidates."""
-        query = filters.parse_search(self.query)
+        query = parse_search(self.query)
         if query.has_payload and not query.problems:
             found = find_visible(self.queryset.order_by("-pk"), query, filters.MAX_CANDIDATES)
             self.queryset = self.queryset.filter(pk__in=found.ids)
@@ -168,7 +168,7 @@ class TaskChangeList(ChangeList):
     @property
     def retrying_query(self) -> str | None:
         """Return the query string for retrying tasks: a search for an error shows failed tasks only."""
-        query = filters.parse_search(self.query)
+        query = parse_search(self.query)
         if not query.errors or query.statuses or "status" in self.active_filters:
             return None
         return self.get_query_string({"status": "retrying"}, ["p", "older"])
@@ -217,7 +217,7 @@ class TaskAdmin(CallAdmin, WorkflowAdmin):
 
     def get_post_urls(self) -> list[Any]:
         bulk = self.post_url("bulk-action/", self.bulk_action_view, "bulk_action", in_batches=True)
-        return [bulk, *self.get_action_urls()]
+        return [bulk, *self.get_proposal_urls(), *self.get_action_urls()]
 
     def get_queryset(self, request: HttpRequest) -> Any:
         """Read only the columns of the list, without arguments, results and tracebacks."""
@@ -232,7 +232,7 @@ class TaskAdmin(CallAdmin, WorkflowAdmin):
         return TaskChangeList
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        parsed = filters.parse_search(search_term)
+        parsed = parse_search(search_term)
         visible = self.has_payload_permission(request)
         if request.method == "GET" and not is_update(request):
             for problem in filters.search_problems(parsed, can_see_payload=visible):

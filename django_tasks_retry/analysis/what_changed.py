@@ -21,7 +21,7 @@ from ..rules.names import first_of, worker_of
 from ..rules.transitions import EventKind
 from ..selection.payload import COLUMNS, visible_arguments
 from ..taskqueue import read_row, read_rows, statistics
-from ..taskqueue.events import ASKED
+from ..taskqueue.events import ASKED, PROPOSED
 from ..utc import as_instant, in_project_time
 from .contrast import About, Difference, Fact, differences, facts_of
 
@@ -74,7 +74,7 @@ def what_changed(fingerprint: str, using: str, *, can_see_payload: bool) -> What
     success = end_of(last, EventKind.COMPLETED, using) if last else None
     failed = failing_calls(tasks, fingerprint) if can_see_payload else []
     succeeded = succeeding_calls(tasks, first.func_path) if can_see_payload else []
-    stored = OperatorEvent.objects.using(using).exclude(kind=ASKED).order_by("-id")
+    stored = OperatorEvent.objects.using(using).exclude(kind__in=(ASKED, PROPOSED)).order_by("-id")
     decided = read_rows(stored[:1000]) if success else []
     return WhatChanged(
         first.func_path,

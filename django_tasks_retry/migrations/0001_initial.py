@@ -430,6 +430,7 @@ class Migration(migrations.Migration):
                     ("view_task_payload", "Can view arguments, results and tracebacks"),
                     ("enqueue_task", "Can enqueue tasks and edit the arguments of retries"),
                     ("send_signal", "Can send signals to waiting tasks"),
+                    ("propose_task", "Can propose retries and cancellations to people"),
                 ],
                 "default_permissions": ("view", "delete"),
                 "indexes": [

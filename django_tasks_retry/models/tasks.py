@@ -173,6 +173,7 @@ class Task(models.Model):
             ("view_task_payload", "Can view arguments, results and tracebacks"),
             ("enqueue_task", "Can enqueue tasks and edit the arguments of retries"),
             ("send_signal", "Can send signals to waiting tasks"),
+            ("propose_task", "Can propose retries and cancellations to people"),
         ]
         constraints = [
             check("status_known", Q(status__in=[status.value for status in Status])),

@@ -28,6 +28,7 @@ TOKEN = re.compile(r'(?:"[^"]*"|[^\s"])+|"')
 QUALIFIED = re.compile(r"(?P<key>[A-Za-z_-]+):(?P<value>.*)", re.DOTALL)
 PATH = re.compile(r"(?P<path>[\w.-]*)=(?P<text>.*)", re.DOTALL)
 SHORTEST_PREFIX = 4
+MAX_WORDS, MAX_LENGTH = 10, 400  # of a search in the console
 STATUSES = ("ready", "scheduled", "waiting", "retrying", "pending", "running", "success", "failed", "cancelled")
 IdRange = tuple[UUID, UUID]
 
@@ -82,6 +83,16 @@ class Query:
 def parse(text: str) -> Query:
     """Parse a search that was typed on one line."""
     return parse_words(TOKEN.findall(text))
+
+
+def parse_search(text: str) -> Query:
+    """Parse the words of a search box, unless they are too many."""
+    if len(text) <= MAX_LENGTH:
+        query = parse(text)
+        if query.words <= MAX_WORDS:
+            return query
+    values = {"words": MAX_WORDS, "length": MAX_LENGTH}
+    return Query(problems=[_("Search for at most %(words)s words and %(length)s characters.") % values], words=1)
 
 
 def parse_arguments(words: Iterable[str]) -> Query:

@@ -98,7 +98,8 @@ def actor_of(by: Any) -> str:
 REASON_LENGTH = 200
 SUBJECT_LENGTH = 128
 ASKED = "api.asked"  # a question by a token or an agent
-BY_RULE = (ASKED, "schedule.skipped", "schedule.missed", "alert.sent")
+PROPOSED = "proposal.made"  # what an agent asks a person to do
+BY_RULE = (ASKED, PROPOSED, "schedule.skipped", "schedule.missed", "alert.sent")
 KEEP = timedelta(days=90)
 
 
@@ -120,6 +121,6 @@ def write_operator_event(
 
 
 def forget_skipped(*, backend: str = "default") -> int:
-    """Delete old decisions that the queue made by rule. Decisions of people are kept."""
+    """Delete old decisions of rules, and questions and proposals of agents. Decisions of people are kept."""
     past = OperatorEvent.objects.using(database(backend)).filter(kind__in=BY_RULE, ts__lt=Now() - KEEP)
     return past._raw_delete(past.db)

@@ -11,8 +11,8 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.admin.parts import filters
 from django_tasks_retry.models import Task, TaskEvent
+from django_tasks_retry.selection import grammar
 from django_tasks_retry.taskqueue import timeouts
 from tests import tasks
 from tests.admin.test_task_page import why
@@ -75,8 +75,8 @@ class TestSearch:
             return sum("fingerprint" in query["sql"] for query in queries)
 
         one = asked("error:a")
-        assert asked(" ".join(["error:a"] * filters.MAX_WORDS)) <= one
-        assert asked(" ".join(["error:a"] * (filters.MAX_WORDS + 1))) < one
+        assert asked(" ".join(["error:a"] * grammar.MAX_WORDS)) <= one
+        assert asked(" ".join(["error:a"] * (grammar.MAX_WORDS + 1))) < one
         assert asked("error:" + "a" * 1500) < one
 
     @pytest.mark.parametrize("text", ["error:a " * 20, "x" * 500])

@@ -163,7 +163,7 @@ def test_nothing_is_added_edited_or_deleted(played, operator):
 
 def addresses(task: Task) -> list[str]:
     """Return every address of the console, of this task and other objects of the scene."""
-    values = {"object_id": task.pk, "run": task.run_id, "batch": task.pk, "fingerprint": task.fingerprint}
+    values = {"object_id": task.pk, "run": task.run_id, "batch": task.pk, "fingerprint": task.fingerprint, "number": 1}
     names = {"schedule": "nightly", "queue": "emails", "failuregroup": "retry"}
     urls = []
     for model in CONSOLE_MODELS:

@@ -15,8 +15,10 @@ from django.test.utils import CaptureQueriesContext
 
 from django_tasks_retry import registry, taskqueue
 from django_tasks_retry.cli.agents import MOST_RECORDS, QUESTIONS, answered, ask, schema_of
+from django_tasks_retry.cli.agents.proposals import propose
 from django_tasks_retry.cli.subcommand import CliError
 from django_tasks_retry.models import OperatorEvent, Task
+from django_tasks_retry.selection.proposals import MOST_OPEN
 from tests import tasks as plain
 from tests.cli.conftest import tasks_command
 from tests.steps import claim_one
@@ -159,7 +161,7 @@ def test_a_question_writes_its_line_in_the_log_and_nothing_else(database):
 
 def test_the_description_is_made_of_the_options(database):
     described = get("", token(user(*READS))).json()
-    assert set(described["paths"]) == {f"/{name}" for name in QUESTIONS}
+    assert set(described["paths"]) == {f"/{name}" for name in (*QUESTIONS, "propose")}
     parameters = {each["name"]: each for each in described["paths"]["/list"]["get"]["parameters"]}
     assert parameters["words"]["schema"]["type"] == "array"
     assert parameters["limit"]["schema"]["type"] == "integer"
@@ -192,3 +194,175 @@ def test_old_questions_are_forgotten(database):
     from django_tasks_retry.taskqueue.events import forget_skipped
 
     assert forget_skipped() == 1
+
+
+# Proposals
+
+PROPOSES = (*READS, "propose_task")
+WISH = {"verb": "retry", "words": "status:failed", "reason": "the bank answers again"}
+CONSOLE = "/admin/django_tasks_retry/"
+ACT = f"{CONSOLE}task/bulk-action/"
+
+
+def post(given: str, body: Any) -> Any:
+    headers = {"Authorization": f"Bearer {given}"}
+    text = body if isinstance(body, str) else json.dumps(body)
+    return Client(enforce_csrf_checks=True).post("/tasks/api/propose", text, "application/json", headers=headers)
+
+
+def proposed(**wish: str) -> int:
+    return propose({**WISH, **wish}, "mcp:me", "default")["proposal"]
+
+
+def person(*permissions: str) -> Client:
+    made = User.objects.create_user(f"person-{len(permissions)}-{User.objects.count()}", is_staff=True)
+    made.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    client = Client()
+    client.force_login(made)
+    return client
+
+
+def operator() -> Client:
+    return person("view_task", "view_task_payload", "retry_task", "cancel_task")
+
+
+def confirm(client: Client, number: int) -> Any:
+    asked = client.get(f"{CONSOLE}task/proposals/{number}/")
+    return client.post(ACT, {"token": asked.context["token"], "reason": asked.context["reason"]})
+
+
+def log(*kinds: str) -> list[Any]:
+    return list(OperatorEvent.objects.filter(kind__in=kinds).order_by("id").values_list("kind", "subject", "reason"))
+
+
+def test_a_proposal_changes_nothing_until_a_person_confirms_it(database):
+    task, agent = failed(), user(*PROPOSES)
+    answer = post(token(agent), WISH).json()
+    assert (answer["would"], answer["is_cut"]) == (1, False)
+    event = OperatorEvent.objects.get(pk=answer["proposal"])
+    assert (event.kind, event.actor, event.data) == (
+        "proposal.made",
+        f"user:{agent.pk}",
+        {"verb": "retry", "words": "status:failed"},
+    )
+    assert Task.objects.count() == 1
+
+    client = operator()
+    page = client.get(f"{CONSOLE}overview/").content.decode()
+    assert f"{CONSOLE}task/proposals/{event.pk}/" in page
+    assert agent.username in page
+    confirm(client, event.pk)
+    assert Task.objects.filter(retry_of=task.pk).count() == 1
+    assert log("proposal.confirmed") == [("proposal.confirmed", str(event.pk), WISH["reason"])]
+    assert f"proposals/{event.pk}/" not in client.get(f"{CONSOLE}overview/").content.decode()
+
+
+def test_a_proposal_is_confirmed_once(database):
+    failed()
+    number, client, other = proposed(), operator(), operator()
+    asked = [each.get(f"{CONSOLE}task/proposals/{number}/").context["token"] for each in (client, other)]
+    for each, given in zip((client, other), asked, strict=True):
+        each.post(ACT, {"token": given, "reason": "yes"})
+    assert Task.objects.filter(retry_of__isnull=False).count() == 1
+    assert len(log("proposal.confirmed", "proposal.dismissed")) == 1
+    assert client.get(f"{CONSOLE}task/proposals/{number}/").status_code == 302
+
+
+def test_a_dismissed_proposal_cannot_be_confirmed(database):
+    failed()
+    number, client = proposed(verb="retry"), operator()
+    given = client.get(f"{CONSOLE}task/proposals/{number}/").context["token"]
+    assert client.get(f"{CONSOLE}task/proposals/{number}/dismiss/").status_code == 405
+    client.post(f"{CONSOLE}task/proposals/{number}/dismiss/")
+    client.post(f"{CONSOLE}task/proposals/{number}/dismiss/")
+    client.post(ACT, {"token": given, "reason": "yes"})
+    assert Task.objects.count() == 1
+    assert [each[0] for each in log("proposal.confirmed", "proposal.dismissed")] == ["proposal.dismissed"]
+
+
+def test_proposing_needs_its_permission_and_confirming_that_of_the_action(database):
+    failed()
+    assert post(token(user(*READS, "retry_task")), WISH).status_code == 403
+    assert not log("proposal.made")
+    number = proposed()
+    for permissions in (("view_task", "view_task_payload", "cancel_task"), ("view_task", "retry_task")):
+        client = person(*permissions)
+        assert f"proposals/{number}/" not in client.get(f"{CONSOLE}overview/").content.decode()
+        assert client.get(f"{CONSOLE}task/proposals/{number}/").status_code == 403
+        assert client.post(f"{CONSOLE}task/proposals/{number}/dismiss/").status_code == 403
+    assert not log("proposal.confirmed", "proposal.dismissed")
+
+
+@pytest.mark.parametrize(
+    ("wish", "status"),
+    [
+        ({**WISH, "verb": "run-now"}, 400), ({**WISH, "words": ""}, 400), ({**WISH, "words": "colour:red"}, 400),
+        ({**WISH, "words": "arg:password=hunter2"}, 400), ({**WISH, "words": "status:failed " * 40}, 400),
+        ({**WISH, "reason": ""}, 400), ({**WISH, "reason": "x" * 201}, 400), ({**WISH, "more": "x"}, 400),
+        ({**WISH, "words": ["status:failed"]}, 400), ([], 400), ("{", 400), ("[" * 8000, 400), (" " * 9000 + "{}", 400),
+        ({**WISH, "words": "queue:nowhere"}, 404), ({**WISH, "verb": "cancel"}, 404),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_proposed_is_refused_and_not_stored(database, wish, status):
+    failed()
+    answer = post(token(user(*PROPOSES)), wish)
+    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert not log("proposal.made")
+
+
+def test_only_a_few_proposals_are_open_at_once(database):
+    failed()
+    for _ in range(MOST_OPEN):
+        proposed()
+    assert post(token(user(*PROPOSES)), WISH).status_code == 409
+    assert get("propose", token(User.objects.get())).status_code == 405
+
+
+def test_what_an_agent_writes_is_escaped_and_redacted(database):
+    failed()
+    number = proposed(words='status:failed error:"card"', reason="<b>token=hunter2</b>")
+    client = operator()
+    for path in ("overview/", f"task/proposals/{number}/"):
+        page = client.get(CONSOLE + path).content.decode()
+        assert "&lt;b&gt;" in page
+        assert "<b>token" not in page
+        assert "hunter2" not in page
+
+
+def test_an_odd_proposal_costs_itself_alone(database):
+    failed()
+    texts = (("retry", 7), ("run-now", "status:failed"), ("retry", "colour:red"), ("retry", ""))
+    odd = [None, [], 1, "x", {}, {"verb": []}, *({"verb": verb, "words": words} for verb, words in texts)]
+    moment = Task.objects.get().updated_at
+    OperatorEvent.objects.bulk_create(
+        [OperatorEvent(kind="proposal.made", subject="retry", ts=moment, actor="odd", data=data) for data in odd]
+    )
+    number, client = proposed(), operator()
+    page = client.get(f"{CONSOLE}overview/").content.decode()
+    assert page.count("/dismiss/") == 1
+    confirm(client, number)
+    assert Task.objects.filter(retry_of__isnull=False).count() == 1
+    for each in (*OperatorEvent.objects.filter(actor="odd").values_list("pk", flat=True), 10**30):
+        assert client.get(f"{CONSOLE}task/proposals/{each}/").status_code == 302
+
+
+def test_old_proposals_are_no_longer_open(database):
+    failed()
+    number = proposed()
+    OperatorEvent.objects.filter(pk=number).update(ts=OperatorEvent.objects.get(pk=number).ts - timedelta(days=8))
+    assert operator().get(f"{CONSOLE}task/proposals/{number}/").status_code == 302
+
+
+def test_mcp_proposes_only_if_it_was_allowed(database):
+    failed()
+    assert answered("propose", WISH, "mcp:me", "default") == ("There is no question propose.", True)
+    text, is_error = answered("propose", WISH, "mcp:me", "default", may_propose=True)
+    assert (json.loads(text)["would"], is_error) == (1, False)
+    mcp = pytest.importorskip("mcp")
+    from django_tasks_retry.cli import agents
+
+    async def names(*, may_propose: bool) -> set[str]:
+        async with mcp.Client(agents.make_server("default", "mcp:me", may_propose=may_propose)) as client:
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+    assert asyncio.run(names(may_propose=True)) - asyncio.run(names(may_propose=False)) == {"propose"}

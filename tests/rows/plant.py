@@ -218,6 +218,10 @@ SOUND: dict[type[models.Model], Callable[[Planter, int], models.Model]] = {
     Shard: lambda planter, number: Shard(number=10 + number, name=f"odd-{number}"),
     ShardBucket: lambda planter, number: ShardBucket(bucket=10 + number, owner=0),
     OperatorEvent: lambda planter, number: OperatorEvent(
-        kind="queue.paused", subject="default", ts=planter.moment, actor="odd"
+        kind=("queue.paused", "proposal.made")[number % 2],
+        subject="default",
+        ts=planter.moment,
+        actor="odd",
+        data={"verb": "retry", "words": "status:failed"},
     ),
 }

@@ -23,7 +23,7 @@ from ...display.states import TASK_STATES, badge, error_line, task_state, timing
 from ...models import LANE, FlowLimit, Task, TaskQuerySet
 from ...rules.names import short_id, short_name, time_of
 from ...selection import grammar
-from ...selection.grammar import Query
+from ...selection.grammar import Query, parse_search
 from ...selection.matching import first_id_at, has_index, matching
 from ...taskqueue import statistics
 
@@ -48,8 +48,6 @@ TITLES: dict[str, str | Promise] = {
 """The list's filters. Only links of other pages and of the pagination set the last three."""
 
 PARAMETERS = frozenset({*TITLES, "q"})
-MAX_WORDS = 10
-MAX_LENGTH = 400
 MAX_CANDIDATES = 2000  # the number of tasks whose arguments or metadata are read for one page
 MAX_CHOICES = 200  # queues, functions, lanes and workers that are offered to choose from
 
@@ -159,15 +157,6 @@ def filter_params(changelist: ChangeList) -> dict[str, str]:
     given = changelist.get_filters_params()
     values = {name: given[name][-1] for name in TITLES if given.get(name) and given[name][-1]}
     return values | ({"q": changelist.query} if changelist.query else {})
-
-
-def parse_search(text: str) -> Query:
-    if len(text) <= MAX_LENGTH:
-        query = grammar.parse(text)
-        if query.words <= MAX_WORDS:
-            return query
-    values = {"words": MAX_WORDS, "length": MAX_LENGTH}
-    return Query(problems=[_("Search for at most %(words)s words and %(length)s characters.") % values], words=1)
 
 
 def search_problems(query: Query, *, can_see_payload: bool) -> list[str]:

@@ -20,7 +20,7 @@ from ...display.scope import console_database
 from ...models import Task, TaskQuerySet
 from ...rules.status import Status
 from ...selection import matching
-from ...selection.grammar import Query
+from ...selection.grammar import Query, parse_search
 from ...taskqueue import Canary, statistics
 from ...taskqueue.new_tasks import new_id
 from ...taskqueue.statistics import paused_queues
@@ -55,6 +55,7 @@ class Selection:
     step: float = 0.0
     """The eta of the first task and the seconds between two tasks, for an action that is spread over time."""
 
+    proposal: int = 0  # the number of the proposal that this confirms
     canaries: int = 0
     enough: float = 0.0  # how many tasks go first, and which share of them must succeed
 
@@ -79,7 +80,7 @@ class Selection:
     @property
     def query(self) -> Query:
         """Return the search among the filters; ticked rows have none."""
-        return filters.parse_search("" if self.ids is not None else self.params.get("q", ""))
+        return parse_search("" if self.ids is not None else self.params.get("q", ""))
 
     def spread(self, start: datetime, seconds: float, count: int) -> Selection:
         """Return the selection with tasks due evenly over these seconds; tasks beyond the count keep the pace."""

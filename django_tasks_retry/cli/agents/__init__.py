@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -32,6 +32,7 @@ from ...taskqueue.events import ASKED, write_operator_event
 from ...taskqueue.timeouts import statement_timeout
 from ..output import Encoder, Output
 from ..subcommand import CliError, Context, Exit, actor, command, option, subcommands
+from . import proposals
 
 SALT = "django_tasks_retry.api"
 MOST_RECORDS = 100
@@ -209,13 +210,16 @@ def token(context: Context) -> None:
 # The Model Context Protocol
 
 
-@command("mcp", "Serve the questions to an agent by the Model Context Protocol, over stdin and stdout. Only reads.")
+@command(
+    "mcp", "Serve the questions to an agent by the Model Context Protocol, over stdin and stdout. Only reads.",
+    option("--propose", action="store_true", help="let the agent propose retries, which people confirm in the console"),
+)  # fmt: skip
 def mcp(context: Context) -> None:
     try:
         from mcp.server.stdio import stdio_server
     except ImportError as missing:
         raise CliError("Install the package mcp: pip install 'django-tasks-retry[mcp]'") from missing
-    server = make_server(context.backend, actor().replace("cli:", "mcp:", 1))
+    server = make_server(context.backend, actor().replace("cli:", "mcp:", 1), may_propose=context["propose"])
 
     async def serve() -> None:
         async with stdio_server() as streams:
@@ -224,7 +228,7 @@ def mcp(context: Context) -> None:
     asyncio.run(serve())
 
 
-def make_server(backend: str, by: str) -> Any:
+def make_server(backend: str, by: str, *, may_propose: bool = False) -> Any:
     from mcp.server.lowlevel import Server
     from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 
@@ -237,20 +241,27 @@ def make_server(backend: str, by: str) -> Any:
         )
         for name, question in QUESTIONS.items()
     ]
+    if may_propose:
+        tools.append(Tool(name="propose", description=proposals.ABOUT, input_schema=proposals.SCHEMA))
 
     async def list_tools(_context: Any, _parameters: Any) -> ListToolsResult:
         return ListToolsResult(tools=tools)
 
     async def call_tool(_context: Any, parameters: Any) -> CallToolResult:
-        text, is_error = await sync_to_async(answered)(parameters.name, parameters.arguments or {}, by, backend)
+        call = partial(answered, parameters.name, parameters.arguments or {}, by, backend, may_propose=may_propose)
+        text, is_error = await sync_to_async(call)()
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
     return Server("django-tasks-retry", on_list_tools=list_tools, on_call_tool=call_tool)
 
 
-def answered(name: str, given: Mapping[str, Any], by: str, backend: str) -> tuple[str, bool]:
+def answered(
+    name: str, given: Mapping[str, Any], by: str, backend: str, *, may_propose: bool = False
+) -> tuple[str, bool]:
     """Return the answer as a text, and whether it says what is wrong."""
     try:
+        if may_propose and name == "propose":
+            return json.dumps(proposals.propose(given, by, backend)), False
         if name not in QUESTIONS:
             raise CliError(f"There is no question {one_line(name, 60)}.")
         return json.dumps(ask(name, given, by, backend), cls=Encoder, ensure_ascii=False), False

@@ -97,7 +97,7 @@ class OverviewAdmin(TaskPermissionMixin):
         begin = scope.now - timedelta(days=1)
         failed = statistics.failed_since(heads[:SUMMED_GROUPS], begin, scope.using)
         if failed > statistics.CAP:  # each group was counted up to there
-            failed = max(failed, sum(each.failed for each in statistics.counts_since(begin, scope.using)))
+            failed = max(failed, sum(each.failed for each in statistics.counts_since(begin, scope.using, "queue")))
         rows = [
             (_("Failed"), format_capped(failed), _("in 24 hours"), "failuregroup", "bad" if failed else ""),
             (_("Workers"), format_number(alive), _("alive"), "worker", "" if alive else "bad"),

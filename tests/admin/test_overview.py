@@ -13,6 +13,7 @@ from django_tasks_retry.admin.parts.timeline import read_progress
 from django_tasks_retry.compat import task
 from django_tasks_retry.display import formatting
 from django_tasks_retry.models import FlowLimit, Queue, Schedule, Task, TaskStat
+from django_tasks_retry.taskqueue import statistics
 from django_tasks_retry.taskqueue.renewal import report_progress
 from django_tasks_retry.worker.shared.database import DatabaseCaller
 from django_tasks_retry.worker.supervisor.maintenance.problems import Problems
@@ -358,3 +359,16 @@ def test_lanes_that_hold_tasks_back_stand_on_the_overview(database, operator, tr
     assert re.fullmatch(r"Lane acme is full: a task has been running in it for 15 min.*, and 1 wait\.", full)
     Task.objects.enqueue(tasks.noop, lane="quiet")
     assert "quiet is paused by ann (not now): 1 waiting." in problems(operator)
+
+
+def test_more_failures_than_are_counted_are_read_from_the_statistics(database, operator, monkeypatch):
+    """A night of failures must not break the page that tells of it."""
+    monkeypatch.setattr(statistics, "CAP", 1)
+    for _ in range(2):
+        Task.objects.enqueue(tasks.noop, max_attempts=1)
+        [lease] = taskqueue.claim("w-1-1-a/1")
+        taskqueue.fail_task(lease, ValueError("gone"))
+    minute = clock.now(database).replace(second=0, microsecond=0)
+    for queue in ("default", "emails"):
+        TaskStat.objects.create(minute=minute, queue=queue, func_path="shop.tasks.charge", failed=20)
+    assert cards(operator)["Failed"].startswith("40")

@@ -191,9 +191,9 @@ class Counts:
         return self.seconds / self.attempts if self.attempts else None
 
 
-def counts_since(begin: datetime, using: str, *keys: str, func_path: str = "") -> list[Counts]:
+def counts_since(begin: datetime, using: str, key: str, *keys: str, func_path: str = "") -> list[Counts]:
     """Count the attempts that ended since then by these columns, the busiest first."""
-    rows = sums_since(begin, using, *keys, columns=(*COUNTS, "seconds"), func_path=func_path)
+    rows = sums_since(begin, using, key, *keys, columns=(*COUNTS, "seconds"), func_path=func_path)
     return sorted((Counts(**row) for row in rows), key=lambda each: -each.attempts)
 
 
@@ -228,12 +228,20 @@ def failing_since(func_path: str, moment: datetime, using: str) -> Failing:
 
 
 def sums_since(
-    begin: datetime, using: str, *keys: str, columns: Sequence[str] = COUNTS, func_path: str = "", **chosen: Any
+    begin: datetime,
+    using: str,
+    key: str,
+    *keys: str,
+    columns: Sequence[str] = COUNTS,
+    func_path: str = "",
+    **chosen: Any,
 ) -> Iterable[dict[str, Any]]:
     """Sum up attempts that ended since then by these columns, ordered by them; of one function, if it is given."""
     # Minutes to come are an odd row's, and may be none that Python can hold.
     stats = TaskStat.objects.using(using).filter(minute__gte=begin, minute__lte=Now(), **chosen)
     if func_path:
         stats = stats.filter(func_path=func_path)
-    found: Iterable[dict[str, Any]] = stats.order_by(*keys).values(*keys).annotate(**{n: Sum(n) for n in columns})
+    found: Iterable[dict[str, Any]] = (
+        stats.order_by(key, *keys).values(key, *keys).annotate(**{n: Sum(n) for n in columns})
+    )
     return found

@@ -18,7 +18,6 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from .. import registry
 from ..analysis import late
 from ..conf import configured_backends
 from ..display.events import EVENT_NAMES, actor_names, as_mapping, event_summary, format_traceback, log_of
@@ -26,7 +25,7 @@ from ..display.explain import explain
 from ..display.formatting import format_elapsed, one_line, printable
 from ..display.redact import redacted_arguments, redacted_json
 from ..display.scope import Scope, console_backend, console_database, current_scope
-from ..display.states import RetryFacts, badge, safety_of_retry, task_facts, task_state
+from ..display.states import badge, retry_of_task, task_facts, task_state
 from ..errors import IllegalMove
 from ..models import Step, Task, TaskEvent, TaskResult
 from ..rules.names import short_id, worker_of
@@ -180,16 +179,7 @@ def detail_context(task: Task, scope: Scope, request: HttpRequest, *, can_see_pa
 
 
 def safety_on_page(task: Task, events: Sequence[TaskEvent], retries: Mapping[str, Any] | None) -> dict[str, Any]:
-    facts = RetryFacts(
-        status=task.status,
-        attempts=task.attempts,
-        is_atomic=registry.find_policy(task.func_path).atomic,
-        code=str(as_mapping(task.last_error).get("code") or ""),
-        crashes=task.crashes or 0,
-        lost=sum(event.kind == EventKind.LEASE_LOST for event in events),
-        retries=len(retries["tasks"]) if retries else 0,
-    )
-    state, reasons = safety_of_retry(facts)
+    state, reasons = retry_of_task(task, events, len(retries["tasks"]) if retries else 0)
     return {"badge": badge(state), "reasons": reasons}
 
 

@@ -15,10 +15,11 @@ from ..display.events import EVENT_NAMES, actor_names, as_mapping, event_summary
 from ..display.explain import explain
 from ..display.formatting import counted, one_line, printable
 from ..display.redact import redacted_arguments, redacted_json
-from ..display.states import Explanation, task_facts, task_state
+from ..display.states import Explanation, State, retry_of_task, task_facts, task_state
 from ..models import Step, Task, TaskEvent, TaskResult
 from ..rules.names import short_id
 from ..rules.redact import redact_text
+from ..selection.actions import RETRY
 from ..selection.matching import walk
 from ..taskqueue import engine_for, read_row, read_rows, statistics, unreadable_columns
 from . import records
@@ -96,12 +97,14 @@ def show(context: Context) -> None:
 
 def full_record(context: Context, task: Task, events: Sequence[TaskEvent], why: Explanation) -> dict[str, Any]:
     outcome = read_row(TaskResult.objects.using(context.using), task.pk) if task.is_finished else None
+    safety = safety_of(context, task, events)
     return {
         **records.task_record(task, context.scope.now),
         **records.payload_record(task),
         "result": records.shown(outcome and outcome.result),
         "why": why.sentence,
         "command": why.command,
+        "retry": safety and {"state": safety[0].name, "reasons": safety[1]},
         "traceback": traceback_of(task),
         "events": [records.event_record(event) for event in events],
     }
@@ -114,6 +117,8 @@ def show_all(context: Context, task: Task, events: Sequence[TaskEvent], why: Exp
         output.line(f"{name + ':':<14} {value}")
     section(context, "Why")
     show_why(context, why)
+    if safety := safety_of(context, task, events):
+        section(context, str(safety[0].label), " ".join(safety[1]))
     if task.last_error:
         error = records.error_record(as_mapping(task.last_error))
         message = printable(f"{error['exception'] or error['code']}: {error['message']}", 4000)
@@ -130,6 +135,12 @@ def show_all(context: Context, task: Task, events: Sequence[TaskEvent], why: Exp
     if events:
         section(context, "Events")
         show_events(context, events)
+
+
+def safety_of(context: Context, task: Task, events: Sequence[TaskEvent]) -> tuple[State, list[str]] | None:
+    """Return what the console says beside its button; None if the task cannot be retried."""
+    retries = Task.objects.using(context.using).filter(retry_of=task.pk)
+    return retry_of_task(task, events, int(retries.exists())) if RETRY.is_possible(task.status) else None
 
 
 def section(context: Context, title: str, *lines: str) -> None:

@@ -1,6 +1,6 @@
 """A task, queue, lane or worker as people see it: its status as a badge, and a task's timing, last error and facts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -12,16 +12,18 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from ..models import Task, Worker
+from .. import registry
+from ..models import Task, TaskEvent, Worker
 from ..rules.failure import PERMANENT, Code
 from ..rules.names import short_name
 from ..rules.redact import redact_text
 from ..rules.status import Status
-from ..rules.transitions import POISON_AFTER
+from ..rules.transitions import POISON_AFTER, EventKind
 from ..taskqueue import ALIVE_SECONDS, unreadable_columns
 from ..taskqueue.lanes import LaneSummary
 from ..taskqueue.statistics import QueueFigures
 from ..taskqueue.workflows import SIGNAL
+from .events import as_mapping
 from .formatting import error_name, format_duration, format_elapsed, format_relative, one_line
 
 
@@ -224,6 +226,20 @@ class RetryFacts:
     crashes: int = 0
     lost: int = 0
     retries: int = 0
+
+
+def retry_of_task(task: Task, events: Sequence[TaskEvent], retries: int) -> tuple[State, list[str]]:
+    """Return how safe a retry of this task is, and why."""
+    facts = RetryFacts(
+        status=task.status,
+        attempts=task.attempts,
+        is_atomic=registry.find_policy(task.func_path).atomic,
+        code=str(as_mapping(task.last_error).get("code") or ""),
+        crashes=task.crashes or 0,
+        lost=sum(event.kind == EventKind.LEASE_LOST for event in events),
+        retries=retries,
+    )
+    return safety_of_retry(facts)
 
 
 def safety_of_retry(facts: RetryFacts) -> tuple[State, list[str]]:

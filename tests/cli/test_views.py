@@ -87,6 +87,19 @@ class TestShow:
             [sentence, *_command] = cli("show", task.pk, "--why").out.splitlines()
             assert sentence.partition(" for ")[0] in page  # how long it has run by now differs
 
+    def test_how_safe_a_retry_is_stands_there_as_in_the_console(self, cli, operator, failed):  # noqa: F811
+        waiting = Task.objects.enqueue(tasks.noop)
+        for state, reason in (("doubtful", "It is not atomic"), ("risky", "It was retried already")):
+            told = cli("show", failed.pk, "--json").record["retry"]
+            assert told["state"] == state
+            assert reason in " ".join(told["reasons"])
+            assert " ".join(told["reasons"]) in cli("show", failed.pk).out
+            page = operator.get(f"{CONSOLE}/task/{failed.pk}/change/")
+            assert page.context["safety"]["reasons"] == told["reasons"]
+            failed.retry(by="tests")
+        assert cli("show", waiting.pk, "--json").record["retry"] is None
+        assert "etry" not in cli("show", waiting.pk).out
+
     def test_what_the_attempt_logged_before_it_failed_is_shown(self, cli, database):
         task = Task.objects.enqueue(tasks.noop, max_attempts=1)
         [lease] = taskqueue.claim("w")
@@ -279,6 +292,7 @@ def test_a_backend_that_is_none_is_answered_by_every_subcommand(cli):
         "limit": ["lane", "--clear", "--reason", "x"],
         "partitions export": ["p20260101", "out"],
         "reschedule": ["--now"],
+        "token": ["agent"],
     }
     for name in subcommands():
         answer = cli(*name.split(), *needed.get(name, []), "--backend", "defualt")

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import accumulate
+from typing import Any
+from uuid import UUID
 
 from django.db.models import Max, Q, Sum
 from django.utils.translation import gettext as _
@@ -27,9 +29,10 @@ from ..display.problems import Problem, find_problems, runworker_command
 from ..display.scope import Scope, Standing
 from ..models import KEYED, FlowLimit, Queue, Task, TaskQuerySet, TaskStat
 from ..rules.transitions import EventKind
-from ..taskqueue import read_rows, statistics
+from ..taskqueue import read_row, read_rows, statistics
 from ..taskqueue.control import pause_of
 from ..taskqueue.lanes import LaneSummary, labels_of, summarize_limits, tasks_of
+from ..taskqueue.reading import read_values
 from ..taskqueue.statistics import BOUNDS, COUNTS, RECENT, WAITED, counts_since, serving
 from .contrast import chance_of
 
@@ -179,13 +182,15 @@ def is_fresh(scope: Scope) -> Answer:
 def waiting_causes(standing: Standing, kinds: int, *, can_see_payload: bool) -> list[Cause]:
     """Return what keeps the oldest due tasks, the most frequent first."""
     due = oldest_due(standing, kinds)
-    alike: dict[tuple[str, str, str], list[Task]] = {}
-    for task in due:
-        alike.setdefault((task.queue, task.lane, task.func_path), []).append(task)
+    alike: dict[tuple[str, str, str], list[UUID]] = {}
+    for _eta, pk, queue, lane, path in due:
+        alike.setdefault((queue, lane, path), []).append(pk)
     sizes: dict[Cause, int] = {}
-    for tasks in sorted(alike.values(), key=len, reverse=True)[:kinds]:
-        found = cause_of(tasks[0], standing, can_see_payload=can_see_payload)
-        sizes[found] = sizes.get(found, 0) + len(tasks)
+    for ids in sorted(alike.values(), key=len, reverse=True)[:kinds]:
+        task = read_row(Task.objects.using(standing.scope.using).all(), ids[0])
+        if task is not None:
+            found = cause_of(task, standing, can_see_payload=can_see_payload)
+            sizes[found] = sizes.get(found, 0) + len(ids)
     total = _("%s due tasks") if len(due) == standing.due else _("the oldest %s due tasks")
     text = _("%(count)s of %(total)s wait: %(why)s")
     among = total % format_number(len(due))
@@ -195,16 +200,16 @@ def waiting_causes(standing: Standing, kinds: int, *, can_see_payload: bool) -> 
     ]
 
 
-def oldest_due(standing: Standing, kinds: int) -> list[Task]:
-    """Read them range by range, as the indexes of claims have them."""
-    due: TaskQuerySet = Task.objects.using(standing.scope.using).due().defer("args", "kwargs", "metadata")
+def oldest_due(standing: Standing, kinds: int) -> list[tuple[Any, ...]]:
+    """Read when and where they wait, range by range, as the indexes of claims have them."""
+    due: TaskQuerySet = Task.objects.using(standing.scope.using).due()
     ranges = sorted((each for each in standing.waiting if each.due), key=lambda each: each.oldest_eta)[:kinds]
     found = []
     for each in ranges:
         of_range = due.filter(queue=each.queue, priority=each.priority).order_by("eta", "pk")
         for some in (of_range.filter(lane=""), of_range.filter(KEYED)):
-            found += read_rows(some[:MOST_DUE])
-    return sorted(found, key=lambda task: task.eta)[:MOST_DUE]
+            found += read_values(some[:MOST_DUE], "eta", "pk", "queue", "lane", "func_path")
+    return sorted(found)[:MOST_DUE]
 
 
 def cause_of(task: Task, standing: Standing, *, can_see_payload: bool) -> Cause:

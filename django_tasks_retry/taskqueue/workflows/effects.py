@@ -94,26 +94,33 @@ class UnknownEffect(NamedTuple):
 
 def unknown_effects(using: str, tasks: Iterable[Task] | None = None) -> list[UnknownEffect]:
     """Return intents without an outcome, of these tasks or of all that do not run."""
+    ids = suspects(using) if tasks is None else [task.pk for task in tasks]
+    steps = Step.objects.using(using).filter(task_id__in=ids, kind__in=(StepKind.INTENT, StepKind.EFFECT))
+    noted = read_rows(steps.order_by("pk"))
     if tasks is None:
-        of, unread = Task.objects.using(using), ("args", "kwargs", "metadata", "last_error")
-        asking = of.suspended().filter(waits_for__startswith=signal_key(ASKED)).defer(*unread)
-        others = (of.failed().order_by("-pk"), of.retrying().filter(waits_for=None).order_by("-pk"))
-        some = [read_rows(rows.defer(*unread)[:MOST]) for rows in others]
-        tasks = [*read_rows(asking.order_by("pk")), *chain.from_iterable(some)]
+        some = Task.objects.using(using).filter(pk__in={step.task_id for step in noted})
+        tasks = read_rows(some.defer("args", "kwargs", "metadata", "last_error"))
     by_id = {task.pk: task for task in tasks}
-    steps = Step.objects.using(using).filter(task_id__in=by_id, kind__in=(StepKind.INTENT, StepKind.EFFECT))
     found: dict[tuple[UUID, str], UnknownEffect] = {}
-    for step in read_rows(steps.order_by("pk")):
+    for step in noted:
         if step.kind == StepKind.EFFECT:
             found.pop((step.task_id, step.name), None)
             continue
         name, _, number = step.name.rpartition(INTENT)
-        if not (number.isascii() and number.isdigit()):
-            continue  # none that a task of ours wrote
+        if step.task_id not in by_id or not (number.isascii() and number.isdigit()):
+            continue  # deleted meanwhile, or none that a task of ours wrote
         task, result = by_id[step.task_id], step.result if isinstance(step.result, dict) else {}
         is_asked = task.waits_for == signal_key(question(task.pk, name, int(number)))
         found[task.pk, name] = UnknownEffect(task, name, int(number), str(result.get("key", "")), step.ts, is_asked)
     return list(found.values())
+
+
+def suspects(using: str) -> list[UUID]:
+    """Return the tasks that ask, and the newest of those that failed or will be tried again."""
+    of = Task.objects.using(using)
+    asking = of.suspended().filter(waits_for__startswith=signal_key(ASKED)).order_by("pk")
+    others = (of.failed().order_by("-pk"), of.retrying().filter(waits_for=None).order_by("-pk"))
+    return [*chain.from_iterable(some.values_list("pk", flat=True) for some in (asking, *(o[:MOST] for o in others)))]
 
 
 def answer_effect(

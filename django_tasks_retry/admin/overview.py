@@ -106,7 +106,9 @@ class OverviewAdmin(TaskPermissionMixin):
         return [(*texts, self.url("changelist", model=model), tone) for *texts, model, tone in rows]
 
     def problem_url(self, problem: Problem) -> str:
-        """Return the page that shows more of the problem, if there is one."""
+        """Return the page that shows more of the problem, if there is one: of one task, where a person can answer."""
+        if problem.kind == "unknown_effect":
+            return self.url("change", problem.params["q"], model="task")
         query = f"?{urlencode(problem.params)}" if problem.params else ""
         return f"{self.url('changelist', model=problem.page)}{query}" if problem.page else ""
 

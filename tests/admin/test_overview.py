@@ -18,6 +18,7 @@ from django_tasks_retry.taskqueue.renewal import report_progress
 from django_tasks_retry.worker.shared.database import DatabaseCaller
 from django_tasks_retry.worker.supervisor.maintenance.problems import Problems
 from tests import tasks
+from tests.admin import scene
 from tests.cli.conftest import tasks_command
 
 BASE = "/admin/django_tasks_retry"
@@ -81,6 +82,14 @@ def test_one_line_says_that_all_workers_are_gone(database, operator, travel):
     [line] = problems(operator)
     assert line.startswith("No worker is running: 4 tasks are waiting. 1 task lost its worker")
     assert line.endswith("Start one:")
+
+
+def test_an_unknown_effect_links_to_the_page_with_its_two_buttons(played, operator):
+    asking = scene.asking_about("charge")
+    page = f"/admin/django_tasks_retry/task/{asking.pk}/change/"
+    assert f'href="{page}"' in operator.get("/admin/django_tasks_retry/overview/").content.decode()
+    form = operator.get(page).content.decode().partition('action="../answer/"')[2].partition("</form>")[0]
+    assert form.count('type="submit"') == 2
 
 
 def test_without_work_no_worker_is_missed(database, operator):

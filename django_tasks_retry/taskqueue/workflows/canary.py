@@ -17,7 +17,7 @@ from ...clock import now
 from ...models import OperatorEvent, Task
 from ...rules.backoff import MAX_DELAY
 from ...rules.names import NIL, short_name
-from ...rules.status import Status
+from ...rules.status import UNFINISHED, Status
 from ..database import database
 from ..engines import engine_for
 from ..events import write_operator_event
@@ -83,7 +83,7 @@ def canary_standing(key: str, using: str) -> Standing | None:
         return None
     found = Task.objects.using(using).filter(pk__in=ids)
     ends = list(found.values_list("status", KeyTextTransform("exception", "last_error")))
-    open_ = sum(status in (Status.PENDING, Status.RUNNING) for status, _ in ends)
+    open_ = sum(status in UNFINISHED for status, _ in ends)
     succeeded = sum(status == Status.SUCCESS for status, _ in ends)
     error = next((short_name(error) for status, error in ends if error and status == Status.FAILED), "")
     return Standing(len(ids), open_, succeeded, needed, since, error[:80])

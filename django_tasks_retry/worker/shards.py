@@ -3,7 +3,6 @@
 Each has its own process, so a shard that is frozen or gone costs its own tasks only. The parent opens no connection.
 """
 
-import ctypes
 import logging
 import os
 import select
@@ -20,11 +19,10 @@ from ..errors import InvalidOptions
 from ..taskqueue import database
 from .options import WorkerOptions
 from .shared.interval import Interval
-from .shared.signal_handling import SignalInbox
+from .shared.signal_handling import SignalInbox, send_when_parent_ends
 
 logger = logging.getLogger(__name__)
 Run = Callable[[WorkerOptions], int]
-PR_SET_PDEATHSIG = 1
 TICK_SECONDS = 0.5
 AGAIN_SECONDS, LONGEST_AGAIN = 0.5, 2.0
 CALM_SECONDS = 30.0
@@ -115,8 +113,7 @@ class ShardedWorker:
         for number in FORWARDED - {signal.SIGHUP}:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        send_when_parent_ends(signal.SIGTERM)
         # If it loads new code it starts itself again by this command line. Of two equal options the last one holds.
         sys.argv += ["--shards", database(asked.backend), "--processes", str(asked.processes)]
         if asked.heartbeat_file:

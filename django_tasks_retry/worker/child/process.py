@@ -1,7 +1,6 @@
 """The life of a child's process around its loop: what it inherits by the fork, and how it ends."""
 
 import atexit
-import ctypes
 import gc
 import logging
 import multiprocessing
@@ -22,13 +21,13 @@ from django.db.backends.signals import connection_created
 from ...middleware import hooks
 from ...taskqueue.enqueue import send_notifications
 from ..logs import log_exception
+from ..shared.signal_handling import send_when_parent_ends
 from .connections import let_go_of_sessions, note_session
 
 logger = logging.getLogger(__name__)
 EXIT_FENCED, EXIT_BROKEN, EXIT_CRIPPLED = 70, 71, 72
 """Exit codes of a child that ends by itself: leases not renewed; an error of its own; damaged by a task."""
 OF_NEIGHBOUR = "a neighbour may have caused it"
-PR_SET_PDEATHSIG = 1
 ENDING_SECONDS = 5.0
 TELEMETRY_SECONDS = 10.0
 """Twenty answers of a collector that takes half a second: the SDK of Sentry sends one event after the other."""
@@ -85,8 +84,7 @@ def reset_signals() -> None:
 
 def end_with_supervisor(supervisor_pid: int) -> None:
     """Let the kernel end the child with its supervisor, on Linux, even while a task holds the interpreter."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    send_when_parent_ends(signal.SIGKILL)
     if os.getppid() != supervisor_pid:
         leave(1)
 

@@ -1,10 +1,19 @@
 """Signal handling: signals are noted by their handlers and dealt with in the supervisor's loop."""
 
+import ctypes
 import signal
 import socket
+import sys
 from contextlib import suppress
 
 HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGCHLD}
+PR_SET_PDEATHSIG = 1
+
+
+def send_when_parent_ends(number: int) -> None:
+    """Let the kernel send this process a signal when its parent ends, on Linux."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 class SignalInbox:

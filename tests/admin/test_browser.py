@@ -5,12 +5,13 @@ from __future__ import annotations
 import linecache
 import os
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from django_tasks_retry import taskqueue
+from django_tasks_retry import progress, taskqueue
 from django_tasks_retry.admin import bulk
 from django_tasks_retry.models import Queue, Schedule, Task
 from tests import tasks
@@ -548,3 +549,59 @@ def test_pictures_for_the_readme(open_page, committed, scheme, monkeypatch):
     for name, url in shown.items():
         page.goto(url)
         page.screenshot(path=folder / f"{name}-{scheme}.png")
+
+
+UPLOADS = """<!doctype html><title>Uploads</title>
+<div id=one data-progress="{}"><progress></progress> <span data-show="note"></span></div>
+<div id=other data-progress="{}"><progress></progress></div>
+<script src="/static/django_tasks_retry/progress.js" defer></script>"""
+
+
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+def test_a_bar_in_a_page_of_ones_own_moves_to_its_end_and_then_asks_no_more(open_page, committed):
+    one, other = (progress.url(Task.objects.enqueue(tasks.noop)) for _ in range(2))
+    page = open_page()
+    page.route("**/uploads/", lambda route: route.fulfill(body=UPLOADS.format(one, other), content_type="text/html"))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.partition("/tasks/")[2]))
+    page.goto("/uploads/")
+    bar = page.locator("#one progress")
+    page.locator("#one[data-status=PENDING]").wait_for()
+    assert bar.get_attribute("value") is None, "how far it has come is not known"
+    [lease] = taskqueue.claim("w")
+    taskqueue.renewal.report_progress(lease, 25, 100, "importing")
+    page.locator("#one [data-show=note]").filter(has_text="importing").wait_for()
+    assert bar.evaluate("bar => bar.value") == 0.25
+    taskqueue.finish([taskqueue.Completed(lease)])
+    page.locator("#one[data-status=SUCCESS]").wait_for()
+    assert bar.evaluate("bar => bar.value") == 1
+    before = asked.count(one.partition("/tasks/")[2])
+    assert before >= 3
+    for _ in range(3):
+        with page.expect_request(lambda request: request.url.endswith(other)):
+            pass
+    assert asked.count(one.partition("/tasks/")[2]) == before, "while the other one, which waits, went on asking"
+
+
+OVERLAPS = """
+[...document.querySelectorAll(".dtr-card-value")].map((value) => {
+    value.textContent = "22 h 18 min 59 s and 999 ms";
+    const range = document.createRange();
+    range.selectNodeContents(value);
+    const card = value.closest("a"), text = range.getBoundingClientRect(), box = card.getBoundingClientRect();
+    return text.left >= box.left && text.right <= box.right;
+}).filter((inside) => !inside).length
+"""
+CARDS = "[...document.querySelectorAll('a.dtr-card')].map((card) => card.getBoundingClientRect())"
+
+
+@pytest.mark.parametrize("on", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_long_value_stays_within_its_card_and_cards_stand_apart(width, open_page, committed):
+    page = open_page(viewport={"width": width, "height": 900})
+    page.goto(PAGES["overview"])
+    assert page.evaluate(OVERLAPS) == 0
+    boxes = page.evaluate(CARDS)
+    rows = [(left, right) for left, right in pairwise(boxes) if left["y"] == right["y"]]
+    assert rows
+    assert all(right["x"] - left["x"] - left["width"] >= 8 for left, right in rows)

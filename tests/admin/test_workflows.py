@@ -20,6 +20,7 @@ from django_tasks_retry.testing import Tasks
 from django_tasks_retry.testing.inline import run_inline
 from tests.admin import scene
 from tests.admin.unguarded import overwrite
+from tests.cli.conftest import tasks_command
 from tests.steps import claim_one, now_of
 from tests.tasks import noop
 from tests.workflows import tasks
@@ -82,6 +83,16 @@ def test_why_tells_which_signal_is_waited_for_and_until_when(kit):
     kit.run_due()
     assert why(endless) == "It waits for the signal approved:41."
     assert re.fullmatch(r"It waits for the signal approved:42 until \d{4}-\d\d-\d\d .*\.", why(bounded))
+
+
+def test_a_step_that_keeps_a_deadline_has_the_name_of_what_is_waited_for(operator, kit):
+    """Its suffix is for the database alone, on the task's page, in the waterfall and in the shell."""
+    task = Task.objects.enqueue(tasks.approval, ["approved:42", 3600])
+    kit.run_due()
+    for text in (page(operator, "change", task.pk), tasks_command("show", task.pk).out):
+        assert "approved:42" in text
+        assert ":until" not in text
+    assert ":until" not in page(operator, "run", task.run_id)
 
 
 def test_the_page_of_a_batch_tells_done_failed_and_open_and_who_waits(operator, kit):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from sqlite3 import SQLITE_BUSY
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -47,11 +48,16 @@ def hosts_of(place: Mapping[str, Any]) -> list[tuple[str, str]]:
     return list(zip(hosts, ports * len(hosts) if len(ports) == 1 else ports, strict=False))
 
 
-def shut_socket(connection: Any) -> None:
-    """Shut the socket of a driver's connection, so that a statement without an answer fails in its ordinary place."""
+def shut_socket(connection: Any) -> bool:
+    """Shut the socket of a driver's connection, so that a statement without an answer fails in its ordinary place.
+
+    Return whether there was one.
+    """
     # SQLite has no socket, nor has a connection that is being opened or closed.
     with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as open_socket:
         open_socket.shutdown(socket.SHUT_RDWR)
+        return True
+    return False
 
 
 ROWS = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
@@ -219,6 +225,14 @@ TRANSIENT = frozenset({"40001", "40P01", "55P03"})
 def is_transient(error: BaseException) -> bool:
     """Return whether the same statement, sent again at once, may well succeed."""
     return getattr(error.__cause__ or error, "sqlstate", None) in TRANSIENT
+
+
+PRIMARY_CODE = 0xFF
+
+
+def is_busy(error: BaseException | None) -> bool:
+    """Return whether SQLite's write lock was taken for as long as the session waits."""
+    return getattr(getattr(error, "__cause__", None), "sqlite_errorcode", 0) & PRIMARY_CODE == SQLITE_BUSY
 
 
 UNDEFINED_TABLE = "42P01"

@@ -106,4 +106,14 @@ CHILDREN = (
         (Edit("worker/shared/database.py", "        self.failures += 1\n", "        self.failures = 1\n"),),
         ("tests/worker/test_database_calls.py::test_pauses_between_tries_grow_until_a_call_is_answered",),
     ),
+    Mutant(
+        "a locked file is an outage",
+        (Edit("worker/shared/database.py", "self.note_busy() if is_busy(error) else ", ""),),
+        ("tests/worker/test_database_calls.py::test_a_database_that_others_keep_locked_is_no_outage",),
+    ),
+    Mutant(
+        "SQLite's lock is asked for in one turn",
+        (Edit("taskqueue/engines/sqlite.py", "not is_busy(error) or time", "True or time"),),
+        ("tests/worker/test_database_calls.py::test_a_lock_is_waited_for_in_turns_which_the_caller_does_not_see",),
+    ),
 )

@@ -92,6 +92,12 @@ FLOW_CONTROL = (
         "a claim that found a lane full is flushed",
         (Edit("taskqueue/claim/limiter.py", "if is_alone and not claimed.everything:", "if False:"),),
         (FLEET + "test_a_claim_from_a_full_lane_leaves_nothing_to_flush",),
+        on=PG,
+    ),
+    Mutant(
+        "a claim that finds a lane full takes SQLite's lock",
+        (Edit("taskqueue/claim/limiter.py", "if is_alone and not self.engine.has_row_locks and", "if False and"),),
+        (FLEET + "test_a_claim_from_a_full_lane_leaves_nothing_to_flush",),
     ),
     Mutant(
         "the one that follows does not wait for the one that runs",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
+import logging
 import signal
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.db import DataError, OperationalError, connections, transaction
 
+from django_tasks_retry.clock import now
 from django_tasks_retry.models import Worker
-from django_tasks_retry.taskqueue import register_worker
+from django_tasks_retry.taskqueue import ClaimMemory, claim, register_worker
+from django_tasks_retry.taskqueue.engines.ranges import ClaimRange
 from django_tasks_retry.worker.shared.database import DatabaseCaller, Rejected, Unavailable
 
 FACTS = {"host": "", "pid": 1, "version": "", "queues": [], "exclude": [], "tasks": [], "processes": 1, "slots": 1}
@@ -96,3 +101,62 @@ def test_a_value_that_the_database_refuses_is_no_outage(committed, caplog):
 
 def raise_data_error() -> None:
     raise DataError("no uuid")
+
+
+@pytest.fixture
+def holder(committed) -> Iterator[Any]:
+    """Another connection, which has the one lock of the file."""
+    if connections[committed].vendor == "postgresql":
+        pytest.skip("PostgreSQL has no lock that keeps all writers out")
+    other = connections[committed].copy()
+    with other.cursor() as cursor:
+        cursor.execute("BEGIN IMMEDIATE")
+        connections[committed].close()
+        yield cursor
+    other.close()
+    connections[committed].close()
+    connections[committed].execute_wrappers.clear()
+
+
+def register() -> None:
+    register_worker("w", "default", **FACTS)
+
+
+def test_a_lock_is_waited_for_in_turns_which_the_caller_does_not_see(committed, holder, caplog):
+    caplog.set_level(logging.DEBUG)
+    database, turns = DatabaseCaller(committed, seconds=60), []
+    database.connect()
+
+    def release_in_third_turn(execute: Any, sql: str, *rest: Any) -> Any:
+        turns.extend([sql] if sql.startswith("BEGIN") else [])
+        if len(turns) == 3 and holder.connection.in_transaction:
+            holder.execute("ROLLBACK")
+        return execute(sql, *rest)
+
+    with connections[committed].execute_wrapper(release_in_third_turn):
+        database.call(register)
+    assert turns[:3] == ["BEGIN IMMEDIATE"] * 3
+    assert Worker.objects.filter(pk="w").exists()
+    assert (database.failures, database.busy, caplog.messages) == (0, 0, [])
+
+
+def test_a_database_that_others_keep_locked_is_no_outage(committed, holder, caplog):
+    database = DatabaseCaller(committed, seconds=0.01)
+    database.connect()
+    session = connections[committed].connection
+    for _ in range(10):
+        with pytest.raises(Unavailable):
+            database.call(register)
+    assert (database.failures, database.is_away) == (0, False)
+    assert caplog.messages == ["others kept the database locked for 10 tries in a row; still trying"]
+    holder.execute("ROLLBACK")
+    database.call(register)
+    assert connections[committed].connection is session
+    assert (database.busy, len(caplog.messages)) == (0, 1)
+
+
+def test_a_claim_that_finds_nothing_takes_no_lock(committed, holder):
+    """It would wait until its deadline, and others for it."""
+    memory = ClaimMemory()
+    memory.cursor.move_to([ClaimRange("default", 0, now(committed), now(committed))], memory.clock(), has_lanes=False)
+    assert DatabaseCaller(committed, seconds=0.01).call(lambda: claim("w", memory=memory)) == []

@@ -595,7 +595,9 @@ def test_who_records_the_end_claims_the_next_of_a_full_lane(full):
 def test_a_claim_from_a_full_lane_leaves_nothing_to_flush(full, committed):
     with CaptureQueriesContext(connections[committed]) as asked:
         assert taskqueue.claim("sup/2") == []
-    assert [each["sql"] for each in asked if each["sql"] in {"COMMIT", "ROLLBACK"}] == ["ROLLBACK"]
+    ends = [each["sql"] for each in asked if each["sql"] in {"COMMIT", "ROLLBACK"}]
+    # SQLite's one lock would keep all others waiting meanwhile, so that it is read first whether anything may start.
+    assert ends == (["ROLLBACK"] if connections[committed].vendor == "postgresql" else [])
 
 
 def test_an_end_is_recorded_though_the_claim_with_it_is_refused(full, monkeypatch):

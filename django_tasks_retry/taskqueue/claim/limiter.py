@@ -173,6 +173,8 @@ class Limiter:
         self.rows.create_missing(labels, self.engine.using)
         using = self.engine.using
         is_alone = connections[using].get_autocommit()  # else the commit is the caller's
+        if is_alone and not self.engine.has_row_locks and not self.has_room(wanted, labels, whole):
+            return Claimed()
         with transaction.atomic(using=using, savepoint=False):
             capacities = self.capacities(labels, limit)
             claimed = self.take(wanted, limit, capacities, part.function)
@@ -181,12 +183,24 @@ class Limiter:
             if is_alone and not claimed.everything:
                 # Its commit would flush the log for nothing, under the locks.
                 transaction.set_rollback(True, using)  # noqa: FBT003
+        self.close_full(capacities)
+        return claimed
+
+    def has_room(self, wanted: Sequence[ClaimRange], labels: set[str], whole: str | None) -> bool:
+        """Return whether anything may start, as read before the lock: others would wait for one that finds nothing."""
+        capacities = self.capacities(labels, 1)
+        opened = {label for label, capacity in capacities.items() if capacity.left > 0}
+        if any(opened.issuperset(self.labels(each) + ([whole] if whole else [])) for each in wanted):
+            return True
+        self.close_full(capacities)
+        return False
+
+    def close_full(self, capacities: dict[str, Capacity]) -> None:
         for label, capacity in capacities.items():
             if capacity.is_bounded and capacity.left <= 0:
                 # As of the lock, by whose time the window was measured: the claim and its commit took a while.
                 since_lock = self.closed.clock() - self.locked_at
                 self.closed.close(label, max(self.tuning.locked_seconds, capacity.closed_for(self.tuning) - since_lock))
-        return claimed
 
     def labels(self, of: ClaimRange) -> list[str]:
         """Return whose rows must be locked to claim from this range; none if it is not limited."""

@@ -69,6 +69,7 @@ class Suspended(NamedTuple):
 class Engine(Protocol):
     using: str
     has_server: bool  # whether a server counts the connections
+    has_row_locks: bool  # else one lock keeps all writers out
 
     @property
     def sql(self) -> Mapping[str, str]:

@@ -32,7 +32,7 @@ WHERE c.oid = to_regclass(%(table)s)
 
 
 class PostgreSQLServer(Engine):
-    has_server = True
+    has_server = has_row_locks = True
 
     def __init__(self, using: str) -> None:
         self.using, self.functions = using, Functions(using)

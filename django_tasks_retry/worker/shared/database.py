@@ -13,7 +13,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DataError, Error, IntegrityError
 
-from ...taskqueue.database import SHUT_AGAIN_SECONDS, hosts_of, is_transient, shut_socket
+from ...taskqueue.database import SHUT_AGAIN_SECONDS, hosts_of, is_busy, is_transient, shut_socket
 from ...taskqueue.engines import engine_for
 
 T = TypeVar("T")
@@ -47,8 +47,7 @@ class Deadline:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def shut_socket(self, *_: object) -> None:
-        self.has_passed = True
-        shut_socket(self.connection())
+        self.has_passed |= shut_socket(self.connection())
 
 
 class Unavailable(Exception):
@@ -66,7 +65,7 @@ class DatabaseCaller:
         self.using = using
         self.deadline = Deadline(lambda: connections[using].connection, seconds)
         self.promise = promise
-        self.failures = 0
+        self.failures = self.busy = 0
         self.refusal = ""
         self.try_after = 0.0
         self.began = 0.0
@@ -93,7 +92,7 @@ class DatabaseCaller:
                 if isinstance(error, DataError | IntegrityError):
                     self.note_refusal(error)
                     raise Rejected from error
-                self.note_failure(error)
+                self.note_busy() if is_busy(error) else self.note_failure(error)
                 raise Unavailable from error
             self.note_success()
             return answer
@@ -128,6 +127,15 @@ class DatabaseCaller:
         wait = self.try_after - monotonic()
         logger.log(level, "database unavailable: %s · trying again in %.1fs", self.reason(error), wait)
 
+    def note_busy(self) -> None:
+        """Try again soon. SQLite has answered, so this is no outage; whoever backs off is overtaken by others."""
+        self.busy += 1
+        self.try_after = monotonic() + SHORTEST_PAUSE
+        level = logging.WARNING if self.busy in {10, 100} else logging.DEBUG
+        logger.log(level, "others kept the database locked for %d tries in a row; still trying", self.busy)
+        if connections[self.using].in_atomic_block:
+            discard(connections[self.using])
+
     def note_refusal(self, error: BaseException) -> None:
         """Log what the server refused. It answered, so this is no outage: only a loop that asks on is slowed down."""
         self.try_after = monotonic() + SHORTEST_PAUSE
@@ -153,7 +161,7 @@ class DatabaseCaller:
     def note_success(self) -> None:
         if self.failures:
             logger.warning("database is back after %d failed tries", self.failures)
-        self.failures, self.try_after = 0, 0.0
+        self.failures, self.busy, self.try_after = 0, 0, 0.0
 
 
 def discard(connection: BaseDatabaseWrapper) -> None:

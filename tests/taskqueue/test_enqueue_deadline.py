@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -15,6 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_tasks_retry.conf import read_options
 from django_tasks_retry.errors import EnqueueTimeout, InvalidOptions, QueueFull
 from django_tasks_retry.models import Task
+from django_tasks_retry.taskqueue.database import shut_socket
 from django_tasks_retry.taskqueue.enqueue import deadline, enqueue
 from tests import tasks
 from tests.proxy import Proxy
@@ -22,6 +24,7 @@ from tests.worker.harness import wait_for
 
 pytestmark = pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 SECONDS = 0.4
+AMPLE = 60  # for what must succeed, however busy the machine is
 
 
 def stream(calls: int) -> None:
@@ -96,13 +99,14 @@ def test_a_server_that_falls_silent_ends_the_call_and_the_task_may_exist(proxy, 
 
 
 @pytest.mark.parametrize("way", ["one", "a long list", "a stream"])
-def test_a_server_that_cannot_be_reached_has_no_task(proxy, timeout, way):
+def test_a_server_that_cannot_be_reached_has_no_task(proxy, timeout, configure, way):
     proxy.mode = "swallow"
     with pytest.raises(EnqueueTimeout, match=r"was not sent, so task .* does not exist") as raised:
         WAYS[way]()
     assert not raised.value.may_exist
     proxy.mode = "pass"
     assert not Task.objects.exists()
+    configure(ENQUEUE_TIMEOUT=AMPLE)
     tasks.noop.enqueue()
     assert Task.objects.count() == 1
 
@@ -181,33 +185,46 @@ def test_without_the_option_nothing_watches(committed, monkeypatch):
     assert Task.objects.count() == 1
 
 
-def test_slow_chunks_of_the_project_do_not_count(committed, timeout):
-    """The project makes the second chunk for longer than the whole time; the connection stays."""
+def test_slow_chunks_of_the_project_do_not_count(committed, connection, configure):
+    """While the project makes the second chunk no time is running, and the third has the whole time again."""
+    configure(ENQUEUE_TIMEOUT=AMPLE)
+    left = []
 
     def calls() -> Iterator[object]:
         yield from [tasks.noop] * 2
-        threading.Event().wait(2 * SECONDS)
+        left.append(running(connection).shut_at)
         yield from [tasks.noop] * 2
+        left.append(running(connection).shut_at)
 
     assert Task.objects.enqueue_many(calls(), returning=False) == 4
+    assert left == [math.inf, math.inf]
     assert len(Task.objects.enqueue_many([tasks.noop] * 5)) == 5
 
 
-def test_an_answer_of_the_server_stays_an_answer(committed, timeout, settings, monkeypatch):
+def test_an_answer_of_the_server_stays_an_answer(committed, connection, configure, monkeypatch):
     """An error that comes after the time was over is told as it is."""
-    monkeypatch.setattr(enqueue, "check_backlog", full_at_last)
-    with pytest.raises(QueueFull):
-        tasks.noop.enqueue()
-    monkeypatch.undo()
+    configure(ENQUEUE_TIMEOUT=AMPLE)
+
+    def full_at_last(sent: list[Task], using: str) -> None:
+        deadline = running(connection)
+        deadline.shut_at, deadline.has_passed = 0, True  # as the thread does when the time is over
+        shut_socket(connection.connection)
+        raise QueueFull("default", 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(enqueue, "check_backlog", full_at_last)
+        with pytest.raises(QueueFull):
+            tasks.noop.enqueue()
     assert tasks.noop.enqueue().status == "READY"
 
 
-def full_at_last(sent: list[Task], using: str) -> None:
-    threading.Event().wait(2 * SECONDS)
-    raise QueueFull("default", 1)
+def running(connection: BaseDatabaseWrapper) -> deadline.EnqueueDeadline:
+    """Return the deadline of the enqueue that has this connection."""
+    return connection.get_connection_params.__self__
 
 
-def test_an_error_in_time_is_the_drivers(proxy, timeout):
+def test_an_error_in_time_is_the_drivers(proxy, configure):
+    configure(ENQUEUE_TIMEOUT=AMPLE)
     proxy.mode = "refuse"
     with pytest.raises(OperationalError) as raised:
         tasks.noop.enqueue()

@@ -35,9 +35,15 @@ def checked_seconds(value: Any, wrong: Exception, *, least: float = 0.0, most: f
     return checked_number(in_seconds(value), wrong, least=least, most=most)
 
 
+LONGEST = 18_000 * 86_400.0  # seconds: the instant that long ago is still after 1970, when ids begin
+
+
 def read_duration(text: str) -> float:
     """`500ms 30s 5m 6h 7d`; a bare number is seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", text.strip())
     if not match or float(match[1]) <= 0:
         raise ValueError(f"{text!r} is not a duration. Write for example 500ms, 30s, 5m, 6h or 7d.")
-    return float(match[1]) * UNITS[match[2] or "s"]
+    seconds = float(match[1]) * UNITS[match[2] or "s"]
+    if seconds > LONGEST:
+        raise ValueError(f"{text[:40]!r} is too long. Write 18000d, which is 49 years, or less.")
+    return seconds

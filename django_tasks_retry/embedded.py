@@ -26,6 +26,7 @@ from django.db import connections
 from . import registry
 from .conf import check_backend
 from .conf import options as queue_options
+from .errors import InvalidOptions
 from .taskqueue import ClaimMemory, Receipt, claim, database, release_task, renew
 from .worker.child.attempt import Attempt
 from .worker.child.outbox import Outbox
@@ -215,6 +216,7 @@ class EmbeddedWorker:
 
 
 _workers: dict[int, EmbeddedWorker] = {}  # by process
+_starting = threading.Lock()
 
 
 def start(
@@ -230,15 +232,18 @@ def start(
 
     A server that forks needs the call in each of its processes: threads do not survive a fork.
     """
-    worker = _workers.get(os.getpid())
-    if worker is None or not worker.keeper.is_alive():
-        named = WorkerOptions(
-            queues=queues, exclude=exclude, backend=backend, threads=threads, async_slots=0, poll=poll, grace=grace,
-            listen=False, name="embedded",
-        )  # fmt: skip
-        worker = _workers[os.getpid()] = EmbeddedWorker(named)
-        worker.start()
-    return worker
+    if threads < 1 or poll <= 0:
+        raise InvalidOptions(f"threads={threads}, poll={poll}: give one thread or more, and a pause above 0.")
+    with _starting:
+        worker = _workers.get(os.getpid())
+        if worker is None or not worker.keeper.is_alive():
+            named = WorkerOptions(
+                queues=queues, exclude=exclude, backend=backend, threads=threads, async_slots=0, poll=poll, grace=grace,
+                listen=False, name="embedded",
+            )  # fmt: skip
+            worker = _workers[os.getpid()] = EmbeddedWorker(named)
+            worker.start()
+        return worker
 
 
 def stop() -> None:

@@ -177,7 +177,12 @@ def content_of(form: Mapping[str, Any], chosen: QueueOptions, task_id: UUID) -> 
 
 
 def is_own(file: Any, task_id: UUID) -> bool:
-    return isinstance(file, str) and PurePosixPath(file).name.startswith(task_id.hex)
+    """Return whether the file bears the id of the task, and no part of its name leads elsewhere."""
+    if not isinstance(file, str):
+        return False
+    path = PurePosixPath(file)
+    leads_elsewhere = path.is_absolute() or ".." in path.parts or "\\" in file
+    return path.name.startswith(task_id.hex) and not leads_elsewhere
 
 
 def fetch(file: str, chosen: QueueOptions) -> bytes:

@@ -6,6 +6,7 @@ holds no thread of a WSGI server, works under ASGI, and what was asked rests twe
 """
 
 import json
+import sys
 from datetime import timedelta
 from time import monotonic
 from typing import Any
@@ -15,15 +16,19 @@ from django.core import signing
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 
+from .errors import InvalidCall, InvalidOptions
 from .models import Task
 from .monitoring import probe
+from .rules.payload import clip
 from .rules.status import FINISHED
 from .taskqueue import Batch, database, read_values, statement_timeout
+from .taskqueue.renewal import NOTE_LIMIT
 
 SALT = "django_tasks_retry.progress"
 PAUSE, LONGEST_PAUSE, REST_FACTOR = 1.0, 30.0, 20
 STATEMENT_SECONDS = 2.0
 END = "end"
+LARGEST = sys.float_info.max
 
 
 def url(of: Any, *, user: Any = None, backend: str = "default", max_age: timedelta = timedelta(days=1)) -> str:
@@ -32,6 +37,8 @@ def url(of: Any, *, user: Any = None, backend: str = "default", max_age: timedel
     The project includes `django_tasks_retry.urls`. Everybody who has it may read the progress, until `max_age` is over.
     """
     kind, pk = ("batch", of.id) if isinstance(of, Batch) else ("task", getattr(of, "id", of))
+    if user is not None and user.pk is None:
+        raise InvalidCall("Nobody is logged in, so the address would be everybody's. Leave `user` out, if it may be.")
     facts = [kind, str(UUID(str(pk))), getattr(of, "backend", backend), max_age.total_seconds()]
     token = signing.dumps([*facts, None if user is None else str(user.pk)], salt=SALT, compress=True)
     return reverse("django_tasks_retry:progress", args=[token])
@@ -58,7 +65,8 @@ def read_token(token: str) -> tuple[str, UUID, str, str | None]:
     try:
         kind, pk, backend, max_age, asker = signing.loads(token, salt=SALT)
         signing.loads(token, salt=SALT, max_age=max_age)
-    except signing.BadSignature:
+        database(backend)
+    except (signing.BadSignature, InvalidOptions):
         raise Http404 from None
     return kind, UUID(pk), backend, asker
 
@@ -67,11 +75,17 @@ def task_progress(pk: UUID, backend: str) -> dict[str, Any] | None:
     rows = read_values(Task.objects.using(database(backend)).filter(pk=pk), "status", "progress")
     for status, progress in rows:
         told = progress if isinstance(progress, dict) else {}
-        done, total = (each if isinstance(each := told.get(name), int | float) else None for name in ("done", "total"))
-        share = 1.0 if status == "SUCCESS" else done / total if done is not None and total else None
-        found = {"status": status, "done": done, "total": total, "share": share, "note": told.get("note") or ""}
+        done, total = number_of(told.get("done")), number_of(told.get("total"))
+        share = 1.0 if status == "SUCCESS" else number_of(done / total) if done is not None and total else None
+        note = clip(str(told.get("note") or ""), NOTE_LIMIT)
+        found = {"status": status, "done": done, "total": total, "share": share, "note": note}
         return found | {"ended": status in FINISHED}
     return None
+
+
+def number_of(value: Any) -> float | None:
+    """Return the value if it is a number that JSON and browsers know."""
+    return value if isinstance(value, int | float) and abs(value) <= LARGEST else None
 
 
 def batch_progress(pk: UUID, backend: str) -> dict[str, Any]:

@@ -45,7 +45,9 @@ from .child.call import BoundCall, bound
 from .child.pipeline import open_call
 
 ENDS_TRANSACTION = re.compile(
-    r"(?:^|;)\s*(?:commit|end|abort|rollback(?!\s+to)|begin|start\s+transaction|prepare\s+transaction|vacuum)\b", re.I
+    r"(?:^|;)(?:\s|/\*.*?\*/|--[^\n]*\n)*"
+    r"(?:commit|end|abort|rollback(?!\s+to)|begin|start\s+transaction|prepare\s+transaction|vacuum)\b",
+    re.I | re.S,
 )
 VERDICTS = ("equal", "cured", "differs", "fails", "refused")
 LOCMEM = "django.core.mail.backends.locmem.EmailBackend"
@@ -96,6 +98,12 @@ def nothing_outside(backend: str, aliases: Sequence[str], *, network: bool) -> I
             raise Refused(f"it ends the transaction: {one_line(sql, 60)}")
         return execute(sql, params, many, context)
 
+    def refuse_new(connection: Any, **_: Any) -> None:
+        if current_lease.get() is None and any(connection is each for each in named):
+            return  # between two calls, the first of which closed it
+        connection.close()
+        refuse(connection)
+
     before = connections[home]
     named = [connections[alias] for alias in dict.fromkeys(aliases)]
     with ExitStack() as stack:
@@ -117,11 +125,6 @@ def nothing_outside(backend: str, aliases: Sequence[str], *, network: bool) -> I
 
 def refuse(connection: Any) -> None:
     raise Refused(f"it uses the database {connection.alias!r}, or a thread of its own: pass --database to allow it")
-
-
-def refuse_new(connection: Any, **_: Any) -> None:
-    connection.close()
-    refuse(connection)
 
 
 def mail_settings() -> dict[str, Any]:

@@ -7,13 +7,16 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AnonymousUser
 from django.core import signing
 from django.test import AsyncClient, Client
 
 from django_tasks_retry import call, progress, taskqueue
 from django_tasks_retry.bridge import read_result
+from django_tasks_retry.errors import InvalidCall
 from django_tasks_retry.models import Task
 from tests import tasks
+from tests.admin.unguarded import overwrite
 
 
 def told(client, url: str) -> dict:
@@ -112,3 +115,23 @@ def test_an_asgi_server_answers_alike(committed):
     assert answer.status_code == 200
     assert b'"PENDING"' in answer.content
     assert Client().get(url).content.partition(b"data")[2] == answer.content.partition(b"data")[2]
+
+
+@pytest.mark.parametrize(
+    "odd", [{"done": 10**400, "total": 1}, {"done": 1e308, "total": 1e-308}, {"done": 1}, [1], {"note": ["x" * 9999]}]
+)
+def test_odd_rows_are_told_in_numbers_that_a_browser_reads(database, client, odd):
+    task = Task.objects.enqueue(tasks.noop)
+    overwrite(task, database, progress=json.dumps(odd))
+    answer = client.get(progress.url(task)).content.decode()
+    found = json.loads(answer.partition("data: ")[2], parse_constant=pytest.fail)
+    assert found["share"] is None
+    assert len(answer) < 1000
+
+
+def test_an_address_for_nobody_is_refused_and_one_of_a_backend_that_is_gone_is_not_found(database, client):
+    task = Task.objects.enqueue(tasks.noop)
+    with pytest.raises(InvalidCall, match="Nobody is logged in"):
+        progress.url(task, user=AnonymousUser())
+    token = signing.dumps(["task", str(task.pk), "gone", 60.0, None], salt=progress.SALT)
+    assert client.get(progress.url(task).rpartition("/")[0] + f"/{token}").status_code == 404

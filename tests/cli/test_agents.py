@@ -366,3 +366,17 @@ def test_mcp_proposes_only_if_it_was_allowed(database):
             return {tool.name for tool in (await client.list_tools()).tools}
 
     assert asyncio.run(names(may_propose=True)) - asyncio.run(names(may_propose=False)) == {"propose"}
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("list", {"words": "queue:\x00"}), ("list", {"words": ["\ud800"]}), ("list", {"limit": float("inf")}),
+        ("list", {"\ud800": 1}), ("show", {"id": "\ud800"}), ("late", {"queue": "a\x00b"}), ("late", {"since": 5}),
+        ("functions", {"since": "9" * 40}), ("functions", {"since": "99999999d"}), ("late", {"id": []}),
+    ],
+)  # fmt: skip
+def test_odd_values_are_answered_in_words(database, name, given):
+    text, _ = answered(name, given, "me", "default")
+    assert text.encode()
+    assert "DataError" not in text

@@ -18,6 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from django_tasks_retry import taskqueue
 from django_tasks_retry.compat import task
 from django_tasks_retry.models import Task
+from django_tasks_retry.worker.rehearsal import ENDS_TRANSACTION
 from tests.cli.conftest import tasks_command
 from tests.router import CurrentDatabase
 from tests.steps import claim_one
@@ -264,3 +265,24 @@ def test_the_command_says_what_is_missing(database, run):
     assert tasks_command("rehearse", PRICE, "--database", "nowhere").code == 2
     answer = tasks_command("rehearse", PRICE, "--database", database)
     assert (answer.code, answer.err.strip()) == (4, f"No call of {PRICE} has ended in this time.")
+
+
+@pytest.mark.parametrize("ending", ["/* why */ COMMIT", "-- why\nCOMMIT", ";/* a */ -- b\n end"])
+def test_a_comment_hides_no_end_of_the_transaction(ending):
+    assert ENDS_TRANSACTION.search(ending)
+    assert not ENDS_TRANSACTION.search("SELECT CASE WHEN a THEN b /* c */ END")
+
+
+def test_a_call_that_closes_its_connection_keeps_no_others_from_being_rehearsed(committed, tasks):
+    code["price"] = lambda order: order
+    for order in (1, 2):
+        Task.objects.enqueue(price, [order], max_attempts=1)
+    tasks.run_due()
+
+    def closes(order: int) -> int:
+        connections[committed].close()
+        return order
+
+    code["price"] = closes
+    assert sum(verdicts(committed).values()) == 2
+    assert Task.objects.count() == 2

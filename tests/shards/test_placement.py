@@ -13,10 +13,12 @@ from django_tasks_retry import call
 from django_tasks_retry.compat import TaskResultDoesNotExist, task_backends
 from django_tasks_retry.conf import configured_backends
 from django_tasks_retry.errors import InvalidCall, PartlyEnqueued, ShardAway
-from django_tasks_retry.models import Schedule, Signal, Task
+from django_tasks_retry.models import Schedule, ShardBucket, Signal, Task
 from django_tasks_retry.rules.names import shard_of
 from django_tasks_retry.taskqueue import cancel_one, retry_one, signal
 from django_tasks_retry.taskqueue.new_tasks import new_id
+from django_tasks_retry.taskqueue.shards import owners
+from django_tasks_retry.taskqueue.shards.placement import NotHere
 from tests import tasks
 from tests.shards.conftest import GONE, NAMES, key_of, owner_of
 
@@ -180,3 +182,18 @@ def test_a_schedule_made_by_code_is_of_the_shard_that_its_name_belongs_to(sharde
     for n in range(6):
         made = Schedule.objects.create(name=f"nightly-{n}", task=tasks.add, args=[1, 2], every=timedelta(hours=1))
         assert made._state.db == owner_of(f"nightly-{n}")
+
+
+def test_rows_of_buckets_that_do_not_exist_change_nothing(sharded):
+    owners.known_owners("default")
+    ShardBucket.objects.using("q0").create(bucket=5000, owner=99)
+    owners._known.clear()
+    assert len(owners.known_owners("default").rows) == owners.BUCKETS
+
+
+def test_an_owner_that_settings_do_not_have_is_named_and_nothing_else(sharded):
+    key = key_of("q1")
+    for alias in NAMES:
+        ShardBucket.objects.using(alias).filter(bucket=owners.hashed(key)).update(owner=99, version=9)
+    assert not owners.is_owner(key, "default")
+    assert "number 99" in str(NotHere("default", [(1, 9, 99)], ["k"]))

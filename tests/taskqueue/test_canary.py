@@ -230,3 +230,16 @@ def test_without_a_rest_nothing_waits(harness, failed):
     harness.run_due()
     assert statuses(made) == ["SUCCESS"] * 3
     assert not Signal.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"since": "2026-01-01T00:00:00"}, {"since": "9999-12-31T00:00:00+00:00"}, {"continue_if": "x"}, {"since": 5}],
+)
+def test_a_start_that_cannot_be_read_is_not_decided_and_raises_nothing(harness, failed, odd):
+    made = retry_with_canaries(failed)
+    begun = OperatorEvent.objects.get(kind="canary.started")
+    OperatorEvent.objects.filter(pk=begun.pk).update(data=begun.data | odd)
+    taskqueue.finish([taskqueue.Completed(each, None) for each in taskqueue.claim("w", limit=50)])
+    assert sweep() == 0
+    assert set(statuses(made)[5:]) == {"PENDING"}

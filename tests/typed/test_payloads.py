@@ -22,7 +22,7 @@ from django_tasks_retry.compat import task
 from django_tasks_retry.conf import options
 from django_tasks_retry.errors import Abort, InvalidOptions, PayloadUnavailable
 from django_tasks_retry.models import Step, Task, TaskResult
-from django_tasks_retry.payloads import is_hidden, opened_call
+from django_tasks_retry.payloads import files_of, is_hidden, is_own, opened_call
 from django_tasks_retry.rules.status import FINISHED, Status
 from django_tasks_retry.taskqueue.enqueue.insert import insert
 from django_tasks_retry.taskqueue.new_tasks import same_call
@@ -443,3 +443,13 @@ def test_is_hidden_knows_the_form_alone() -> None:
     assert is_hidden({"$payload": {"v": 1}})
     for value in (None, [], {"$payload": 1}, {"$payload": {}, "more": 1}, "x"):
         assert not is_hidden(value)
+
+
+@pytest.mark.parametrize(
+    "name", ["../{}-call", "a/../../{}-call", "/tmp/{}-call", "..\\{}-call", "{}/../x", "{}\\..\\x"]
+)
+def test_a_name_that_leads_out_of_its_folder_is_no_task_s_own(database, folder, name):
+    task = enqueue(pay, [LARGE])
+    named = name.format(task.id.hex)
+    assert not is_own(named, task.id)
+    assert files_of([(task.id, f'{{"$payload": {{"file": {named!r}}}}}'.replace("'", '"'))]) == {}

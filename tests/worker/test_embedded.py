@@ -15,6 +15,7 @@ from django.contrib.auth import get_user_model
 
 from django_tasks_retry import embedded, registry, retry, taskqueue
 from django_tasks_retry.compat import task
+from django_tasks_retry.errors import InvalidOptions
 from django_tasks_retry.models import Task, TaskEvent, TaskStat, Worker
 from tests.model.invariants import violations
 from tests.races.together import wait_until
@@ -134,6 +135,28 @@ def test_a_step_that_fails_keeps_none_of_the_others(start, monkeypatch):
     monkeypatch.setattr(worker, "maintain", lambda: 1 / 0)
     made = [Task.objects.enqueue(note, [1])]
     until(lambda: statuses(made) == {"SUCCESS"})
+
+
+def test_threads_that_start_it_at_once_start_one(start, monkeypatch):
+    together, made = threading.Barrier(4), []
+    monkeypatch.setattr(embedded, "new_worker_id", lambda name: (threading.Event().wait(0.05), f"{name}-1")[1])
+
+    def begin() -> None:
+        together.wait()
+        made.append(start())
+
+    threads = [threading.Thread(target=begin) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(set(map(id, made))) == 1
+
+
+@pytest.mark.parametrize("given", [{"threads": 0}, {"poll": 0}])
+def test_a_worker_that_could_run_nothing_does_not_start(start, given):
+    with pytest.raises(InvalidOptions, match="one thread or more"):
+        start(**given)
 
 
 SITE = """

@@ -26,6 +26,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from ...conf import options
 from ...display.formatting import one_line
 from ...errors import TaskQueueError
+from ...rules.payload import storable
 from ...rules.redact import redact_text
 from ...taskqueue import database
 from ...taskqueue.events import ASKED, write_operator_event
@@ -108,7 +109,7 @@ def read_parameters(question: Question, given: Mapping[str, Any]) -> dict[str, A
     known = options_of(question.subcommand)
     if unknown := given.keys() - set(question.parameters):
         allowed = ", ".join(question.parameters) or "none"
-        raise CliError(f"There is no parameter {one_line(min(unknown), 60)}. There are: {allowed}.")
+        raise CliError(f"There is no parameter {one_line(storable(min(unknown)), 60)}. There are: {allowed}.")
     read: dict[str, Any] = {
         name: [] if each.get("nargs") == "*" else each.get("default") for name, each in known.items()
     }
@@ -123,14 +124,15 @@ def read_parameters(question: Question, given: Mapping[str, Any]) -> dict[str, A
 
 
 def read_parameter(name: str, value: Any, known: Mapping[str, Any]) -> Any:
+    texts = [storable(str(each)) for each in (value if isinstance(value, list) else [value])]
     if known.get("nargs") == "*":
-        words = [str(each) for each in (value if isinstance(value, list) else str(value).split())]
+        words = texts if isinstance(value, list) else texts[0].split()
         if "-" in words:
             raise CliError("There is no stdin to read words from.")
         return words
     try:
-        found = known.get("type", str)(value[-1] if isinstance(value, list) and value else value)
-    except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
+        found = known.get("type", str)(texts[-1] if texts else "")
+    except (argparse.ArgumentTypeError, OverflowError, ValueError) as error:
         raise CliError(f"{name}: {one_line(error, 200)}") from None
     if name == "limit" and not 1 <= found <= MOST_RECORDS:
         raise CliError(f"limit: give a number from 1 to {MOST_RECORDS}.")

@@ -75,7 +75,8 @@ def copy_in(shard: str) -> tuple[list[tuple[int, int, int]], frozenset[int]]:
     """Return the copy of this shard, and the numbers of those that take no new work."""
     using = database(shard)
     draining = Shard.objects.using(using).filter(is_draining=True).values_list("number", flat=True)
-    return list(ShardBucket.objects.using(using).values_list("bucket", "version", "owner")), frozenset(draining)
+    known = ShardBucket.objects.using(using).filter(bucket__lt=BUCKETS)
+    return list(known.values_list("bucket", "version", "owner")), frozenset(draining)
 
 
 @forgotten
@@ -158,4 +159,4 @@ def is_owner(key: str, backend: str) -> bool:
     """Return whether this shard owns the bucket of a key, by its own word. Asks no other, and starts no thread."""
     shards = shard_backends(backend)
     row = ShardBucket.objects.using(database(backend)).filter(bucket=hashed(key)).first()
-    return row is not None and shards[row.owner] == backend
+    return row is not None and row.owner == shards.index(backend)

@@ -34,9 +34,10 @@ class NotHere(InvalidCall):
 
     def __init__(self, shard: str, rows: Sequence[tuple[int, int, int]], keys: Iterable[str]) -> None:
         self.shard, self.rows = shard, rows
-        owners = {shard_backends(shard)[owner] for _, _, owner in rows}
+        known = dict(enumerate(map(database, shard_backends(shard))))
+        owners = {repr(known.get(owner, f"number {owner}")) for _, _, owner in rows}
         super().__init__(
-            f"{', '.join(sorted(keys))} belongs to the shard {', '.join(map(repr, map(database, owners)))}, and this "
+            f"{', '.join(sorted(keys))} belongs to the shard {', '.join(sorted(owners))}, and this "
             f"call is bound to {database(shard)!r} by its transaction, its batch, its stream, the task that it retries "
             "or whose failure it follows. Enqueue it by itself, outside of a transaction or by transaction.on_commit()."
         )

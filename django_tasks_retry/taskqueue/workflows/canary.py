@@ -63,7 +63,7 @@ class Standing(NamedTuple):
     open: int
     succeeded: int
     needed: int
-    since: datetime
+    shift: timedelta  # what the etas of the rest are too late by
     error: str  # the error of one that failed
 
     @property
@@ -78,15 +78,16 @@ def canary_standing(key: str, using: str) -> Standing | None:
     data: list[Any] = [event.data for event in read_rows(stored)]
     try:
         ids = [pk for each in data for pk in map(as_batch, each["canaries"]) if pk]
-        needed, since = ceil(data[0]["continue_if"] * len(ids)), datetime.fromisoformat(data[0]["since"])
-    except (LookupError, TypeError, ValueError):
+        needed = ceil(data[0]["continue_if"] * len(ids))
+        shift = datetime.fromisoformat(data[0]["since"]) + FAR - now(using)
+    except (LookupError, OverflowError, TypeError, ValueError):
         return None
     found = Task.objects.using(using).filter(pk__in=ids)
     ends = list(found.values_list("status", KeyTextTransform("exception", "last_error")))
     open_ = sum(status in UNFINISHED for status, _ in ends)
     succeeded = sum(status == Status.SUCCESS for status, _ in ends)
     error = next((short_name(error) for status, error in ends if error and status == Status.FAILED), "")
-    return Standing(len(ids), open_, succeeded, needed, since, error[:80])
+    return Standing(len(ids), open_, succeeded, needed, shift, error[:80])
 
 
 def decide(key: str, backend: str) -> list[UUID]:
@@ -106,7 +107,7 @@ def decide(key: str, backend: str) -> list[UUID]:
     reason = standing.sentence if decision.actor == ACTOR else f"{decision.actor} decided about the canaries"
     if decision.payload is not True:
         return cancel(ids, by=decision.actor, reason=reason, backend=backend).done
-    return make_due(ids, [key], using, F("eta") - (standing.since + FAR - now(using)), reason)
+    return make_due(ids, [key], using, F("eta") - standing.shift, reason)
 
 
 @dataclass(slots=True)

@@ -48,3 +48,11 @@ def is_watched(signal: Signal) -> bool:
 def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
     """Return whether it makes any difference to send a signal that the framework logs at this level."""
     return framework_logger.isEnabledFor(level) or is_watched(signal)
+
+
+__all__ = [
+    "CORE_HAS_TASKS", "DEFAULT_TASK_BACKEND_ALIAS", "DEFAULT_TASK_QUEUE_NAME", "BaseTaskBackend", "InvalidTask",
+    "Task", "TaskContext", "TaskError", "TaskResult", "TaskResultDoesNotExist", "TaskResultStatus",
+    "framework_logger", "is_heard", "is_watched", "normalize_json", "task", "task_backends", "task_enqueued",
+    "task_finished", "task_started",
+]  # fmt: skip

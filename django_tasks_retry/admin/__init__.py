@@ -7,3 +7,8 @@ from .queues import LaneAdmin, QueueAdmin
 from .schedules import ScheduleAdmin
 from .tasks import TaskAdmin
 from .workers import WorkerAdmin
+
+__all__ = [
+    "FailureAdmin", "FunctionAdmin", "LaneAdmin", "OverviewAdmin", "QueueAdmin", "ScheduleAdmin", "TaskAdmin",
+    "WorkerAdmin",
+]  # fmt: skip

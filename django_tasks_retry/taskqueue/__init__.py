@@ -30,3 +30,20 @@ from .workflows.canary import Canary, CanarySweep
 from .workflows.cancel import CancelSweep, Changed, cancel
 from .workflows.results import Batch
 from .workflows.wake import Sweep, forget_signals, signal
+
+__all__ = [
+    "ALIVE_SECONDS", "UNREADABLE", "Batch", "Canary", "CanarySweep", "CancelSweep", "Changed", "ClaimMemory",
+    "Completed", "EnqueueOptions", "Failed", "Fence", "Lease", "Outcome", "PendingMaintenance", "Receipt",
+    "Released", "Report", "Stat", "Sweep", "Ticked", "add_stats", "alive_workers", "ask_to_stop", "cancel",
+    "cancel_one", "change_schedule", "check_queue_in_use", "claim", "claim_task", "complete_task",
+    "complete_within", "create_schedule", "current_lease", "database", "delete_schedule", "deregister_worker",
+    "engine_for", "enqueue", "enqueue_batch", "enqueue_chain", "enqueue_many", "enqueue_stream",
+    "excludes_writers", "expire", "fail_task", "find_cancelled", "find_leased", "find_pending_maintenance",
+    "find_poison", "finish", "forget_idle", "forget_signals", "forget_skipped", "forget_stats", "heartbeat",
+    "is_timeout", "is_work_due", "is_work_left", "leases_of", "limit_lane", "listed_names", "log_once",
+    "maintain_partitions", "next_due_in", "one_commit", "pause", "prunable", "prune", "prune_pages", "read_row",
+    "read_rows", "read_values", "record", "recorded_receipts", "recover", "register_worker", "release_task",
+    "renew", "renew_workers", "report_of", "reschedule", "resume", "retry", "retry_one", "run_schedule_now",
+    "signal", "sound_workers", "statement_timeout", "stop_vanished", "sync_schedules", "tick", "tick_breakers",
+    "unreadable_columns", "write_operator_event",
+]  # fmt: skip

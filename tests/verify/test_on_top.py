@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_tasks_retry import call, taskqueue
+from django_tasks_retry import call, clock, taskqueue
 from django_tasks_retry.models import Schedule, Step, Task
 from django_tasks_retry.testing import Tasks
 from django_tasks_retry.verify.rules import RULES
@@ -139,7 +139,8 @@ def test_a_broken_promise_of_what_stands_on_top_is_found_out(doctored, database,
 def test_a_claim_that_a_frozen_server_ran_after_an_end_that_arrived_later_is_no_breach(database, travel):
     """It is dated by its arrival; the order of events tells what it saw."""
     first = Task.objects.enqueue(tasks.noop)
-    second = Task.objects.enqueue(tasks.noop, eta=timedelta(hours=-1))
+    Tasks().run_due()
+    second = Task.objects.enqueue(tasks.noop, eta=clock.now("default") - timedelta(hours=1))
     Tasks().run_due()
     with unguarded(database):
         change(second, follows_id=first.pk)

@@ -352,7 +352,7 @@ def hang_the_main_thread() -> None:
     """As a write to a pipe that nobody reads would, in the one thread that records outcomes. Once."""
     from django_tasks_retry.worker.child.outbox import Outbox
 
-    def hang(_: Any) -> None:
+    def hang(*_: Any) -> None:
         mark("main thread hangs")
         time.sleep(3600)
 

@@ -67,6 +67,7 @@ def test_a_date_is_an_instant(settings):
         ("status:faild", "Did you mean failed?"),
         ("since:yesterday", "“yesterday” is not a time. Write 15m, 1h, 7d, 2026-01-31 or 2026-01-31T08:30."),
         ("since:2026-02-31", "is not a time"),
+        ("since:999999999d", "is not a time"),
         ("queue: emails", "“queue:” needs a value, without a space before it."),
         ("arg:name=", "“name=” needs a value after the equals sign."),
         ("run:0199", "“0199” is not the id of a run: give all of it."),

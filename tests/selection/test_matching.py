@@ -82,7 +82,7 @@ def test_a_period_is_told_by_the_ids(stored, travel):
     everything = set(Task.objects.all())
     assert found("since:1h") == everything
     assert found("until:1h") == found("since:2999-01-01") == set()
-    assert found("since:999999999d") == everything
+    assert found("since:18000d") == everything
     travel(7200)
     assert found("since:1h") == set()
     assert found("until:1h since:3h") == everything

@@ -53,8 +53,9 @@ def addresses(text: str) -> list[str]:
             for name in ("object_id", "fingerprint", "name", "worker_id"):
                 for kind in ("path", "str"):
                     route = route.replace(f"<{kind}:{name}>", quote(text, safe=""))
-            for name in ("batch", "run"):  # other texts than ids are no such address
+            for name in ("batch", "run"):  # other texts than ids and numbers are no such address
                 route = route.replace(f"<uuid:{name}>", NOBODY)
+            route = route.replace("<int:number>", text if text.isdigit() else "4711")
             found.append(f"{BASE}/{model_admin.opts.model_name}/{route}")
     return found
 

@@ -118,7 +118,7 @@ def test_failures_ask_at_most_five_questions_and_none_reads_the_table(full, oper
 def test_the_overview_asks_a_bounded_number_of_questions_and_none_reads_the_table(full, operator):
     """Eight of them are for the verdict, which explains three kinds of late tasks at most."""
     statements = asked(operator, f"{BASE}/overview/", full)
-    assert len(statements) <= 24
+    assert len(statements) <= 25
     for sql in statements:
         check_plan(sql, full)
 

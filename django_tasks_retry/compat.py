@@ -7,6 +7,7 @@ import django
 from django.dispatch import Signal
 
 CORE_HAS_TASKS = django.VERSION >= (6, 0)
+HAS_MAILERS = django.VERSION >= (6, 1)
 
 if TYPE_CHECKING or CORE_HAS_TASKS:
     from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME, signals, task, task_backends
@@ -51,8 +52,8 @@ def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
 
 
 __all__ = [
-    "CORE_HAS_TASKS", "DEFAULT_TASK_BACKEND_ALIAS", "DEFAULT_TASK_QUEUE_NAME", "BaseTaskBackend", "InvalidTask",
-    "Task", "TaskContext", "TaskError", "TaskResult", "TaskResultDoesNotExist", "TaskResultStatus",
+    "CORE_HAS_TASKS", "DEFAULT_TASK_BACKEND_ALIAS", "DEFAULT_TASK_QUEUE_NAME", "HAS_MAILERS", "BaseTaskBackend",
+    "InvalidTask", "Task", "TaskContext", "TaskError", "TaskResult", "TaskResultDoesNotExist", "TaskResultStatus",
     "framework_logger", "is_heard", "is_watched", "normalize_json", "task", "task_backends", "task_enqueued",
     "task_finished", "task_started",
 ]  # fmt: skip

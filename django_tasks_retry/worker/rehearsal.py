@@ -25,6 +25,7 @@ from django.test.utils import override_settings
 from .. import registry
 from ..bridge import Context, running_result
 from ..clock import now
+from ..compat import HAS_MAILERS
 from ..display.events import as_mapping
 from ..display.formatting import one_line
 from ..display.redact import redact_value
@@ -129,9 +130,9 @@ def refuse(connection: Any) -> None:
 
 def mail_settings() -> dict[str, Any]:
     """Keep mails in memory, by the setting that this Django has for it."""
-    if mailers := getattr(settings, "MAILERS", None):
-        return {"MAILERS": {alias: {"BACKEND": LOCMEM} for alias in mailers}}
-    return {"EMAIL_BACKEND": LOCMEM}
+    if not HAS_MAILERS:
+        return {"EMAIL_BACKEND": LOCMEM}
+    return {"MAILERS": {alias: {"BACKEND": LOCMEM} for alias in getattr(settings, "MAILERS", None) or ["default"]}}
 
 
 def no_network(used: socket.socket, *address: Any) -> Any:

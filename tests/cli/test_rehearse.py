@@ -16,7 +16,7 @@ from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_tasks_retry import taskqueue
-from django_tasks_retry.compat import task
+from django_tasks_retry.compat import HAS_MAILERS, task
 from django_tasks_retry.models import Task
 from django_tasks_retry.worker.rehearsal import ENDS_TRANSACTION
 from tests.cli.conftest import tasks_command
@@ -161,7 +161,11 @@ def test_the_outside_is_refused_unless_it_is_allowed(database, run):
 
 
 def test_mails_stay_in_memory(database, run, settings):
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    smtp = "django.core.mail.backends.smtp.EmailBackend"
+    if HAS_MAILERS:
+        settings.MAILERS = {"default": {"BACKEND": smtp}}
+    else:
+        settings.EMAIL_BACKEND = smtp
     run(price, lambda order: order, 1)
     code["price"] = lambda order: order * mail.send_mail("s", "b", None, ["a@example.com"])
     mail.outbox = []

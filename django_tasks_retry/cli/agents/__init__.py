@@ -181,7 +181,7 @@ def token_for(user: Any) -> str:
 
 
 def state_of(user: Any) -> str:
-    return salted_hmac(SALT, user.get_session_auth_hash()).hexdigest()[:32]
+    return salted_hmac(SALT, user.get_session_auth_hash(), algorithm="sha256").hexdigest()[:32]
 
 
 def user_of(token: str, age: float) -> Any:

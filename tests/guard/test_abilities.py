@@ -14,10 +14,18 @@ from tests.steps import begin, enqueue, refused_by_the_database, task_in
 
 on_postgresql = pytest.mark.parametrize("on", ["postgresql"], indirect=True)
 CACHES = (abilities_of, abilities_of_tables, engine_for)
+pytestmark = pytest.mark.plain_layout  # a server that can do the least has no partitions
 
 
 @pytest.fixture
-def plain(monkeypatch, database):
+def forgotten():
+    """Forget the servers once more when the database of the test is as it was."""
+    yield
+    forget()
+
+
+@pytest.fixture
+def plain(monkeypatch, forgotten, database):
     """The database of the test, as if it could do the least."""
     monkeypatch.setenv("ABILITIES", "plain")
     forget()

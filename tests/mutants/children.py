@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import PG, Edit, Mutant
+from tests.mutants.mutant import PG, SQLITE, Edit, Mutant
 
 LOOKED_AFTER = "tests/worker/test_looked_after.py::"
 PROCESSES = "tests/worker/test_ordinary_processes.py::"
@@ -110,10 +110,12 @@ CHILDREN = (
         "a locked file is an outage",
         (Edit("worker/shared/database.py", "self.note_busy() if is_busy(error) else ", ""),),
         ("tests/worker/test_database_calls.py::test_a_database_that_others_keep_locked_is_no_outage",),
+        on=SQLITE,
     ),
     Mutant(
         "SQLite's lock is asked for in one turn",
         (Edit("taskqueue/engines/sqlite.py", "not is_busy(error) or time", "True or time"),),
         ("tests/worker/test_database_calls.py::test_a_lock_is_waited_for_in_turns_which_the_caller_does_not_see",),
+        on=SQLITE,
     ),
 )

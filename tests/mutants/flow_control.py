@@ -98,6 +98,7 @@ FLOW_CONTROL = (
         "a claim that finds a lane full takes SQLite's lock",
         (Edit("taskqueue/claim/limiter.py", "if is_alone and not self.engine.has_row_locks and", "if False and"),),
         (FLEET + "test_a_claim_from_a_full_lane_leaves_nothing_to_flush",),
+        on=SQLITE,
     ),
     Mutant(
         "the one that follows does not wait for the one that runs",
